@@ -84,6 +84,12 @@ GgufMetadata& GgufMetadata::SetStrings(absl::string_view key,
   return Set(key, std::move(bytes));
 }
 
+GgufMetadata& GgufMetadata::SetBools(absl::string_view key, const std::vector<bool>& values) {
+  std::string bytes = ArrayTag(GgufValueType::kBool, values.size());
+  for (const bool value : values) bytes += value ? '\1' : '\0';
+  return Set(key, std::move(bytes));
+}
+
 GgufMetadata& GgufMetadata::SetI32s(absl::string_view key, absl::Span<const int32_t> values) {
   std::string bytes = ArrayTag(GgufValueType::kInt32, values.size());
   bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(int32_t));

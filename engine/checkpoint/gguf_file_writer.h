@@ -38,6 +38,7 @@ class GgufMetadata {
   GgufMetadata& SetBool(absl::string_view key, bool value);
   GgufMetadata& SetString(absl::string_view key, absl::string_view value);
   GgufMetadata& SetStrings(absl::string_view key, absl::Span<const std::string> values);
+  GgufMetadata& SetBools(absl::string_view key, const std::vector<bool>& values);
   GgufMetadata& SetI32s(absl::string_view key, absl::Span<const int32_t> values);
   GgufMetadata& SetF32s(absl::string_view key, absl::Span<const float> values);
   // Copies an entry of another file, of any type.

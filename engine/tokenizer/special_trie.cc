@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/tokenizer/word_edges.h"
 #include "kernels/base/check.h"
 
 namespace tidepool::engine {
@@ -52,6 +53,19 @@ SpecialTrie::Match SpecialTrie::LongestPrefix(absl::string_view text, size_t gua
     }
   }
   return best;
+}
+
+SpecialTrie::Range SpecialTrie::Widen(absl::string_view text, size_t first, size_t at,
+                                      Match match) const {
+  Range range = {at, at + match.size};
+  const auto found = edges_.find(match.id);
+  if (found == edges_.end()) return range;
+  const Edges edges = found->second;
+  const absl::string_view after = text.substr(range.end);
+  if (edges.whole_word && (EndsInWord(text.substr(0, at)) || StartsInWord(after))) return {};
+  if (edges.strip_before) range.begin -= SpacesAtEnd(text.substr(first, at - first));
+  if (edges.strip_after) range.end += SpacesAtStart(after);
+  return range;
 }
 
 }  // namespace tidepool::engine

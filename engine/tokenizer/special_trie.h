@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 
 namespace tidepool::engine {
@@ -26,6 +27,20 @@ class SpecialTrie {
     size_t size = 0;
   };
 
+  // What a match needs or takes besides the name.
+  struct Edges {
+    bool strip_before = false;  // white space before it belongs to the match
+    bool strip_after = false;   // white space after it belongs to the match
+    bool whole_word = false;    // it matches only if no word character is beside it
+  };
+
+  // Bytes [begin, end) of a text.
+  struct Range {
+    size_t begin = 0;
+    size_t end = 0;
+    bool empty() const { return begin == end; }
+  };
+
   SpecialTrie() : nodes_(1) {}
 
   // If two names are equal, the first stays. Requires: the name is not empty.
@@ -38,6 +53,13 @@ class SpecialTrie {
   // `guarded_size` bytes.
   Match LongestPrefix(absl::string_view text, size_t guarded_size) const;
 
+  // The edges of a token, for changes while the set is filled.
+  Edges& edges(int32_t id) { return edges_[id]; }
+
+  // Returns what the match at byte `at` takes of `text`, with the white space that belongs to it,
+  // but nothing before byte `first`. Empty: it does not match, because it is inside a word.
+  Range Widen(absl::string_view text, size_t first, size_t at, Match match) const;
+
  private:
   struct Node {
     std::vector<std::pair<uint8_t, int32_t>> children;  // by byte, ascending
@@ -49,6 +71,7 @@ class SpecialTrie {
 
   std::vector<Node> nodes_;  // nodes_[0] is the root
   std::array<bool, 256> starts_ = {};
+  absl::flat_hash_map<int32_t, Edges> edges_;  // by id, of the tokens that have any
 };
 
 }  // namespace tidepool::engine

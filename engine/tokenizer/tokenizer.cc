@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "engine/tokenizer/bpe_tokenizer.h"
+#include "engine/tokenizer/no_text_tokenizer.h"
 #include "engine/tokenizer/sentencepiece_tokenizer.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
@@ -48,6 +49,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(TokenizerSpec spec)
   if (spec.model == "gpt2") return BpeTokenizer::Create(std::move(spec));
   if (spec.model == "llama" || spec.model == "t5" || spec.model == "gemma4") {
     return SentencePieceTokenizer::Create(std::move(spec));
+  }
+  if (spec.model == "no_vocab" || spec.model == "none") {
+    return NoTextTokenizer::Create(std::move(spec));
   }
   return absl::UnimplementedError(absl::StrCat("tokenizer.ggml.model ", base::Quoted(spec.model),
                                                " is not supported; expected 'gpt2' (byte-level "
@@ -98,11 +102,18 @@ absl::Status Tokenizer::CheckSpec() const {
                                                      size - 1));
     }
   }
-  for (const int32_t id : spec_.extras.stop_ids) {
-    if (id >= 0 && id < static_cast<int64_t>(size)) continue;
-    return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.stop_token_ids has ", id,
-                                                   "; expected ids of the vocabulary, 0 to ",
-                                                   size - 1));
+  const std::pair<absl::string_view, const std::vector<int32_t>*> lists[] = {
+      {"stop", &spec_.extras.stop_ids},
+      {"lstrip", &spec_.extras.lstrip_ids},
+      {"rstrip", &spec_.extras.rstrip_ids},
+      {"single_word", &spec_.extras.single_word_ids}};
+  for (const auto& [name, list] : lists) {
+    for (const int32_t id : *list) {
+      if (id >= 0 && id < static_cast<int64_t>(size)) continue;
+      return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.", name, "_token_ids has ", id,
+                                                     "; expected ids of the vocabulary, 0 to ",
+                                                     size - 1));
+    }
   }
   if (spec_.add_bos.value_or(false) && spec_.bos_id < 0) {
     return absl::InvalidArgumentError(
@@ -143,6 +154,13 @@ absl::Status Tokenizer::FindSpecials() {
     } else if (IsControl(static_cast<int32_t>(id))) {
       specials_.Add(text, static_cast<int32_t>(id), SpecialTrie::Kind::kGuarded);
     }
+  }
+  const std::pair<const std::vector<int32_t>*, bool SpecialTrie::Edges::*> rules[] = {
+      {&spec_.extras.lstrip_ids, &SpecialTrie::Edges::strip_before},
+      {&spec_.extras.rstrip_ids, &SpecialTrie::Edges::strip_after},
+      {&spec_.extras.single_word_ids, &SpecialTrie::Edges::whole_word}};
+  for (const auto& [ids, rule] : rules) {
+    for (const int32_t id : *ids) specials_.edges(id).*rule = true;
   }
   return absl::OkStatus();
 }
@@ -256,9 +274,12 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::EncodeRuns(absl::string_view tex
       ++at;
       continue;
     }
-    RETURN_IF_ERROR(encode_plain(at));
-    ids.push_back(match.id);
+    const SpecialTrie::Range range = specials_.Widen(text, plain, at, match);
     at += match.size;
+    if (range.empty()) continue;
+    RETURN_IF_ERROR(encode_plain(range.begin));
+    ids.push_back(match.id);
+    at = range.end;
     plain = at;
     prefix = spec_.extras.space_prefix_first ? SpacePrefix::kNone : SpacePrefix::kAdd;
   }

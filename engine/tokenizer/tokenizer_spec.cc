@@ -1,5 +1,6 @@
 #include "engine/tokenizer/tokenizer_spec.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -11,6 +12,9 @@
 
 namespace tidepool::engine {
 namespace {
+
+// Far more than any published vocabulary has.
+constexpr int64_t kMaxTokens = 1 << 24;
 
 absl::StatusOr<std::vector<std::string>> ReadStrings(const Checkpoint& file,
                                                      absl::string_view key) {
@@ -60,15 +64,20 @@ absl::Status ReadIds(const Checkpoint& file, TokenizerSpec* spec) {
 
 // Keys of our own, which Hugging Face directories have.
 absl::Status ReadExtensions(const Checkpoint& file, TokenizerSpec* spec) {
-  constexpr absl::string_view kStops = "tokenizer.ggml.stop_token_ids";
-  if (file.HasKey(kStops)) {
-    ASSIGN_OR_RETURN(const std::vector<int64_t> ids, file.Ints(kStops));
+  const std::pair<absl::string_view, std::vector<int32_t>*> lists[] = {
+      {"tokenizer.ggml.stop_token_ids", &spec->extras.stop_ids},
+      {"tokenizer.ggml.lstrip_token_ids", &spec->extras.lstrip_ids},
+      {"tokenizer.ggml.rstrip_token_ids", &spec->extras.rstrip_ids},
+      {"tokenizer.ggml.single_word_token_ids", &spec->extras.single_word_ids}};
+  for (const auto& [key, target] : lists) {
+    if (!file.HasKey(key)) continue;
+    ASSIGN_OR_RETURN(const std::vector<int64_t> ids, file.Ints(key));
     for (const int64_t id : ids) {
       if (id < 0 || id >= static_cast<int64_t>(spec->tokens.size())) {
-        return file.Error(kStops, absl::StrCat(id, " is not an id of the vocabulary, 0 to ",
-                                               spec->tokens.size() - 1));
+        return file.Error(key, absl::StrCat(id, " is not an id of the vocabulary, 0 to ",
+                                            spec->tokens.size() - 1));
       }
-      spec->extras.stop_ids.push_back(static_cast<int32_t>(id));
+      target->push_back(static_cast<int32_t>(id));
     }
   }
   constexpr absl::string_view kNormalizer = "tokenizer.ggml.normalizer";
@@ -125,7 +134,13 @@ absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const Checkpoint& file) {
   ASSIGN_OR_RETURN(const absl::string_view pre, file.StringOr("tokenizer.ggml.pre", ""));
   spec.model = std::string(model);
   spec.pre = std::string(pre);
-  ASSIGN_OR_RETURN(spec.tokens, ReadStrings(file, "tokenizer.ggml.tokens"));
+  if (model == "no_vocab" || model == "none") {
+    const GgufTensor* embedding = file.FindTensor("token_embd.weight");
+    if (embedding == nullptr) return file.Error("token_embd.weight", "missing, expected the tensor");
+    spec.tokens.resize(std::min(embedding->dims[1], kMaxTokens));
+  } else {
+    ASSIGN_OR_RETURN(spec.tokens, ReadStrings(file, "tokenizer.ggml.tokens"));
+  }
   RETURN_IF_ERROR(CheckCount(file, "tokenizer.ggml.token_type", spec.tokens.size()));
   RETURN_IF_ERROR(CheckCount(file, "tokenizer.ggml.scores", spec.tokens.size()));
   RETURN_IF_ERROR(ReadTypes(file, &spec));

@@ -30,6 +30,11 @@ enum class Normalizer : uint8_t { kNone, kNfc, kNfkc };
 // What Hugging Face directories say and GGUF files do not.
 struct TokenizerExtras {
   std::vector<int32_t> stop_ids;  // that end a generation, beside EOS, EOT and EOM
+  // Special tokens that match more or less than their text: with the white space before or after
+  // them, or not inside a word.
+  std::vector<int32_t> lstrip_ids;
+  std::vector<int32_t> rstrip_ids;
+  std::vector<int32_t> single_word_ids;
   Normalizer normalizer = Normalizer::kNone;
   // Of characters and "▁", not of bytes.
   bool merges_by_rank = false;      // by `merges`, as Hugging Face's tokenizers, not by `scores`
@@ -39,7 +44,8 @@ struct TokenizerExtras {
 };
 
 struct TokenizerSpec {
-  // "gpt2": byte-level BPE; "llama": SentencePiece BPE; "t5": unigram; "gemma4"
+  // "gpt2": byte-level BPE; "llama": SentencePiece BPE; "t5": unigram; "gemma4"; "no_vocab" or
+  // "none": there is no tokenizer
   std::string model;
   std::string pre;                     // name of the pre-tokenizer; empty: not given
   std::vector<std::string> tokens;     // by id, as the vocabulary writes them (" the" is "Ġthe")
@@ -63,8 +69,9 @@ struct TokenizerSpec {
   std::map<std::string, std::string> named_templates;  // tokenizer.chat_template.NAME
 };
 
-// Reads the tokenizer.* metadata. INVALID_ARGUMENT names the file and the key if there is no
-// tokenizer, a key has the wrong type, arrays have different lengths, or a token type or id is out
+// Reads the tokenizer.* metadata. The tokens of a model without a tokenizer are empty texts, one for
+// each row of the embedding. INVALID_ARGUMENT names the file and the key if tokenizer.ggml.model is
+// missing, a key has the wrong type, arrays have different lengths, or a token type or id is out
 // of range.
 absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const Checkpoint& file);
 

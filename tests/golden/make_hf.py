@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Makes tests/golden/hf: small random models that transformers saves, with reference logits.
 
-    python3 make_hf.py [--out hf] [--only NAME ...]
+    python3 make_hf.py [--out hf] [--only NAME ...] [--first-seed N] [--set KEY=VALUE ...]
 
 The script builds each model with unusual sizes in transformers (float32, eager attention). It
 rounds only the parameters to the type of the file. The logits of the rounded model are the
 reference. The script tries consecutive seeds. It takes the first seed without near-ties among the
-greedy tokens or at a router's top-k boundary. README.md describes the files.
+greedy tokens or at a router's top-k boundary. README.md describes the files. --set replaces values
+in config.json, to make a model of other sizes: --only phi3 --set hidden_size=80 --out /tmp/hf
 """
 
 import dataclasses
+import json
 import pathlib
 import shutil
 
@@ -20,6 +22,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from torch.nn.functional import linear
 
 import golden_common as common
+import hf_families
 
 HERE = pathlib.Path(__file__).resolve().parent
 TEXT = ("In the harbour of Brannoch, 41 boats wait for the tide: cafe\u0301, rope & net. "
@@ -27,7 +30,8 @@ TEXT = ("In the harbour of Brannoch, 41 boats wait for the tide: cafe\u0301, rop
 TOKENS = 44
 GREEDY_STEPS = 16
 MIN_GREEDY_MARGIN = 0.02
-MIN_ROUTER_MARGIN = 0.005
+MIN_ROUTER_MARGIN = 0.005  # of logits
+MIN_TOP_K_MARGIN = 0.0005  # of whatever a router of hf_families compares
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 MERGES = "_ t|h e|i n|_ a|r e|o n|e r|_t he|_ s|a t|_ w|e n"
 QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
@@ -99,6 +103,10 @@ def build_tokenizer(spec):
     return tokenizer
 
 
+def is_family(spec):
+    return isinstance(spec, hf_families.FamilySpec)
+
+
 def build_model(spec):
     settings = {
         "vocab_size": spec.n_vocab, "hidden_size": 50, "intermediate_size": 56,
@@ -107,18 +115,23 @@ def build_model(spec):
         "attn_implementation": "eager", "experts_implementation": "eager",
         "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
         "bos_token_id": None, "eos_token_id": 270, "pad_token_id": 268,
-    } | spec.config
+    } | (hf_families.SMALL if is_family(spec) else {}) | spec.config
     config = getattr(transformers, spec.family + "Config")(**settings)
-    return getattr(transformers, spec.family + "ForCausalLM")(config).float().eval()
+    name = spec.family.removesuffix("Text") + "ForCausalLM"
+    return getattr(transformers, name)(config).float().eval()
 
 
-def randomise(model, seed, dtype):
+def randomise(model, seed, spec):
     """Sets random parameters in the type of the file. Norms are not 1 and biases are not 0."""
     rng = np.random.default_rng(seed)
     tied = model.config.tie_word_embeddings
-    for name, parameter in model.named_parameters():
+    buffers = [(name, value) for name, value in model.named_buffers() if name.endswith("_bias")]
+    for name, parameter in [*model.named_parameters(), *buffers]:
         shape = tuple(parameter.shape)
-        if "norm" in name:
+        values = hf_families.initial_values(name, shape, rng, spec) if is_family(spec) else None
+        if values is not None:
+            pass
+        elif "norm" in name:
             values = rng.uniform(0.6, 1.7, shape)
         elif name.endswith(".bias"):
             values = rng.normal(0.0, 0.5, shape)
@@ -129,7 +142,7 @@ def randomise(model, seed, dtype):
         else:
             gain = 2.0 if name.endswith("mlp.gate.weight") else 1.3
             values = rng.normal(0.0, gain / np.sqrt(shape[-1]), shape)
-        parameter.copy_(torch.from_numpy(np.asarray(values, np.float32)).to(dtype).float())
+        parameter.copy_(torch.from_numpy(np.asarray(values, np.float32)).to(spec.dtype).float())
 
 
 class RouterMargin:
@@ -150,17 +163,33 @@ class RouterMargin:
 
 def try_seed(spec, seed, ids):
     model = build_model(spec)
-    randomise(model, seed, spec.dtype)
-    router = RouterMargin(model)
-    run = common.greedy(model, ids, GREEDY_STEPS)
-    if min(run["margin"]) < MIN_GREEDY_MARGIN or max(run["ids"]) >= 268:
+    randomise(model, seed, spec)
+    stored = None
+    if is_family(spec):
+        if spec.mxfp4:
+            stored = hf_families.randomise_mxfp4(model, seed)
+        router, min_router = hf_families.TopKMargin(), MIN_TOP_K_MARGIN
+        with router:
+            run = common.greedy(model, ids, GREEDY_STEPS)
+            logits = common.all_logits(model, ids)
+    else:
+        router, min_router = RouterMargin(model), MIN_ROUTER_MARGIN
+        run = common.greedy(model, ids, GREEDY_STEPS)
+        logits = common.all_logits(model, ids)
+    if min(run["margin"]) < MIN_GREEDY_MARGIN or router.smallest < min_router:
         return None
-    logits = common.all_logits(model, ids)
-    return None if router.smallest < MIN_ROUTER_MARGIN else (model, run, logits)
+    if not is_family(spec) and max(run["ids"]) >= 268:
+        return None
+    return model, stored, run, logits
 
 
-def save(spec, model, tokenizer, folder):
+def save(spec, model, stored, tokenizer, folder):
     shutil.rmtree(folder, ignore_errors=True)
+    if stored:
+        return hf_families.save_mxfp4(model, stored, folder)
+    if is_family(spec):
+        model.generation_config = transformers.GenerationConfig(eos_token_id=58, pad_token_id=57)
+        return model.to(spec.dtype).save_pretrained(folder, max_shard_size=spec.shard)
     fast = transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>")
     fast.chat_template = CHAT_TEMPLATE
@@ -168,39 +197,49 @@ def save(spec, model, tokenizer, folder):
     fast.save_pretrained(folder, save_jinja_files=spec.name != "qwen2_f16")
     model.generation_config = transformers.GenerationConfig(
         eos_token_id=[270, 268], pad_token_id=268, **SAMPLING)
-    model.to(spec.dtype).save_pretrained(folder, max_shard_size=spec.shard)
+    return model.to(spec.dtype).save_pretrained(folder, max_shard_size=spec.shard)
 
 
-def make_one(spec, out):
-    tokenizer = build_tokenizer(spec)
-    ids = tokenizer.encode(TEXT).ids[:TOKENS]
-    for seed in range(1000):
+def make_one(spec, out, first_seed):
+    tokenizer, text = None, {}
+    if is_family(spec):
+        ids = [int(i) for i in np.random.default_rng(741).integers(0, spec.n_vocab - 2, TOKENS)]
+    else:
+        tokenizer = build_tokenizer(spec)
+        text = {"text": TEXT, "text_ids": tokenizer.encode(TEXT).ids, "sampling": SAMPLING}
+        ids = text["text_ids"][:TOKENS]
+    for seed in range(first_seed, first_seed + 1000):
         found = try_seed(spec, seed, ids)
         if found:
             break
     else:
         raise SystemExit(f"{spec.name}: no seed without near-ties")
-    model, run, logits = found
-    save(spec, model, tokenizer, out / spec.name)
+    model, stored, run, logits = found
+    save(spec, model, stored, tokenizer, out / spec.name)
     common.save_npy(out / f"{spec.name}.npy", logits.astype("<f4"))
     common.save_json(out / f"{spec.name}.json", {
-        "model": spec.name, "seed": seed, "text": TEXT, "text_ids": tokenizer.encode(TEXT).ids,
-        "ids": ids, "logits": f"{spec.name}.npy", "greedy": run, "sampling": SAMPLING,
+        "model": spec.name, "seed": seed, **text, "ids": ids, "logits": f"{spec.name}.npy",
+        "greedy": run, "logit_std": round(float(logits.std()), 4),
         "versions": common.versions(("numpy", "torch", "transformers", "tokenizers"))})
     size = sum(path.stat().st_size for path in (out / spec.name).iterdir())
-    print(f"{spec.name}: seed {seed}, {size} bytes, {sorted(p.name for p in (out / spec.name).iterdir())}")
+    print(f"{spec.name}: seed {seed}, {size} bytes, logit std {logits.std():.2f}, "
+          f"{sorted(p.name for p in (out / spec.name).iterdir())}")
 
 
 def main():
     parser = common.make_parser(__doc__)
     parser.add_argument("--out", default=HERE / "hf", type=pathlib.Path)
     parser.add_argument("--only", nargs="*", metavar="NAME", help="names of models; default: all")
+    parser.add_argument("--first-seed", default=0, type=int)
+    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", dest="changes")
     args = parser.parse_args()
     common.setup_torch()
     args.out.mkdir(parents=True, exist_ok=True)
-    for spec in SPECS:
+    changes = {key: json.loads(value) for key, value in (c.split("=", 1) for c in args.changes)}
+    for spec in SPECS + hf_families.FAMILIES:
         if not args.only or spec.name in args.only:
-            make_one(spec, args.out)
+            spec = dataclasses.replace(spec, config=spec.config | changes)
+            make_one(spec, args.out, args.first_seed)
 
 
 if __name__ == "__main__":

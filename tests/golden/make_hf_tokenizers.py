@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/golden/hf_tokenizers: a tokenizer.json of each kind, with ids of lines.bin.
 
-    python3 make_hf_tokenizers.py [--out hf_tokenizers]
+    python3 make_hf_tokenizers.py [--out hf_tokenizers] [--only NAME ...]
 
 The script trains small vocabularies. The tokenizers package reads the same tokenizer.json files
 and produces the reference ids. README.md describes the files.
@@ -47,6 +47,22 @@ def byte_level(regex, ignore_merges, nfc):
         tokenizer.add_tokens([AddedToken("<think>", normalized=False)])
         return tokenizer
     return make
+
+
+def with_edges(make):
+    """Adds tokens that match with white space beside them, or only whole words."""
+    def make_more(corpus):
+        tokenizer = make(corpus)
+        tokenizer.add_tokens([
+            AddedToken("and", normalized=False, single_word=True),
+            AddedToken("in", normalized=False, single_word=True, lstrip=True),
+            AddedToken(",", normalized=False, rstrip=True),
+            AddedToken("1", normalized=False, lstrip=True),
+            AddedToken("\u7684", normalized=False, single_word=True),
+            AddedToken("e", normalized=False, single_word=True, rstrip=True),
+            AddedToken("<|fold|>", normalized=False, lstrip=True, rstrip=True)])
+        return tokenizer
+    return make_more
 
 
 def characters_bpe(corpus, normalizer, pre_tokenizer):
@@ -113,6 +129,7 @@ def unigram(byte_fallback, split, normalizer=None):
 SETS = {
     "llama3": byte_level(LLAMA3, True, False),
     "qwen2": byte_level(QWEN2, False, True),
+    "edges": with_edges(byte_level(LLAMA3, True, False)),
     "legacy": legacy,
     "gemma": gemma,
     "metaspace_first": metaspace("first", False),
@@ -136,6 +153,7 @@ def comparable(name, line):
 def main():
     parser = common.make_parser(__doc__)
     parser.add_argument("--out", default=HERE / "hf_tokenizers", type=pathlib.Path)
+    parser.add_argument("--only", nargs="*", metavar="NAME", help="sets to make; default: all")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     corpus = [line for line in tokenizer_lines.make_corpus()]
@@ -146,7 +164,11 @@ def main():
         lines.append(data[at + 2:at + 2 + size])
         at += 2 + size
     golden = {"tokenizers": tokenizers.__version__, "sets": {}}
+    if args.only:
+        golden = json.loads((args.out / "golden.json").read_text())
     for name, make in SETS.items():
+        if args.only and name not in args.only:
+            continue
         tokenizer = make(corpus)
         text = json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False, separators=(",", ":"))
         (args.out / f"{name}.json").write_text(text, encoding="utf-8")

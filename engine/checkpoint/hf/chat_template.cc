@@ -35,14 +35,14 @@ absl::Status ReadChatTemplate(const std::string& path, const Json& tokenizer_con
   const Json none = Json::object();
   const JsonMembers config(path, tokenizer_config.is_null() ? none : tokenizer_config);
   const Json* value = config.Find("chat_template");
-  if (value != nullptr && value->is_array()) RETURN_IF_ERROR(ReadList(config, *value, metadata));
-  if (!file.empty()) {
-    metadata->SetString(kKey, file);
-    return absl::OkStatus();
+  if (value != nullptr && value->is_array()) {
+    RETURN_IF_ERROR(ReadList(config, *value, metadata));
+  } else if (value != nullptr) {
+    ASSIGN_OR_RETURN(const std::string text, config.String("chat_template"));
+    metadata->SetString(kKey, text);
   }
-  if (value == nullptr || value->is_array()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::string text, config.String("chat_template"));
-  metadata->SetString(kKey, text);
+  // The file overrides the template in tokenizer_config.json.
+  if (!file.empty()) metadata->SetString(kKey, file);
   return absl::OkStatus();
 }
 

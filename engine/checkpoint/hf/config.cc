@@ -6,21 +6,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/checkpoint/hf/config_parts.h"
 #include "engine/checkpoint/hf/rope.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine::hf {
 namespace {
-
-// These limits are far above real models. Each fits in an int, and the product of any two fits in
-// 64 bits.
-constexpr int64_t kMaxLayers = 4096;
-constexpr int64_t kMaxHeads = 4096;
-constexpr int64_t kMaxHeadDim = 4096;
-constexpr int64_t kMaxWidth = 1 << 20;
-constexpr int64_t kMaxVocabulary = 1 << 24;
-constexpr int64_t kMaxExperts = 4096;
-constexpr int64_t kMaxContext = 1 << 30;
 
 // Keys that do not affect the logits at inference.
 constexpr absl::string_view kHarmless[] = {
@@ -40,6 +31,7 @@ constexpr absl::string_view kHarmless[] = {
     "dtype",
     "early_stopping",
     "encoder_no_repeat_ngram_size",
+    "embd_pdrop",
     "eos_token_id",
     "expert_dropout",
     "experts_implementation",
@@ -77,6 +69,8 @@ constexpr absl::string_view kHarmless[] = {
     "pruned_heads",
     "remove_invalid_values",
     "repetition_penalty",
+    "resid_pdrop",
+    "residual_dropout",
     "return_dict",
     "return_dict_in_generate",
     "router_aux_loss_coef",
@@ -106,27 +100,36 @@ constexpr absl::string_view kHarmless[] = {
 
 class ConfigReader {
  public:
-  ConfigReader(const JsonMembers& config, const HfFamily& family, GgufMetadata* metadata)
+  // `more`: parts besides those of the family.
+  ConfigReader(const JsonMembers& config, const HfFamily& family, Parts more,
+               GgufMetadata* metadata)
       : config_(config), family_(family), metadata_(metadata) {
     model_.family = &family;
+    model_.parts = family.parts;
+    model_.parts.Add(more);
   }
 
   absl::StatusOr<HfModel> Read() {
     RETURN_IF_ERROR(ReadSizes());
-    RETURN_IF_ERROR(ReadHeads());
-    RETURN_IF_ERROR(ReadFfn());
-    RETURN_IF_ERROR(ReadWindow());
+    RETURN_IF_ERROR(family_.parts.Has(Part::kMla) ? ReadMla() : ReadHeads());
+    RETURN_IF_ERROR(ReadActivation());
+    RETURN_IF_ERROR(ReadExperts(config_, &model_, metadata_));
+    RETURN_IF_ERROR(ReadWindow(config_, model_, metadata_));
     RETURN_IF_ERROR(ReadBiases());
     RETURN_IF_ERROR(ReadHfRope(config_, &model_, metadata_));
+    RETURN_IF_ERROR(ReadNumbers());
     ASSIGN_OR_RETURN(model_.tied, config_.BoolOr("tie_word_embeddings", false));
+    RETURN_IF_ERROR(CheckFixed());
     RETURN_IF_ERROR(CheckOthers());
     return std::move(model_);
   }
 
  private:
+  std::string Name(absl::string_view suffix) const {
+    return absl::StrCat(family_.architecture, ".", suffix);
+  }
   void SetU32(absl::string_view suffix, int64_t value) {
-    metadata_->SetU32(absl::StrCat(family_.architecture, ".", suffix),
-                      static_cast<uint32_t>(value));
+    metadata_->SetU32(Name(suffix), static_cast<uint32_t>(value));
   }
 
   // Reads `key` from config.json and sets the metadata key that ends in `suffix`.
@@ -138,16 +141,21 @@ class ConfigReader {
 
   absl::Status ReadSizes() {
     ASSIGN_OR_RETURN(hidden_, Size("hidden_size", "embedding_length", kMaxWidth));
-    ASSIGN_OR_RETURN(layers_, Size("num_hidden_layers", "block_count", kMaxLayers));
+    ASSIGN_OR_RETURN(const int64_t layers, Size("num_hidden_layers", "block_count", kMaxLayers));
+    model_.sparse.assign(layers, false);
     RETURN_IF_ERROR(Size("max_position_embeddings", "context_length", kMaxContext).status());
-    RETURN_IF_ERROR(Size("vocab_size", "vocab_size", kMaxVocabulary).status());
+    ASSIGN_OR_RETURN(model_.vocab_size, Size("vocab_size", "vocab_size", kMaxVocabulary));
     ASSIGN_OR_RETURN(const double eps, config_.Float("rms_norm_eps"));
     if (!(eps > 0 && eps < 1)) {
       return config_.Error("rms_norm_eps",
                            absl::StrCat(eps, ", expected a number above 0 and below 1"));
     }
-    metadata_->SetF32(absl::StrCat(family_.architecture, ".attention.layer_norm_rms_epsilon"),
-                      static_cast<float>(eps));
+    metadata_->SetF32(Name("attention.layer_norm_rms_epsilon"), static_cast<float>(eps));
+    // transformers writes the second name, too.
+    const bool old_name = config_.Has("num_nextn_predict_layers");
+    ASSIGN_OR_RETURN(
+        model_.draft_layers,
+        config_.IntOr(old_name ? "num_nextn_predict_layers" : "num_mtp_layers", 0, 0, kMaxLayers));
     return absl::OkStatus();
   }
 
@@ -161,16 +169,13 @@ class ConfigReader {
                            absl::StrCat(model_.kv_heads, ", expected a divisor of ", model_.heads,
                                         ", num_attention_heads"));
     }
-    int64_t fallback = family_.default_head_dim;
-    if (fallback == 0 && !config_.Has("head_dim")) {
-      if (hidden_ % model_.heads != 0) {
-        return config_.Error("head_dim",
-                             absl::StrCat("missing, expected this key: hidden_size ", hidden_,
-                                          " cannot be divided among ", model_.heads, " heads"));
-      }
-      fallback = hidden_ / model_.heads;
+    if (!config_.Has("head_dim") && hidden_ % model_.heads != 0) {
+      return config_.Error("head_dim",
+                           absl::StrCat("missing, expected this key: hidden_size ", hidden_,
+                                        " cannot be divided among ", model_.heads, " heads"));
     }
-    ASSIGN_OR_RETURN(model_.head_dim, config_.IntOr("head_dim", fallback, 1, kMaxHeadDim));
+    ASSIGN_OR_RETURN(model_.head_dim,
+                     config_.IntOr("head_dim", hidden_ / model_.heads, 1, kMaxHeadDim));
     if (model_.head_dim % 2 != 0) {
       return config_.Error("head_dim", absl::StrCat(model_.head_dim, ", expected an even number"));
     }
@@ -179,110 +184,108 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
-  absl::Status ReadFfn() {
-    ASSIGN_OR_RETURN(const std::string activation, config_.StringOr("hidden_act", "silu"));
-    if (activation != "silu" && activation != "swish") {
-      return config_.Unsupported(
-          "hidden_act", absl::StrCat(Shown(Json(activation)), " is not supported, expected silu"));
+  // Multi-head latent attention. GGUF describes it as one KV head, which has the compressed keys and
+  // values and the rotated part of the keys.
+  absl::Status ReadMla() {
+    ASSIGN_OR_RETURN(model_.heads, Size("num_attention_heads", "attention.head_count", kMaxHeads));
+    ASSIGN_OR_RETURN(const int64_t kv_heads,
+                     config_.IntOr("num_key_value_heads", model_.heads, 1, kMaxHeads));
+    if (kv_heads != model_.heads) {
+      return config_.Unsupported("num_key_value_heads",
+                                 absl::StrCat(kv_heads, " is not supported, expected ",
+                                              model_.heads, ", num_attention_heads"));
     }
-    model_.sparse.assign(layers_, false);
-    switch (family_.experts) {
-      case ConfigExperts::kNone:
-        return Size("intermediate_size", "feed_forward_length", kMaxWidth).status();
-      case ConfigExperts::kMixtral: {
-        ASSIGN_OR_RETURN(const int64_t width,
-                         Size("intermediate_size", "feed_forward_length", kMaxWidth));
-        SetU32("expert_feed_forward_length", width);
-        RETURN_IF_ERROR(ReadExpertCounts("num_local_experts"));
-        model_.sparse.assign(layers_, true);
-        return absl::OkStatus();
-      }
-      case ConfigExperts::kQwen:
-        return ReadQwenExperts();
+    model_.kv_heads = 1;
+    SetU32("attention.head_count_kv", 1);
+    if (config_.Has("q_lora_rank")) {
+      RETURN_IF_ERROR(Size("q_lora_rank", "attention.q_lora_rank", kMaxWidth).status());
+      model_.parts.Add(Part::kMlaLowRankQuery);
+    } else {
+      model_.parts.Add(Part::kMlaQuery);
     }
+    ASSIGN_OR_RETURN(const int64_t rank,
+                     Size("kv_lora_rank", "attention.kv_lora_rank", kMaxHeadDim));
+    ASSIGN_OR_RETURN(model_.head_dim, config_.Int("qk_rope_head_dim", 1, kMaxHeadDim));
+    ASSIGN_OR_RETURN(model_.key_dim, config_.Int("qk_nope_head_dim", 1, kMaxHeadDim));
+    ASSIGN_OR_RETURN(model_.value_dim, config_.Int("v_head_dim", 1, kMaxHeadDim));
+    if (model_.head_dim % 2 != 0) {
+      return config_.Error("qk_rope_head_dim",
+                           absl::StrCat(model_.head_dim, ", expected an even number"));
+    }
+    SetU32("attention.key_length", rank + model_.head_dim);
+    SetU32("attention.value_length", rank);
+    SetU32("attention.key_length_mla", model_.key_dim + model_.head_dim);
+    SetU32("attention.value_length_mla", model_.value_dim);
     return absl::OkStatus();
   }
 
-  absl::Status ReadExpertCounts(absl::string_view key) {
-    ASSIGN_OR_RETURN(model_.experts, Size(key, "expert_count", kMaxExperts));
-    return Size("num_experts_per_tok", "expert_used_count", model_.experts).status();
-  }
-
-  absl::Status ReadQwenExperts() {
-    // Transformers 5 writes num_local_experts.
-    RETURN_IF_ERROR(
-        ReadExpertCounts(config_.Has("num_experts") ? "num_experts" : "num_local_experts"));
-    RETURN_IF_ERROR(
-        Size("moe_intermediate_size", "expert_feed_forward_length", kMaxWidth).status());
-    if (family_.shared_expert) {
-      RETURN_IF_ERROR(
-          Size("shared_expert_intermediate_size", "expert_shared_feed_forward_length", kMaxWidth)
-              .status());
+  absl::Status ReadActivation() {
+    const absl::string_view expected = family_.gelu ? "gelu_pytorch_tanh" : "silu";
+    for (const absl::string_view key : {"hidden_act", "hidden_activation"}) {
+      ASSIGN_OR_RETURN(const std::string found, config_.StringOr(key, expected));
+      if (found == expected || (expected == "silu" && found == "swish")) continue;
+      return config_.Unsupported(key, absl::StrCat(Shown(Json(found)),
+                                                   " is not supported, expected ", expected));
     }
-    ASSIGN_OR_RETURN(const bool normalize, config_.BoolOr("norm_topk_prob", false));
-    metadata_->SetBool(absl::StrCat(family_.architecture, ".expert_weights_norm"), normalize);
-    ASSIGN_OR_RETURN(const int64_t step, config_.IntOr("decoder_sparse_step", 1, 1, kMaxLayers));
-    ASSIGN_OR_RETURN(const std::vector<int64_t> dense, config_.IntsOr("mlp_only_layers"));
-    for (int64_t i = 0; i < layers_; ++i) {
-      const bool listed = std::find(dense.begin(), dense.end(), i) != dense.end();
-      model_.sparse[i] = !listed && (i + 1) % step == 0;
-    }
-    const auto first = std::find(model_.sparse.begin(), model_.sparse.end(), true);
-    if (std::find(first, model_.sparse.end(), false) != model_.sparse.end() ||
-        first == model_.sparse.end()) {
-      return config_.Unsupported(
-          config_.Has("mlp_only_layers") ? "mlp_only_layers" : "decoder_sparse_step",
-          "a layer without experts after one that has them is not supported");
-    }
-    const int64_t leading = first - model_.sparse.begin();
-    if (leading > 0) SetU32("leading_dense_block_count", leading);
-    // The FFN width of the dense layers.
-    if (leading > 0 || config_.Has("intermediate_size")) {
-      RETURN_IF_ERROR(Size("intermediate_size", "feed_forward_length", kMaxWidth).status());
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadWindow() {
-    RETURN_IF_ERROR(config_.IntOr("sliding_window", 0, 0, kMaxContext).status());
-    ASSIGN_OR_RETURN(const bool used, config_.BoolOr("use_sliding_window", false));
-    const Json* types = config_.Find("layer_types");
-    const bool always = family_.window == ConfigWindow::kAlways && config_.Has("sliding_window");
-    if (types != nullptr) {
-      const Json expected = always ? "sliding_attention" : "full_attention";
-      const bool uniform =
-          types->is_array() && std::all_of(types->begin(), types->end(),
-                                           [&](const Json& type) { return type == expected; });
-      if (!uniform) {
-        return config_.Unsupported("layer_types",
-                                   absl::StrCat(Shown(*types), " is not supported, expected ",
-                                                Shown(expected), " for every layer"));
-      }
-    }
-    if (used) {
-      return config_.Unsupported("use_sliding_window", "true is not supported, expected false");
-    }
-    if (!always) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const int64_t window, config_.IntOr("sliding_window", 0, 0, kMaxContext));
-    SetU32("attention.sliding_window", window);
     return absl::OkStatus();
   }
 
   absl::Status ReadBiases() {
-    switch (family_.bias) {
-      case ConfigBias::kNone:
-        break;
-      case ConfigBias::kByKey: {
-        ASSIGN_OR_RETURN(model_.qkv_bias, config_.BoolOr("attention_bias", false));
-        model_.output_bias = model_.qkv_bias;
-        break;
+    bool qkv = family_.bias == ConfigBias::kQkv;
+    bool output = false;
+    if (family_.bias == ConfigBias::kByKey || family_.bias == ConfigBias::kQkvByKey) {
+      ASSIGN_OR_RETURN(qkv, config_.BoolOr("attention_bias", false));
+      output = qkv && family_.bias == ConfigBias::kByKey;
+    } else if (family_.bias == ConfigBias::kQkvUnless) {
+      ASSIGN_OR_RETURN(qkv, config_.BoolOr("qkv_bias", true));
+    }
+    if (qkv) model_.parts.Add(Part::kQkvBias);
+    if (output) model_.parts.Add(Part::kOutputBias);
+    if (family_.mlp_bias) {
+      ASSIGN_OR_RETURN(const bool mlp, config_.BoolOr("mlp_bias", false));
+      if (mlp) model_.parts.Add(Part::kMlpBias);
+    }
+    if (!family_.qk_norm_key.empty()) {
+      ASSIGN_OR_RETURN(const bool norm, config_.BoolOr(family_.qk_norm_key, false));
+      if (norm) model_.parts.Add(Part::kQkNorm);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadNumbers() {
+    for (const NumberKey& number : family_.numbers) {
+      if (!config_.Has(number.key)) continue;
+      ASSIGN_OR_RETURN(const double value, config_.Float(number.key));
+      if (!(value > 0)) {
+        return config_.Error(number.key, absl::StrCat(value, ", expected a number above 0"));
       }
-      case ConfigBias::kQkv:
-        model_.qkv_bias = true;
-        break;
-      case ConfigBias::kQkvUnless: {
-        ASSIGN_OR_RETURN(model_.qkv_bias, config_.BoolOr("qkv_bias", true));
-        break;
+      metadata_->SetF32(Name(number.gguf), static_cast<float>(value));
+    }
+    if (!config_.Has("query_pre_attn_scalar") || !family_.gelu) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const double scalar, config_.Float("query_pre_attn_scalar"));
+    if (!(scalar > 0)) {
+      return config_.Error("query_pre_attn_scalar",
+                           absl::StrCat(scalar, ", expected a number above 0"));
+    }
+    metadata_->SetF32(Name("attention.scale"), static_cast<float>(1 / std::sqrt(scalar)));
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckFixed() const {
+    for (const FixedKey& fixed : family_.fixed) {
+      const Json* value = config_.Find(fixed.key);
+      if (value == nullptr || fixed.value.empty()) continue;
+      const Json expected = Json::parse(fixed.value);
+      // A list has one value for each layer.
+      const bool equal =
+          value->is_array()
+              ? std::all_of(value->begin(), value->end(),
+                            [&](const Json& element) { return element == expected; })
+              : *value == expected;
+      if (!equal) {
+        return config_.Unsupported(
+            fixed.key,
+            absl::StrCat(Shown(*value), " is not supported, expected ", fixed.value));
       }
     }
     return absl::OkStatus();
@@ -302,36 +305,80 @@ class ConfigReader {
   GgufMetadata* const metadata_;
   HfModel model_;
   int64_t hidden_ = 0;
-  int64_t layers_ = 0;
 };
+
+// The classes of the published multimodal models end in ForConditionalGeneration.
+absl::Status CheckClass(const JsonMembers& members, bool nested) {
+  const Json* classes = members.Find("architectures");
+  if (classes == nullptr) return absl::OkStatus();
+  const Json& name = classes->is_array() && !classes->empty() ? (*classes)[0] : *classes;
+  const absl::string_view ending = nested ? "ForConditionalGeneration" : "ForCausalLM";
+  if (name.is_string() && absl::EndsWith(name.get<std::string>(), ending)) return absl::OkStatus();
+  return members.Unsupported("architectures", absl::StrCat(Shown(*classes),
+                                                           " is not supported, expected a ...",
+                                                           ending));
+}
+
+// Only gpt-oss is published with quantised experts that can be read.
+absl::Status CheckQuantization(const JsonMembers& members, const std::string& type,
+                               Parts* parts) {
+  const Json* quantization = members.Find("quantization_config");
+  const bool gpt_oss = type == "gpt_oss";
+  if (quantization == nullptr) {
+    if (gpt_oss) parts->Add(Part::kGptOssExperts);
+    return absl::OkStatus();
+  }
+  const bool mxfp4 = quantization->is_object() && quantization->contains("quant_method") &&
+                     (*quantization)["quant_method"] == "mxfp4";
+  if (!gpt_oss || !mxfp4) {
+    return members.Unsupported("quantization_config",
+                               "this quantised checkpoint is not supported; take the original in "
+                               "F32, F16 or BF16");
+  }
+  parts->Add(Part::kGptOssMxfp4);
+  return absl::OkStatus();
+}
+
+// Returns the configuration of the text model, with the family's values of missing keys.
+Json WithDefaults(const HfFamily& family, const Json& config) {
+  Json merged = Json::parse(family.defaults);
+  for (const auto& [key, value] : config.items()) {
+    // A null counts as missing, except for keys that switch a default off.
+    const bool off = value.is_null() && !absl::EndsWith(key, "softcapping") &&
+                     key != "sliding_window";
+    if (!off || !merged.contains(key)) merged[key] = value;
+  }
+  return merged;
+}
 
 }  // namespace
 
 absl::StatusOr<HfModel> ReadConfig(const std::string& path, const Json& config,
                                    GgufMetadata* metadata) {
-  const JsonMembers members(path, config);
+  const JsonMembers outer(path, config);
+  const Json* text = outer.Find("text_config");
+  const bool nested = text != nullptr && text->is_object();
+  const JsonMembers members(path, nested ? *text : config);
   ASSIGN_OR_RETURN(const std::string type, members.String("model_type"));
   const HfFamily* family = FindHfFamily(type);
   if (family == nullptr) {
     return members.Unsupported(
-        "model_type",
+        nested ? "text_config.model_type" : "model_type",
         absl::StrCat(Shown(Json(type)), " is not supported, expected one of ", KnownHfFamilies()));
   }
-  if (const Json* classes = members.Find("architectures"); classes != nullptr) {
-    const Json& name = classes->is_array() && !classes->empty() ? (*classes)[0] : *classes;
-    if (!name.is_string() || !absl::EndsWith(name.get<std::string>(), "ForCausalLM")) {
-      return members.Unsupported(
-          "architectures",
-          absl::StrCat(Shown(*classes), " is not supported, expected a ...ForCausalLM"));
-    }
-  }
-  if (members.Has("quantization_config")) {
-    return members.Unsupported("quantization_config",
-                               "quantised checkpoints are not supported; take the original in "
-                               "F32, F16 or BF16");
+  RETURN_IF_ERROR(CheckClass(outer, nested));
+  Parts parts;
+  RETURN_IF_ERROR(CheckQuantization(outer, type, &parts));
+  Json merged = WithDefaults(*family, nested ? *text : config);
+  merged.erase("quantization_config");
+  if (nested && config.contains("tie_word_embeddings") && !text->contains("tie_word_embeddings")) {
+    merged["tie_word_embeddings"] = config["tie_word_embeddings"];
   }
   metadata->SetString("general.architecture", family->architecture);
-  return ConfigReader(members, *family, metadata).Read();
+  const JsonMembers whole(path, merged);
+  ASSIGN_OR_RETURN(HfModel model, ConfigReader(whole, *family, parts, metadata).Read());
+  model.nested = nested;
+  return model;
 }
 
 absl::Status ReadGenerationConfig(const std::string& path, const Json& config,

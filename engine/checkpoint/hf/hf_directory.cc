@@ -18,6 +18,7 @@
 #include "engine/checkpoint/hf/safetensors.h"
 #include "engine/checkpoint/hf/sentencepiece.h"
 #include "engine/checkpoint/hf/tokenizer_json.h"
+#include "engine/checkpoint/hf/vocabulary.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine {
@@ -80,15 +81,22 @@ absl::StatusOr<HfDirectory> HfDirectory::Open(const std::string& path) {
   ASSIGN_OR_RETURN(const hf::HfModel model,
                    hf::ReadConfig(directory.FilePath(kConfig), config, &metadata));
   metadata.SetString("general.name", NameOf(directory.path_));
-  RETURN_IF_ERROR(directory.ReadText(config, &metadata));
-  RETURN_IF_ERROR(directory.ReadWeights(model, config["vocab_size"].get<int64_t>()));
+  if (model.nested) {
+    absl::StrAppend(&directory.format_, ", text model of ", hf::Shown(config["model_type"]));
+  }
+  RETURN_IF_ERROR(directory.ReadText(config, model.vocab_size, &metadata));
+  RETURN_IF_ERROR(directory.ReadWeights(model));
   RETURN_IF_ERROR(directory.SetMetadata(metadata));
   return directory;
 }
 
 // Reads the tokenizer, the chat templates and the sampling defaults.
-absl::Status HfDirectory::ReadText(const hf::Json& config, GgufMetadata* metadata) {
+absl::Status HfDirectory::ReadText(const hf::Json& config, int64_t vocab_size,
+                                   GgufMetadata* metadata) {
   hf::ConfigTokens tokens;
+  if (const auto text = config.find("text_config"); text != config.end() && text->is_object()) {
+    RETURN_IF_ERROR(hf::ReadTokenIds(FilePath(kConfig), *text, &tokens));
+  }
   RETURN_IF_ERROR(hf::ReadTokenIds(FilePath(kConfig), config, &tokens));
   ASSIGN_OR_RETURN(const hf::Json generation, MapJsonIfThere(kGenerationConfig));
   if (!generation.is_null()) {
@@ -109,8 +117,7 @@ absl::Status HfDirectory::ReadText(const hf::Json& config, GgufMetadata* metadat
     ASSIGN_OR_RETURN(const absl::string_view bytes, Map(kSentencePiece, "a SentencePiece model"));
     RETURN_IF_ERROR(hf::ReadSentencePiece(FilePath(kSentencePiece), bytes, files, metadata));
   } else {
-    return absl::NotFoundError(absl::StrCat(FilePath(kTokenizer), ": missing, and so is ",
-                                            kSentencePiece, "; put the model's tokenizer there"));
+    hf::WriteNoTokenizer(tokens, vocab_size, metadata);
   }
   constexpr absl::string_view kTemplate = "chat_template.jinja";
   absl::string_view chat_template;
@@ -138,7 +145,7 @@ absl::StatusOr<std::vector<std::string>> HfDirectory::WeightFiles(
   return std::vector<std::string>(files.begin(), files.end());
 }
 
-absl::Status HfDirectory::ReadWeights(const hf::HfModel& model, int64_t vocab_size) {
+absl::Status HfDirectory::ReadWeights(const hf::HfModel& model) {
   std::map<std::string, std::string> index;
   ASSIGN_OR_RETURN(const std::vector<std::string> files, WeightFiles(&index));
   std::vector<hf::SafetensorsContents> contents;
@@ -177,9 +184,9 @@ absl::Status HfDirectory::ReadWeights(const hf::HfModel& model, int64_t vocab_si
   for (auto& memory : set.owned) owned_.push_back(std::move(memory));
   for (GgufTensor& tensor : set.tensors) AddTensor(std::move(tensor));
   const GgufTensor* embedding = FindTensor("token_embd.weight");
-  if (embedding->dims[1] == vocab_size) return absl::OkStatus();
+  if (embedding->dims[1] == model.vocab_size) return absl::OkStatus();
   return hf::FileError(FilePath(kConfig), "vocab_size",
-                       absl::StrCat(vocab_size, ", but model.embed_tokens.weight has ",
+                       absl::StrCat(model.vocab_size, ", but model.embed_tokens.weight has ",
                                     embedding->dims[1], " rows"));
 }
 

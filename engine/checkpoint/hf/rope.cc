@@ -2,14 +2,20 @@
 
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/checkpoint/hf/config_parts.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine::hf {
 namespace {
 
-constexpr int64_t kMaxContext = 1 << 30;
+constexpr absl::string_view kPartial = "partial_rotary_factor";
+constexpr absl::string_view kOriginalContext = "original_max_position_embeddings";
+// Names of the two sets of rotary settings of models with local_rope.
+constexpr absl::string_view kFullAttention = "full_attention";
+constexpr absl::string_view kSlidingAttention = "sliding_attention";
 
 // The rotary scaling of one model. `where` is the key in config.json that holds it.
 struct Scaling {
@@ -17,18 +23,21 @@ struct Scaling {
   const JsonMembers& members;
   absl::string_view where;
   double theta = 0;
+  int64_t dims = 0;    // rotated elements of each head
   std::string prefix;  // "llama.rope."
 
   absl::Status Unsupported(absl::string_view key, absl::string_view message) const {
     return members.Unsupported(absl::StrCat(where, ".", key), message);
+  }
+  absl::Status Error(absl::string_view key, absl::string_view message) const {
+    return members.Error(absl::StrCat(where, ".", key), message);
   }
 };
 
 absl::StatusOr<double> Positive(const Scaling& scaling, absl::string_view key, double fallback) {
   ASSIGN_OR_RETURN(const double value, scaling.members.FloatOr(key, fallback));
   if (value > 0) return value;
-  return scaling.members.Error(absl::StrCat(scaling.where, ".", key),
-                               absl::StrCat(value, ", expected a number above 0"));
+  return scaling.Error(key, absl::StrCat(value, ", expected a number above 0"));
 }
 
 // Divides the frequencies of long wavelengths by the factor and keeps those of short wavelengths. A
@@ -37,16 +46,15 @@ absl::Status ApplyLlama3(const Scaling& scaling, HfModel* model) {
   ASSIGN_OR_RETURN(const double factor, Positive(scaling, "factor", 0));
   ASSIGN_OR_RETURN(const double low, Positive(scaling, "low_freq_factor", 0));
   ASSIGN_OR_RETURN(const double high, Positive(scaling, "high_freq_factor", 0));
-  ASSIGN_OR_RETURN(const int64_t original,
-                   scaling.members.Int("original_max_position_embeddings", 1, kMaxContext));
+  ASSIGN_OR_RETURN(const int64_t original, scaling.members.Int(kOriginalContext, 1, kMaxContext));
   if (high <= low) {
-    return scaling.members.Error(absl::StrCat(scaling.where, ".high_freq_factor"),
-                                 absl::StrCat(high, ", expected more than low_freq_factor ", low));
+    return scaling.Error("high_freq_factor",
+                         absl::StrCat(high, ", expected more than low_freq_factor ", low));
   }
-  for (int64_t i = 0; i < model->head_dim / 2; ++i) {
-    const double wave = 2 * M_PI *
-                        std::pow(scaling.theta, 2.0 * static_cast<double>(i) /
-                                                    static_cast<double>(model->head_dim));
+  for (int64_t i = 0; i < scaling.dims / 2; ++i) {
+    const double wave =
+        2 * M_PI *
+        std::pow(scaling.theta, 2.0 * static_cast<double>(i) / static_cast<double>(scaling.dims));
     const auto length = static_cast<double>(original);
     double divisor = 1;
     if (wave > length / low) {
@@ -60,22 +68,53 @@ absl::Status ApplyLlama3(const Scaling& scaling, HfModel* model) {
   return absl::OkStatus();
 }
 
-absl::Status ApplyYarn(const Scaling& scaling, GgufMetadata* metadata) {
+double YarnMagnitude(double factor, double mscale) {
+  return factor > 1 ? 1 + 0.1 * mscale * std::log(factor) : 1;
+}
+
+// Sets the factors of YaRN that mscale and mscale_all_dim change. GGUF's keys have two meanings.
+absl::Status ApplyMagnitude(const Scaling& scaling, double factor, const HfModel& model,
+                            GgufMetadata* metadata) {
+  const JsonMembers& members = scaling.members;
+  ASSIGN_OR_RETURN(const double mscale, members.FloatOr("mscale", 0));
+  ASSIGN_OR_RETURN(const double all_dim, members.FloatOr("mscale_all_dim", 0));
+  const double magnitude = YarnMagnitude(factor, 1);
+  const double of_both = mscale != 0 && all_dim != 0
+                             ? YarnMagnitude(factor, mscale) / YarnMagnitude(factor, all_dim)
+                             : magnitude;
+  ASSIGN_OR_RETURN(const double attention, Positive(scaling, "attention_factor", of_both));
+  if (!model.parts.Has(Part::kMla)) {
+    metadata->SetF32(absl::StrCat(scaling.prefix, "scaling.yarn_attn_factor"),
+                     static_cast<float>(attention / magnitude));
+    return absl::OkStatus();
+  }
+  // The engine's scores have the square of the magnitude of mscale_all_dim, and its cos and sin have
+  // no factor.
+  if (attention != 1) {
+    return scaling.Unsupported(
+        "mscale", absl::StrCat(mscale, " is not supported, expected mscale_all_dim ", all_dim,
+                               ", other than 0"));
+  }
+  metadata->SetF32(absl::StrCat(scaling.prefix, "scaling.yarn_log_multiplier"),
+                   static_cast<float>(0.1 * all_dim));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> OriginalContext(const Scaling& scaling) {
+  ASSIGN_OR_RETURN(const int64_t context,
+                   scaling.config.Int("max_position_embeddings", 1, kMaxContext));
+  ASSIGN_OR_RETURN(const int64_t outer,
+                   scaling.config.IntOr(kOriginalContext, context, 1, kMaxContext));
+  return scaling.members.IntOr(kOriginalContext, outer, 1, kMaxContext);
+}
+
+absl::Status ApplyYarn(const Scaling& scaling, const HfModel& model, GgufMetadata* metadata) {
   const JsonMembers& members = scaling.members;
   ASSIGN_OR_RETURN(const double factor, Positive(scaling, "factor", 0));
   ASSIGN_OR_RETURN(const double fast, Positive(scaling, "beta_fast", 32));
   ASSIGN_OR_RETURN(const double slow, Positive(scaling, "beta_slow", 1));
-  const double magnitude = factor > 1 ? 1 + 0.1 * std::log(factor) : 1;
-  ASSIGN_OR_RETURN(const double attention, Positive(scaling, "attention_factor", magnitude));
   ASSIGN_OR_RETURN(const bool truncate, members.BoolOr("truncate", true));
-  if (!truncate) return scaling.Unsupported("truncate", "false is not supported, expected true");
-  for (const absl::string_view key : {"mscale", "mscale_all_dim"}) {
-    if (members.Has(key)) return scaling.Unsupported(key, "is not supported, expected no such key");
-  }
-  ASSIGN_OR_RETURN(const int64_t context,
-                   scaling.config.Int("max_position_embeddings", 1, kMaxContext));
-  ASSIGN_OR_RETURN(const int64_t original,
-                   members.IntOr("original_max_position_embeddings", context, 1, kMaxContext));
+  ASSIGN_OR_RETURN(const int64_t original, OriginalContext(scaling));
   const auto name = [&](absl::string_view suffix) {
     return absl::StrCat(scaling.prefix, "scaling.", suffix);
   };
@@ -84,75 +123,203 @@ absl::Status ApplyYarn(const Scaling& scaling, GgufMetadata* metadata) {
   metadata->SetU32(name("original_context_length"), static_cast<uint32_t>(original));
   metadata->SetF32(name("yarn_beta_fast"), static_cast<float>(fast));
   metadata->SetF32(name("yarn_beta_slow"), static_cast<float>(slow));
-  metadata->SetF32(name("yarn_attn_factor"), static_cast<float>(attention / magnitude));
+  RETURN_IF_ERROR(ApplyMagnitude(scaling, factor, model, metadata));
+  // Our own key. Without it, the family decides.
+  const bool family_truncates = model.family->architecture != "gpt-oss";
+  if (truncate != family_truncates) metadata->SetBool(name("yarn_truncate"), truncate);
   return absl::OkStatus();
 }
 
-absl::Status ApplyScaling(const Scaling& scaling, const std::string& type, HfModel* model,
+absl::Status ReadFactors(const Scaling& scaling, absl::string_view key,
+                         std::vector<float>* factors) {
+  const Json* list = scaling.members.Find(key);
+  const auto count = static_cast<size_t>(scaling.dims / 2);
+  bool valid = list != nullptr && list->is_array() && list->size() == count;
+  for (size_t i = 0; valid && i < count; ++i) {
+    const Json& value = (*list)[i];
+    valid = value.is_number() && value.get<double>() > 0 && value.get<double>() < 1e30;
+    if (valid) factors->push_back(value.get<float>());
+  }
+  if (valid) return absl::OkStatus();
+  return scaling.Error(key, absl::StrCat(list == nullptr ? "missing" : Shown(*list), ", expected ",
+                                         count, " numbers above 0"));
+}
+
+absl::Status ApplyLongRope(const Scaling& scaling, HfModel* model, GgufMetadata* metadata) {
+  RETURN_IF_ERROR(ReadFactors(scaling, "long_factor", &model->rope_long));
+  RETURN_IF_ERROR(ReadFactors(scaling, "short_factor", &model->rope_short));
+  ASSIGN_OR_RETURN(const int64_t original, OriginalContext(scaling));
+  ASSIGN_OR_RETURN(const int64_t context,
+                   scaling.config.Int("max_position_embeddings", 1, kMaxContext));
+  const double ratio = static_cast<double>(context) / static_cast<double>(original);
+  ASSIGN_OR_RETURN(const double factor, Positive(scaling, "factor", ratio));
+  const double usual =
+      factor > 1 && original > 1
+          ? std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(original)))
+          : 1;
+  ASSIGN_OR_RETURN(const double attention, Positive(scaling, "attention_factor", usual));
+  const auto name = [&](absl::string_view suffix) {
+    return absl::StrCat(scaling.prefix, "scaling.", suffix);
+  };
+  metadata->SetString(name("type"), "longrope");
+  metadata->SetF32(name("factor"), static_cast<float>(factor));
+  metadata->SetU32(name("original_context_length"), static_cast<uint32_t>(original));
+  metadata->SetF32(name("attn_factor"), static_cast<float>(attention));
+  return absl::OkStatus();
+}
+
+// Scaling by a larger base, which does not depend on the length of the sequence.
+absl::Status ApplyAlpha(Scaling* scaling, GgufMetadata* metadata) {
+  ASSIGN_OR_RETURN(const double alpha, Positive(*scaling, "alpha", 1));
+  const auto dims = static_cast<double>(scaling->dims);
+  if (dims < 4) return scaling->Unsupported("alpha", "needs a head_dim of at least 4");
+  // Published beside alpha, without effect.
+  for (const absl::string_view key : {"factor", "beta_fast", "beta_slow", "mscale",
+                                      "mscale_all_dim"}) {
+    scaling->members.Find(key);
+  }
+  scaling->theta *= std::pow(alpha, dims / (dims - 2));
+  metadata->SetF32(absl::StrCat(scaling->prefix, "freq_base"),
+                   static_cast<float>(scaling->theta));
+  return absl::OkStatus();
+}
+
+absl::Status ApplyScaling(Scaling* scaling, const std::string& type, HfModel* model,
                           GgufMetadata* metadata) {
+  if (type == "dynamic" && model->family->ntk_alpha && scaling->members.Has("alpha")) {
+    return ApplyAlpha(scaling, metadata);
+  }
   // Dynamic scaling has no effect within max_position_embeddings. Requests cannot exceed that
   // length.
   if (type == "default" || type == "dynamic") {
-    if (type == "dynamic") RETURN_IF_ERROR(Positive(scaling, "factor", 1).status());
+    if (type == "dynamic") RETURN_IF_ERROR(Positive(*scaling, "factor", 1).status());
     return absl::OkStatus();
   }
   if (type == "linear") {
-    ASSIGN_OR_RETURN(const double factor, Positive(scaling, "factor", 0));
-    metadata->SetString(absl::StrCat(scaling.prefix, "scaling.type"), "linear");
-    metadata->SetF32(absl::StrCat(scaling.prefix, "scaling.factor"), static_cast<float>(factor));
+    ASSIGN_OR_RETURN(const double factor, Positive(*scaling, "factor", 0));
+    metadata->SetString(absl::StrCat(scaling->prefix, "scaling.type"), "linear");
+    metadata->SetF32(absl::StrCat(scaling->prefix, "scaling.factor"), static_cast<float>(factor));
     return absl::OkStatus();
   }
-  if (type == "llama3") return ApplyLlama3(scaling, model);
-  if (type == "yarn") return ApplyYarn(scaling, metadata);
-  return scaling.Unsupported("rope_type",
-                             absl::StrCat(Shown(Json(type)),
-                                          " is not supported, expected default, linear, dynamic, "
-                                          "llama3 or yarn"));
+  if (type == "llama3") return ApplyLlama3(*scaling, model);
+  if (type == "yarn") return ApplyYarn(*scaling, *model, metadata);
+  if (type == "longrope" || type == "su") return ApplyLongRope(*scaling, model, metadata);
+  return scaling->Unsupported("rope_type",
+                              absl::StrCat(Shown(Json(type)),
+                                           " is not supported, expected default, linear, dynamic, "
+                                           "llama3, yarn or longrope"));
+}
+
+absl::Status CheckRead(const Scaling& scaling, const std::string& type) {
+  // Transformers writes these for every rope_type, but only some types use them. Find marks a key as
+  // read.
+  scaling.members.Find(kOriginalContext);
+  scaling.members.Find("finetuned");
+  const std::string unread = scaling.members.FirstUnread({});
+  if (unread.empty()) return absl::OkStatus();
+  return scaling.Unsupported(
+      unread, absl::StrCat(Shown(*scaling.members.Find(unread)),
+                           " is not understood with rope_type ", type,
+                           "; remove the key if it changes nothing"));
+}
+
+absl::StatusOr<double> Theta(const JsonMembers& config, const JsonMembers& members,
+                             absl::string_view outer_key) {
+  ASSIGN_OR_RETURN(const double outer, config.FloatOr(outer_key, 10000));
+  ASSIGN_OR_RETURN(const double theta, members.FloatOr("rope_theta", outer));
+  if (theta > 1 && theta < 1e30) return theta;
+  return config.Error("rope_theta", absl::StrCat(theta, ", expected a number above 1"));
+}
+
+// Returns the number of rotated elements of each head.
+absl::StatusOr<int64_t> RotatedDims(const JsonMembers& config, const JsonMembers& members,
+                                    absl::string_view where, const HfModel& model) {
+  ASSIGN_OR_RETURN(const double outer, config.FloatOr(kPartial, 1));
+  ASSIGN_OR_RETURN(const double partial, members.FloatOr(kPartial, outer));
+  if (partial != 1 && !model.family->partial_rotary) {
+    return config.Unsupported(members.Has(kPartial) ? absl::StrCat(where, ".", kPartial) : kPartial,
+                              absl::StrCat(partial, " is not supported, expected 1"));
+  }
+  const auto dims = partial > 0 && partial <= 1
+                        ? static_cast<int64_t>(static_cast<double>(model.head_dim) * partial)
+                        : 0;
+  if (dims > 0 && dims % 2 == 0) return dims;
+  return config.Error(kPartial, absl::StrCat(partial, ", expected a share of head_dim ",
+                                             model.head_dim, " that is an even number"));
+}
+
+// Reads the base of layers with a window, which have no scaling.
+absl::Status ReadLocalRope(const JsonMembers& config, const Json& settings,
+                           const std::string& prefix, GgufMetadata* metadata) {
+  const std::string path(config.path());
+  const JsonMembers members(path, settings);
+  ASSIGN_OR_RETURN(const double theta, Theta(config, members, "rope_local_base_freq"));
+  metadata->SetF32(absl::StrCat(prefix, "freq_base_swa"), static_cast<float>(theta));
+  ASSIGN_OR_RETURN(const std::string type, members.StringOr("rope_type", "default"));
+  members.Find(kPartial);
+  const Scaling scaling = {config, members, kSlidingAttention, theta, 0, prefix};
+  if (type == "default") return CheckRead(scaling, type);
+  return scaling.Unsupported("rope_type", absl::StrCat(Shown(Json(type)),
+                                                       " is not supported, expected default"));
+}
+
+// Sets which layers rotate.
+absl::Status ReadRotatingLayers(const JsonMembers& config, const HfModel& model,
+                                const std::string& prefix, GgufMetadata* metadata) {
+  if (model.family->no_rope.empty()) return absl::OkStatus();
+  const size_t layers = model.sparse.size();
+  ASSIGN_OR_RETURN(const int64_t interval,
+                   config.IntOr("no_rope_layer_interval", 4, 1, kMaxLayers));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> listed, config.IntsOr(model.family->no_rope));
+  std::vector<bool> rotate(layers);
+  for (size_t i = 0; i < layers; ++i) rotate[i] = (i + 1) % interval != 0;
+  if (!listed.empty()) {
+    if (listed.size() != layers) {
+      return config.Error(model.family->no_rope, absl::StrCat(listed.size(), " values, expected ",
+                                                              layers, ", one for each layer"));
+    }
+    for (size_t i = 0; i < layers; ++i) rotate[i] = listed[i] != 0;
+  }
+  metadata->SetBools(absl::StrCat(prefix, "layers"), rotate);
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::Status ReadHfRope(const JsonMembers& config, HfModel* model, GgufMetadata* metadata) {
-  ASSIGN_OR_RETURN(const double partial, config.FloatOr("partial_rotary_factor", 1));
-  if (partial != 1) {
-    return config.Unsupported("partial_rotary_factor",
-                              absl::StrCat(partial, " is not supported, expected 1"));
-  }
-  const Json none = Json::object();
   const absl::string_view where =
       config.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-  const Json* found = config.Find(where);
-  if (found != nullptr && !found->is_object()) {
-    return config.Error(where, absl::StrCat(Shown(*found), ", expected an object"));
-  }
-  const std::string path(config.path());
-  const JsonMembers members(path, found == nullptr ? none : *found);
-  ASSIGN_OR_RETURN(const double outer_theta, config.FloatOr("rope_theta", 10000));
-  ASSIGN_OR_RETURN(const double theta, members.FloatOr("rope_theta", outer_theta));
-  if (!(theta > 1 && theta < 1e30)) {
-    return config.Error("rope_theta", absl::StrCat(theta, ", expected a number above 1"));
-  }
-  ASSIGN_OR_RETURN(const std::string old_type, members.StringOr("type", "default"));
-  ASSIGN_OR_RETURN(const std::string type, members.StringOr("rope_type", old_type));
-  ASSIGN_OR_RETURN(const double inner_partial, members.FloatOr("partial_rotary_factor", 1));
-  if (inner_partial != 1) {
-    return config.Unsupported(absl::StrCat(where, ".partial_rotary_factor"),
-                              absl::StrCat(inner_partial, " is not supported, expected 1"));
+  Json settings = Json::object();
+  if (const Json* found = config.Find(where); found != nullptr) {
+    if (!found->is_object()) {
+      return config.Error(where, absl::StrCat(Shown(*found), ", expected an object"));
+    }
+    settings = *found;
   }
   const std::string prefix = absl::StrCat(model->family->architecture, ".rope.");
+  const bool by_kind = settings.contains(kFullAttention) && settings[kFullAttention].is_object();
+  if (model->family->local_rope) {
+    Json local = Json::object();
+    if (by_kind && settings.contains(kSlidingAttention) &&
+        settings[kSlidingAttention].is_object()) {
+      local = settings[kSlidingAttention];
+    }
+    RETURN_IF_ERROR(ReadLocalRope(config, local, prefix, metadata));
+    if (by_kind) settings = Json(settings[kFullAttention]);
+  }
+  const std::string path(config.path());
+  const JsonMembers members(path, settings);
+  ASSIGN_OR_RETURN(const double theta, Theta(config, members, "rope_theta"));
+  ASSIGN_OR_RETURN(const std::string old_type, members.StringOr("type", "default"));
+  ASSIGN_OR_RETURN(const std::string type, members.StringOr("rope_type", old_type));
+  ASSIGN_OR_RETURN(const int64_t dims, RotatedDims(config, members, where, *model));
   metadata->SetF32(absl::StrCat(prefix, "freq_base"), static_cast<float>(theta));
-  metadata->SetU32(absl::StrCat(prefix, "dimension_count"), static_cast<uint32_t>(model->head_dim));
-  const Scaling scaling = {config, members, where, theta, prefix};
-  RETURN_IF_ERROR(ApplyScaling(scaling, type, model, metadata));
-  // Transformers writes original_max_position_embeddings for every rope_type, but only some types
-  // use it. Find marks a key as read.
-  members.Find("original_max_position_embeddings");
-  members.Find("finetuned");
-  const std::string unread = members.FirstUnread({});
-  if (unread.empty()) return absl::OkStatus();
-  return scaling.Unsupported(
-      unread, absl::StrCat(Shown((*found)[unread]), " is not understood with rope_type ", type,
-                           "; remove the key if it changes nothing"));
+  metadata->SetU32(absl::StrCat(prefix, "dimension_count"), static_cast<uint32_t>(dims));
+  Scaling scaling = {config, members, where, theta, dims, prefix};
+  RETURN_IF_ERROR(ApplyScaling(&scaling, type, model, metadata));
+  config.Find(kOriginalContext);
+  RETURN_IF_ERROR(CheckRead(scaling, type));
+  return ReadRotatingLayers(config, *model, prefix, metadata);
 }
 
 }  // namespace tidepool::engine::hf

@@ -12,8 +12,8 @@
 
 namespace tidepool::engine::hf {
 
-// Reads rope_theta, partial_rotary_factor, and either rope_parameters or rope_scaling. All of them
-// are optional. Requires: model->head_dim is set.
+// Reads rope_theta, partial_rotary_factor, either rope_parameters or rope_scaling, and which layers
+// rotate. All of them are optional. Requires: head_dim, parts and sparse of the model are set.
 absl::Status ReadHfRope(const JsonMembers& config, HfModel* model, GgufMetadata* metadata);
 
 }  // namespace tidepool::engine::hf

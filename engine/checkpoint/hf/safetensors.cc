@@ -18,13 +18,15 @@ namespace {
 constexpr uint64_t kSizeBytes = 8;
 // This is the limit of the format itself.
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
-constexpr size_t kMaxDimensions = 3;
+constexpr size_t kMaxDimensions = 5;
 constexpr int64_t kMaxElements = int64_t{1} << 48;
 
 std::optional<GgmlType> TypeOf(absl::string_view dtype) {
   if (dtype == "F32") return GgmlType::kF32;
   if (dtype == "F16") return GgmlType::kF16;
   if (dtype == "BF16") return GgmlType::kBF16;
+  if (dtype == "U8" || dtype == "I8") return GgmlType::kI8;
+  if (dtype == "I64") return GgmlType::kI64;
   return std::nullopt;
 }
 

@@ -19,8 +19,8 @@ namespace tidepool::engine::hf {
 
 struct StoredTensor {
   std::string name;
-  GgmlType type = GgmlType::kF32;  // F32, F16 or BF16
-  std::vector<int64_t> shape;      // slowest first; 1 to 3 dimensions, each at least 1
+  GgmlType type = GgmlType::kF32;  // F32, F16 or BF16; I8 (U8 too) or I64 if it is not a weight
+  std::vector<int64_t> shape;      // slowest first; 1 to 5 dimensions, each at least 1
   uint64_t file_offset = 0;        // offset of the first byte
   uint64_t bytes = 0;
 };

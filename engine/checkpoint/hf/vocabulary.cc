@@ -28,6 +28,26 @@ absl::StatusOr<std::optional<std::string>> TokenName(const JsonMembers& config,
   return std::optional<std::string>(text->get<std::string>());
 }
 
+// Sets the ids of special tokens, if they are not negative, and all ids that end a generation.
+void WriteIds(int64_t bos, int64_t eos, int64_t padding, const ConfigTokens& tokens,
+              int64_t vocab_size, GgufMetadata* metadata) {
+  const auto set = [&](absl::string_view name, int64_t id) {
+    if (id < 0) return;
+    metadata->SetU32(absl::StrCat("tokenizer.ggml.", name, "_token_id"), static_cast<uint32_t>(id));
+  };
+  set("bos", bos);
+  set("eos", eos);
+  set("padding", padding);
+  std::vector<int32_t> others;
+  for (const int64_t id : tokens.eos) {
+    if (id != eos && id >= 0 && id < vocab_size) others.push_back(static_cast<int32_t>(id));
+  }
+  // llama.cpp has two more keys, EOT and EOM. stop_token_ids is our own key.
+  if (!others.empty()) set("eot", others[0]);
+  if (others.size() > 1) set("eom", others[1]);
+  if (others.size() > 2) metadata->SetI32s("tokenizer.ggml.stop_token_ids", others);
+}
+
 }  // namespace
 
 absl::Status Vocabulary::Add(const std::string& text, int64_t id, TokenKind kind) {
@@ -68,9 +88,7 @@ absl::Status Vocabulary::AddAdded(const Json* list) {
     ASSIGN_OR_RETURN(const bool special, token.BoolOr("special", false));
     for (const absl::string_view option : {"single_word", "lstrip", "rstrip"}) {
       ASSIGN_OR_RETURN(const bool set, token.BoolOr(option, false));
-      if (!set) continue;
-      return FileUnsupported(path_, absl::StrCat("added token ", Quote(text)),
-                             absl::StrCat(option, " is not supported, expected false"));
+      if (set) options_[std::string(option)].push_back(static_cast<int32_t>(id));
     }
     if (text.empty()) return FileError(path_, "added_tokens", "a token without text");
     // Keep the kind of the model's own unknown and byte tokens.
@@ -102,6 +120,9 @@ std::optional<int32_t> Vocabulary::Find(absl::string_view text) const {
 void Vocabulary::Write(GgufMetadata* metadata) const {
   metadata->SetStrings("tokenizer.ggml.tokens", tokens_);
   metadata->SetI32s("tokenizer.ggml.token_type", kinds_);
+  for (const auto& [option, ids] : options_) {
+    metadata->SetI32s(absl::StrCat("tokenizer.ggml.", option, "_token_ids"), ids);
+  }
 }
 
 absl::Status WriteSpecialTokens(const Vocabulary& vocabulary, const JsonMembers& config,
@@ -125,22 +146,17 @@ absl::Status WriteSpecialTokens(const Vocabulary& vocabulary, const JsonMembers&
   ASSIGN_OR_RETURN(const int64_t bos, find("bos_token", tokens.bos));
   ASSIGN_OR_RETURN(const int64_t eos, find("eos_token", tokens.eos));
   ASSIGN_OR_RETURN(const int64_t padding, find("pad_token", tokens.padding));
-  const auto set = [&](absl::string_view name, int64_t id) {
-    if (id < 0) return;
-    metadata->SetU32(absl::StrCat("tokenizer.ggml.", name, "_token_id"), static_cast<uint32_t>(id));
-  };
-  set("bos", bos);
-  set("eos", eos);
-  set("padding", padding);
-  std::vector<int32_t> others;
-  for (const int64_t id : tokens.eos) {
-    if (id != eos && id >= 0 && id < vocabulary.size()) others.push_back(static_cast<int32_t>(id));
-  }
-  // llama.cpp has two more keys, EOT and EOM. stop_token_ids is our own key.
-  if (!others.empty()) set("eot", others[0]);
-  if (others.size() > 1) set("eom", others[1]);
-  if (others.size() > 2) metadata->SetI32s("tokenizer.ggml.stop_token_ids", others);
+  WriteIds(bos, eos, padding, tokens, vocabulary.size(), metadata);
   return absl::OkStatus();
+}
+
+void WriteNoTokenizer(const ConfigTokens& tokens, int64_t vocab_size, GgufMetadata* metadata) {
+  const auto first = [vocab_size](const std::vector<int64_t>& ids) {
+    return ids.empty() || ids[0] >= vocab_size ? int64_t{-1} : ids[0];
+  };
+  metadata->SetString("tokenizer.ggml.model", "no_vocab");
+  WriteIds(first(tokens.bos), first(tokens.eos), first(tokens.padding), tokens, vocab_size,
+           metadata);
 }
 
 }  // namespace tidepool::engine::hf

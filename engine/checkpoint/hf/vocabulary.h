@@ -3,6 +3,7 @@
 #define TIDEPOOL_ENGINE_CHECKPOINT_HF_VOCABULARY_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -27,7 +28,7 @@ enum class TokenKind : int32_t {
   kByte = 6,
 };
 
-// Thread-compatible. Errors are INVALID_ARGUMENT, except where noted, and name the file.
+// Thread-compatible. Errors are INVALID_ARGUMENT and name the file.
 class Vocabulary {
  public:
   explicit Vocabulary(std::string path) : path_(std::move(path)) {}
@@ -35,8 +36,7 @@ class Vocabulary {
   // Fails if the id is out of range, the id already has another text, or the text already has
   // another id.
   absl::Status Add(const std::string& text, int64_t id, TokenKind kind);
-  // Adds the "added_tokens" of a tokenizer.json. Returns UNIMPLEMENTED if a token strips spaces or
-  // matches only whole words.
+  // Adds the "added_tokens" of a tokenizer.json.
   absl::Status AddAdded(const Json* list);
   // Gives each unused id below the largest one a placeholder text.
   absl::Status FillGaps();
@@ -47,7 +47,8 @@ class Vocabulary {
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
   const std::string& path() const { return path_; }
 
-  // Sets tokenizer.ggml.tokens and tokenizer.ggml.token_type.
+  // Sets tokenizer.ggml.tokens, tokenizer.ggml.token_type, and lists of the tokens that match with
+  // the white space beside them or not inside a word.
   void Write(GgufMetadata* metadata) const;
 
  private:
@@ -55,12 +56,16 @@ class Vocabulary {
   std::vector<std::string> tokens_;
   std::vector<int32_t> kinds_;  // 0: the id has no token
   absl::flat_hash_map<std::string, int32_t> ids_;
+  std::map<std::string, std::vector<int32_t>> options_;  // ids, by the option that they have
 };
 
 // Sets the ids of special tokens. The names in tokenizer_config.json override the ids in `tokens`.
 // The other ids in `tokens.eos` also end a generation.
 absl::Status WriteSpecialTokens(const Vocabulary& vocabulary, const JsonMembers& tokenizer_config,
                                 const ConfigTokens& tokens, GgufMetadata* metadata);
+
+// Sets the keys of a model that has no tokenizer: its special tokens have ids alone.
+void WriteNoTokenizer(const ConfigTokens& tokens, int64_t vocab_size, GgufMetadata* metadata);
 
 }  // namespace tidepool::engine::hf
 

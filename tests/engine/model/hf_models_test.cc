@@ -18,15 +18,13 @@ using kernels::Precision;
 
 constexpr char kFolder[] = "tests/golden/hf/";
 
-class HfModelTest : public testing::TestWithParam<const char*> {
- protected:
-  std::string ModelPath() const { return std::string(kFolder) + GetParam(); }
-  nlohmann::json Golden() const { return ReadJson(ModelPath() + ".json"); }
-};
+std::string ModelPath(const std::string& name) { return kFolder + name; }
+nlohmann::json Golden(const std::string& name) { return ReadJson(ModelPath(name) + ".json"); }
 
-TEST_P(HfModelTest, ExactLogitsAgreeWithTransformers) {
-  const LoadedModel loaded = Load(ModelPath(), {.precision = Precision::kExact});
-  const nlohmann::json golden = Golden();
+// In one pass, in chunks, and token by token.
+void CompareLogits(const std::string& name) {
+  const LoadedModel loaded = Load(ModelPath(name), {.precision = Precision::kExact});
+  const nlohmann::json golden = Golden(name);
   const auto ids = golden["ids"].get<std::vector<int32_t>>();
   ASSERT_GE(ids.size(), 40u);
   const auto truth = ReadNpy<float>(kFolder + golden["logits"].get<std::string>());
@@ -45,9 +43,9 @@ TEST_P(HfModelTest, ExactLogitsAgreeWithTransformers) {
   }
 }
 
-TEST_P(HfModelTest, ExactGreedyIdsAreTransformers) {
-  const LoadedModel loaded = Load(ModelPath(), {.precision = Precision::kExact});
-  const nlohmann::json golden = Golden();
+void CompareGreedyIds(const std::string& name) {
+  const LoadedModel loaded = Load(ModelPath(name), {.precision = Precision::kExact});
+  const nlohmann::json golden = Golden(name);
   const auto ids = golden["ids"].get<std::vector<int32_t>>();
   const auto truth = golden["greedy"]["ids"].get<std::vector<int32_t>>();
   GreedyRun run(loaded.model.get(), ids.size() + truth.size());
@@ -55,6 +53,32 @@ TEST_P(HfModelTest, ExactGreedyIdsAreTransformers) {
   while (ours.size() < truth.size()) ours.push_back(run.Next({ours.back()}));
   EXPECT_EQ(ours, truth);
 }
+
+// A model without a tokenizer.
+class HfFamilyTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(HfFamilyTest, ExactLogitsAgreeWithTransformers) { CompareLogits(GetParam()); }
+
+TEST_P(HfFamilyTest, ExactGreedyIdsAreTransformers) { CompareGreedyIds(GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, HfFamilyTest,
+    testing::Values("olmoe", "granite", "granitemoe", "granitemoeshared", "phi3",
+                    "phi3_longrope_short", "phi3_longrope_long", "smollm3", "gemma", "gemma2",
+                    "gemma3_text", "glm4_moe", "ernie4_5_moe", "hunyuan_v1_moe", "gpt_oss_mxfp4",
+                    "gpt_oss_bf16", "deepseek_v2_lite", "deepseek_v2", "deepseek_v3", "qwen3_yarn",
+                    "qwen3_dynamic", "llama_bias"),
+    [](const auto& one) { return std::string(one.param); });
+
+class HfModelTest : public testing::TestWithParam<const char*> {
+ protected:
+  std::string ModelPath() const { return engine::ModelPath(GetParam()); }
+  nlohmann::json Golden() const { return engine::Golden(GetParam()); }
+};
+
+TEST_P(HfModelTest, ExactLogitsAgreeWithTransformers) { CompareLogits(GetParam()); }
+
+TEST_P(HfModelTest, ExactGreedyIdsAreTransformers) { CompareGreedyIds(GetParam()); }
 
 TEST_P(HfModelTest, TextBecomesTheReferencesTokens) {
   const auto file = OpenCheckpoint(ModelPath());

@@ -358,6 +358,43 @@ TEST(TokenizerTest, SpecErrorsNameTheirPart) {
   EXPECT_TRUE(absl::StrContains(error(spec), "0 tokens"));
 }
 
+TEST(TokenizerTest, SpecialTokensTakeWhiteSpaceOrNeedWholeWords) {
+  TokenizerSpec spec = ByteSpec({{"<|a|>", TokenType::kControl},
+                                 {"<|b|>", TokenType::kControl},
+                                 {"cd", TokenType::kUserDefined}});
+  spec.extras.lstrip_ids = {256};
+  spec.extras.rstrip_ids = {257};
+  spec.extras.single_word_ids = {258};
+  const auto tokenizer = Make(std::move(spec));
+  const auto encode = [&](absl::string_view text) {
+    return *tokenizer->Encode(text, SpecialTokens::kParse, AddBos::kNo);
+  };
+  EXPECT_EQ(encode("x \n<|a|> y"), (Ids{'x', 256, ' ', 'y'}));
+  EXPECT_EQ(encode("x <|b|>\u00A0\n y"), (Ids{'x', ' ', 257, 'y'}));
+  // White space that one token took is not there for the next one.
+  EXPECT_EQ(encode("<|b|> <|a|>"), (Ids{257, 256}));
+  EXPECT_EQ(encode("cd,cd"), (Ids{258, ',', 258}));
+  EXPECT_EQ(encode("cde"), (Ids{'c', 'd', 'e'}));
+  EXPECT_EQ(encode("_cd"), (Ids{'_', 'c', 'd'}));
+  EXPECT_EQ(encode("\u00E9cd").back(), 'd');
+}
+
+TEST(TokenizerTest, WithoutATokenizerOnlyIdsAreAccepted) {
+  TokenizerSpec spec;
+  spec.model = "no_vocab";
+  spec.tokens.resize(5);
+  spec.eos_id = 4;
+  const auto tokenizer = Make(std::move(spec));
+  EXPECT_EQ(tokenizer->vocab_size(), 5);
+  EXPECT_TRUE(tokenizer->IsEndOfGeneration(4));
+  EXPECT_FALSE(tokenizer->IsEndOfGeneration(3));
+  EXPECT_EQ(*tokenizer->Decode({0, 3, 4}, ControlText::kKeep), "");
+  EXPECT_FALSE(tokenizer->Decode({5}, ControlText::kKeep).ok());
+  const auto ids = tokenizer->Encode("a", SpecialTokens::kAsText, AddBos::kModelDefault);
+  EXPECT_EQ(ids.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(absl::StrContains(ids.status().message(), "has no tokenizer")) << ids.status();
+}
+
 TEST(TokenizerTest, ManyThreadsShareOne) {
   const auto golden = ReadGolden("tokenizer_golden.json");
   const auto tokenizer = Make(SmallSpec("llama-bpe"));

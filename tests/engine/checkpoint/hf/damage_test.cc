@@ -50,6 +50,13 @@ class Directory {
       WriteAll(path_ / entry.path().filename(), ReadAll(entry.path()));
     }
   }
+  // Puts a SentencePiece model in the place of tokenizer.json.
+  void UseSentencePiece() const {
+    fs::remove(path_ / "tokenizer.json");
+    WriteAll(path_ / "tokenizer.model", ReadAll("tests/golden/tokenizers/spm_llama.model"));
+    // Names tokens that the model does not have.
+    fs::remove(path_ / "tokenizer_config.json");
+  }
   ~Directory() { fs::remove_all(path_); }
 
   fs::path File(const std::string& name) const { return path_ / name; }
@@ -131,6 +138,7 @@ class DamageTest : public testing::TestWithParam<Victim> {};
 TEST_P(DamageTest, EverySeedIsRefusedInOneLineOrHarmless) {
   const Victim victim = GetParam();
   const Directory directory(victim.model);
+  if (std::string(victim.file) == "tokenizer.model") directory.UseSentencePiece();
   ASSERT_TRUE(directory.Load().ok()) << directory.Load();
   const std::string sound = ReadAll(directory.File(victim.file));
   int refused = 0;
@@ -158,7 +166,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Victim{"Config", "qwen2_moe_bf16", "config.json", 1 << 20},
                     Victim{"GenerationConfig", "qwen3_bf16", "generation_config.json", 1 << 20},
                     Victim{"TokenizerConfig", "qwen2_f16", "tokenizer_config.json", 1 << 20},
-                    Victim{"Tokenizer", "qwen3_bf16", "tokenizer.json", 1 << 20}),
+                    Victim{"Tokenizer", "qwen3_bf16", "tokenizer.json", 1 << 20},
+                    Victim{"SentencePiece", "qwen3_bf16", "tokenizer.model", 1 << 20}),
     [](const auto& one) { return std::string(one.param.name); });
 
 struct Edit {
@@ -173,7 +182,6 @@ TEST(HfDirectory, NamesWhatIsWrong) {
   const Edit edits[] = {
       {"qwen3_bf16", "config.json", "", "", "config.json: missing"},
       {"qwen3_bf16", "model.safetensors", "", "", "model.safetensors: missing"},
-      {"qwen3_bf16", "tokenizer.json", "", "", "tokenizer.json: missing"},
       {"qwen2_f16", "model-00002-of-00002.safetensors", "", "",
        "model-00002-of-00002.safetensors: cannot be opened"},
       {"qwen3_bf16", "config.json", "\"qwen3\"", "\"gemma7\"", "model_type: \"gemma7\""},
@@ -188,13 +196,31 @@ TEST(HfDirectory, NamesWhatIsWrong) {
        "vocab_size: 276"},
       {"qwen3_bf16", "config.json", "\"use_cache\": true", "\"logit_softcap\": 30.0",
        "logit_softcap: 30.0 is not understood"},
-      {"qwen3_bf16", "config.json", "\"use_sliding_window\": false", "\"use_sliding_window\": true",
-       "use_sliding_window: true is not supported"},
+      {"qwen3_bf16", "tokenizer_config.json", "{", "{\"chat_template\": 7, ", "chat_template: 7"},
+      {"llama_bias", "config.json", "\"mlp_bias\": true", "\"mlp_bias\": false",
+       "mlp.down_proj.bias: a tensor that"},
+      {"deepseek_v3", "config.json", "\"rope_interleave\": true", "\"rope_interleave\": false",
+       "rope_interleave: false is not supported"},
+      {"deepseek_v3", "config.json", "\"mscale\": 1.0", "\"mscale\": 0.5",
+       "rope_parameters.mscale: 0.5"},
+      {"deepseek_v2", "config.json", "\"n_group\": 3", "\"n_group\": 4", "n_group: 4"},
+      {"gpt_oss_mxfp4", "config.json", "\"mxfp4\"", "\"fp8\"", "quantization_config: "},
+      {"gpt_oss_mxfp4", "config.json", "\"swiglu_limit\": 7.0", "\"swiglu_limit\": 6.0",
+       "swiglu_limit: 6.0 is not supported"},
+      {"gemma2", "config.json", "\"gelu_pytorch_tanh\"", "\"gelu\"", "hidden_activation: \"gelu\""},
+      {"granite", "config.json", "\"logits_scaling\": 0.7", "\"logits_scaling\": 0",
+       "logits_scaling: 0"},
+      {"phi3", "config.json", "\"partial_rotary_factor\": 1.0", "\"partial_rotary_factor\": 0.3",
+       "partial_rotary_factor: 0.3"},
+      {"phi3_longrope_long", "config.json", "1.7,", "1.7, 2.0,", "long_factor: "},
       {"qwen3_bf16", "config.json", "\"attention_bias\": false", "\"attention_bias\": true",
        "self_attn.q_proj.bias: missing"},
       {"llama_f32", "config.json", "\"attention_bias\": true", "\"attention_bias\": false",
        "self_attn.k_proj.bias: a tensor that"},
-      {"llama_yarn_f16", "config.json", "\"yarn\"", "\"longrope\"", "rope_type: \"longrope\""},
+      {"llama_yarn_f16", "config.json", "\"yarn\"", "\"longrope\"", "long_factor: missing"},
+      {"llama_yarn_f16", "config.json", "\"yarn\"", "\"ntk\"", "rope_type: \"ntk\""},
+      {"qwen2_f16", "tokenizer_config.json", "\"chat_template\": \"", "\"chat_template\": 7, \"x\": \"",
+       "chat_template: 7"},
       {"llama_yarn_f16", "config.json", "\"factor\": 4.0", "\"factor\": -4.0",
        "rope_parameters.factor: -4"},
       {"qwen2_f16", "model.safetensors.index.json", "model-00001-of-00002.safetensors",
@@ -203,8 +229,6 @@ TEST(HfDirectory, NamesWhatIsWrong) {
        "model.type: \"WordPiece\""},
       {"qwen3_bf16", "tokenizer.json", "\"NFC\"", "\"Lowercase\"", "normalizer: "},
       {"llama_f32", "tokenizer.json", "{1,3}", "{1,4}", "pre_tokenizer: "},
-      {"llama_f32", "tokenizer.json", "\"rstrip\": false", "\"rstrip\": true",
-       "rstrip is not supported"},
   };
   for (const Edit& edit : edits) {
     const Directory directory(edit.model);

@@ -110,8 +110,9 @@ TEST_P(TokenizerJsonTest, IdsEqualTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerJsonTest,
-                         testing::Values("llama3", "qwen2", "legacy", "gemma", "metaspace_first",
-                                         "metaspace_split", "unigram", "unigram_nfkc"),
+                         testing::Values("llama3", "qwen2", "edges", "legacy", "gemma",
+                                         "metaspace_first", "metaspace_split", "unigram",
+                                         "unigram_nfkc"),
                          [](const auto& one) { return std::string(one.param); });
 
 class SentencePieceModelTest : public testing::TestWithParam<const char*> {};

@@ -1,0 +1,258 @@
+#include "engine/checkpoint/hf/config_parts.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::engine::hf {
+namespace {
+
+// Reads an integer, or a list of equal integers.
+absl::StatusOr<int64_t> Uniform(const JsonMembers& config, absl::string_view key, int64_t low,
+                                int64_t high) {
+  const Json* value = config.Find(key);
+  if (value == nullptr || !value->is_array()) return config.Int(key, low, high);
+  ASSIGN_OR_RETURN(const std::vector<int64_t> values, config.IntsOr(key));
+  const bool equal = !values.empty() && std::all_of(values.begin(), values.end(), [&](int64_t one) {
+    return one == values[0] && one >= low && one <= high;
+  });
+  if (equal) return values[0];
+  return config.Unsupported(key, absl::StrCat(Shown(*value), " is not supported, expected one "
+                                              "integer of ", low, " to ", high));
+}
+
+class ExpertReader {
+ public:
+  ExpertReader(const JsonMembers& config, HfModel* model, GgufMetadata* metadata)
+      : config_(config), keys_(model->family->experts), model_(*model), metadata_(*metadata) {}
+
+  absl::Status Read() {
+    if (keys_.count.empty()) return Size("intermediate_size", "feed_forward_length");
+    RETURN_IF_ERROR(ReadCounts());
+    RETURN_IF_ERROR(ReadShared());
+    RETURN_IF_ERROR(ReadWeighting());
+    return ReadSparseLayers();
+  }
+
+ private:
+  std::string Name(absl::string_view suffix) const {
+    return absl::StrCat(model_.family->architecture, ".", suffix);
+  }
+  void SetU32(absl::string_view suffix, int64_t value) {
+    metadata_.SetU32(Name(suffix), static_cast<uint32_t>(value));
+  }
+  absl::Status Size(absl::string_view key, absl::string_view suffix) {
+    ASSIGN_OR_RETURN(const int64_t value, config_.Int(key, 1, kMaxWidth));
+    SetU32(suffix, value);
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadCounts() {
+    const bool other = !config_.Has(keys_.count) && !keys_.other_count.empty();
+    ASSIGN_OR_RETURN(model_.experts,
+                     config_.Int(other ? keys_.other_count : keys_.count, 1, kMaxExperts));
+    SetU32("expert_count", model_.experts);
+    ASSIGN_OR_RETURN(const int64_t used, Uniform(config_, keys_.used, 1, model_.experts));
+    SetU32("expert_used_count", used);
+    ASSIGN_OR_RETURN(width_, Uniform(config_, keys_.width, 1, kMaxWidth));
+    if (!keys_.own_width) SetU32("feed_forward_length", width_);
+    SetU32("expert_feed_forward_length", width_);
+    // A second name with the same meaning, as in Hunyuan.
+    constexpr absl::string_view kOtherWidth = "moe_intermediate_size";
+    if (keys_.width == kOtherWidth || !config_.Has(kOtherWidth)) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const int64_t other_width, Uniform(config_, kOtherWidth, 1, kMaxWidth));
+    if (other_width == width_) return absl::OkStatus();
+    return config_.Unsupported(kOtherWidth, absl::StrCat(other_width, " is not supported, expected ",
+                                                         width_, ", ", keys_.width));
+  }
+
+  absl::Status ReadShared() {
+    if (!keys_.shared_width.empty()) {
+      const bool optional = keys_.shared_part == Part::kGraniteShared;
+      ASSIGN_OR_RETURN(const int64_t width,
+                       optional ? config_.IntOr(keys_.shared_width, 0, 0, kMaxWidth)
+                                : config_.Int(keys_.shared_width, 1, kMaxWidth));
+      SetShared(width);
+    }
+    if (keys_.shared_count.empty()) return absl::OkStatus();
+    int64_t count = 0;
+    if (config_.Has(keys_.shared_count)) {
+      ASSIGN_OR_RETURN(count, Uniform(config_, keys_.shared_count, 0, kMaxExperts));
+    }
+    SetU32("expert_shared_count", count);
+    SetShared(count * width_);
+    return absl::OkStatus();
+  }
+
+  void SetShared(int64_t width) {
+    if (width == 0) return;
+    SetU32("expert_shared_feed_forward_length", width);
+    model_.parts.Add(keys_.shared_part);
+  }
+
+  // How the experts are chosen and weighted.
+  absl::Status ReadWeighting() {
+    if (keys_.gating != 0) SetU32("expert_gating_func", keys_.gating);
+    if (!keys_.normalize.empty()) {
+      ASSIGN_OR_RETURN(const bool normalize, config_.BoolOr(keys_.normalize, false));
+      metadata_.SetBool(Name("expert_weights_norm"), normalize);
+    }
+    if (!keys_.scale.empty() && config_.Has(keys_.scale)) {
+      ASSIGN_OR_RETURN(const double scale, config_.Float(keys_.scale));
+      if (!(scale > 0)) {
+        return config_.Error(keys_.scale, absl::StrCat(scale, ", expected a number above 0"));
+      }
+      metadata_.SetF32(Name("expert_weights_scale"), static_cast<float>(scale));
+    }
+    return keys_.groups ? ReadGroups() : absl::OkStatus();
+  }
+
+  absl::Status ReadGroups() {
+    ASSIGN_OR_RETURN(const int64_t groups, config_.IntOr("n_group", 1, 1, model_.experts));
+    ASSIGN_OR_RETURN(const int64_t used, config_.IntOr("topk_group", groups, 1, groups));
+    if (model_.experts % groups != 0) {
+      return config_.Error("n_group", absl::StrCat(groups, ", expected a divisor of ",
+                                                   model_.experts, " experts"));
+    }
+    // Only DeepSeek-V2 may have groups that are not used.
+    const bool sigmoid = keys_.gating == 2;
+    constexpr absl::string_view kMethod = "topk_method";
+    ASSIGN_OR_RETURN(const std::string method,
+                     config_.StringOr(kMethod, sigmoid ? "noaux_tc" : "greedy"));
+    ASSIGN_OR_RETURN(const std::string score,
+                     config_.StringOr("scoring_func", sigmoid ? "sigmoid" : "softmax"));
+    if (score != (sigmoid ? "sigmoid" : "softmax")) {
+      return config_.Unsupported("scoring_func",
+                                 absl::StrCat(Shown(Json(score)), " is not supported, expected ",
+                                              sigmoid ? "sigmoid" : "softmax"));
+    }
+    const bool limited = method == (sigmoid ? "noaux_tc" : "group_limited_greedy");
+    if (!limited && (sigmoid || method != "greedy")) {
+      return config_.Unsupported(
+          kMethod, absl::StrCat(Shown(Json(method)), " is not supported, expected ",
+                                sigmoid ? "noaux_tc" : "greedy or group_limited_greedy"));
+    }
+    if (!limited || groups == 1) return absl::OkStatus();
+    SetU32("expert_group_count", groups);
+    SetU32("expert_group_used_count", used);
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadSparseLayers() {
+    const auto layers = static_cast<int64_t>(model_.sparse.size());
+    int64_t first = 0;
+    if (!keys_.first_sparse.empty()) {
+      ASSIGN_OR_RETURN(first, config_.IntOr(keys_.first_sparse, 0, 0, kMaxLayers));
+    }
+    int64_t interval = 1;
+    if (!keys_.interval.empty()) {
+      ASSIGN_OR_RETURN(interval, config_.IntOr(keys_.interval, 1, 1, kMaxLayers));
+      // llama.cpp requires this key of ERNIE.
+      if (keys_.interval == "moe_layer_interval") SetU32("interleave_moe_layer_step", interval);
+    }
+    ASSIGN_OR_RETURN(const std::vector<int64_t> dense, config_.IntsOr("mlp_only_layers"));
+    ASSIGN_OR_RETURN(const int64_t end, config_.IntOr("moe_layer_end_index", -1, -1, kMaxLayers));
+    if (end != -1 && end < layers - 1) {
+      return config_.Unsupported("moe_layer_end_index",
+                                 absl::StrCat(end, " is not supported, expected ", layers - 1));
+    }
+    for (int64_t i = 0; i < layers; ++i) {
+      const bool listed = std::find(dense.begin(), dense.end(), i) != dense.end();
+      model_.sparse[i] = !listed && i >= first && (i + 1) % interval == 0;
+    }
+    const auto found = std::find(model_.sparse.begin(), model_.sparse.end(), true);
+    if (std::find(found, model_.sparse.end(), false) != model_.sparse.end() ||
+        found == model_.sparse.end()) {
+      return config_.Unsupported(
+          config_.Has("mlp_only_layers") ? "mlp_only_layers"
+                                         : (interval > 1 ? keys_.interval : keys_.first_sparse),
+          "a layer without experts after one that has them is not supported");
+    }
+    const int64_t leading = found - model_.sparse.begin();
+    if (leading > 0) SetU32("leading_dense_block_count", leading);
+    // The FFN width of the dense layers.
+    if (!keys_.own_width || (leading == 0 && !config_.Has("intermediate_size"))) {
+      return absl::OkStatus();
+    }
+    return Size("intermediate_size", "feed_forward_length");
+  }
+
+  const JsonMembers& config_;
+  const ExpertKeys& keys_;
+  HfModel& model_;
+  GgufMetadata& metadata_;
+  int64_t width_ = 0;  // of a routed expert
+};
+
+// Returns which layers have a window, from layer_types or from the family's rule.
+absl::StatusOr<std::vector<bool>> WindowLayers(const JsonMembers& config, const HfModel& model) {
+  const size_t layers = model.sparse.size();
+  std::vector<bool> windows(layers, model.family->window == ConfigWindow::kAlways);
+  ASSIGN_OR_RETURN(const int64_t period,
+                   config.IntOr("sliding_window_pattern", 1, 1, kMaxLayers + 1));
+  ASSIGN_OR_RETURN(const int64_t first, config.IntOr("max_window_layers", 28, 0, kMaxContext));
+  for (size_t i = 0; i < layers; ++i) {
+    if (model.family->window == ConfigWindow::kPattern) windows[i] = (i + 1) % period != 0;
+    if (model.family->window == ConfigWindow::kSwitched) {
+      windows[i] = static_cast<int64_t>(i) >= first;
+    }
+  }
+  const Json* types = config.Find("layer_types");
+  if (types == nullptr) return windows;
+  const auto unsupported = [&] {
+    return config.Unsupported(
+        "layer_types", absl::StrCat(Shown(*types), " is not supported, expected ", layers,
+                                    " times full_attention or sliding_attention"));
+  };
+  if (!types->is_array() || types->size() != layers) return unsupported();
+  for (size_t i = 0; i < layers; ++i) {
+    const Json& type = (*types)[i];
+    if (type != "full_attention" && type != "sliding_attention") return unsupported();
+    windows[i] = type == "sliding_attention";
+  }
+  return windows;
+}
+
+}  // namespace
+
+absl::Status ReadExperts(const JsonMembers& config, HfModel* model, GgufMetadata* metadata) {
+  return ExpertReader(config, model, metadata).Read();
+}
+
+absl::Status ReadWindow(const JsonMembers& config, const HfModel& model, GgufMetadata* metadata) {
+  ASSIGN_OR_RETURN(const int64_t size, config.IntOr("sliding_window", 0, 0, kMaxContext));
+  ASSIGN_OR_RETURN(const bool used, config.BoolOr("use_sliding_window", false));
+  ASSIGN_OR_RETURN(std::vector<bool> windows, WindowLayers(config, model));
+  const ConfigWindow rule = model.family->window;
+  if (rule == ConfigWindow::kNone && used) {
+    return config.Unsupported("use_sliding_window", "true is not supported, expected false");
+  }
+  if (size == 0 || rule == ConfigWindow::kNone || (rule == ConfigWindow::kSwitched && !used)) {
+    const Json* types = config.Find("layer_types");
+    if (types != nullptr && rule != ConfigWindow::kPattern &&
+        std::find(windows.begin(), windows.end(), true) != windows.end()) {
+      return config.Unsupported("layer_types",
+                                absl::StrCat(Shown(*types),
+                                             " is not supported without a sliding window, expected "
+                                             "full_attention for every layer"));
+    }
+    if (rule != ConfigWindow::kPattern) return absl::OkStatus();
+    windows.assign(windows.size(), false);
+  }
+  const auto name = [&](absl::string_view suffix) {
+    return absl::StrCat(model.family->architecture, ".attention.", suffix);
+  };
+  const bool all = std::find(windows.begin(), windows.end(), false) == windows.end();
+  if (size > 0) metadata->SetU32(name("sliding_window"), static_cast<uint32_t>(size));
+  // Without this key, families with ConfigWindow::kAlways have the window in every layer.
+  if (rule != ConfigWindow::kAlways || !all) {
+    metadata->SetBools(name("sliding_window_pattern"), windows);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tidepool::engine::hf

@@ -1,0 +1,33 @@
+// Parts of ReadConfig: limits, experts and windows. Implementation detail of config.cc.
+#ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_CONFIG_PARTS_H_
+#define TIDEPOOL_ENGINE_CHECKPOINT_HF_CONFIG_PARTS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "engine/checkpoint/gguf_file_writer.h"
+#include "engine/checkpoint/hf/families.h"
+#include "engine/checkpoint/hf/json_file.h"
+
+namespace tidepool::engine::hf {
+
+// These limits are far above real models. Each fits in an int, and the product of any two fits in
+// 64 bits.
+inline constexpr int64_t kMaxLayers = 4096;
+inline constexpr int64_t kMaxHeads = 4096;
+inline constexpr int64_t kMaxHeadDim = 4096;
+inline constexpr int64_t kMaxWidth = 1 << 20;
+inline constexpr int64_t kMaxVocabulary = 1 << 24;
+inline constexpr int64_t kMaxExperts = 4096;
+inline constexpr int64_t kMaxContext = 1 << 30;
+
+// Sets `experts`, `sparse` and the parts of the shared expert, and the keys of the FFNs. Requires:
+// `sparse` has one value for each layer.
+absl::Status ReadExperts(const JsonMembers& config, HfModel* model, GgufMetadata* metadata);
+
+// Sets the keys of sliding windows.
+absl::Status ReadWindow(const JsonMembers& config, const HfModel& model, GgufMetadata* metadata);
+
+}  // namespace tidepool::engine::hf
+
+#endif  // TIDEPOOL_ENGINE_CHECKPOINT_HF_CONFIG_PARTS_H_

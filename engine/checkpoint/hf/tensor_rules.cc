@@ -1,0 +1,161 @@
+#include "engine/checkpoint/hf/tensor_rules.h"
+
+namespace tidepool::engine::hf {
+namespace {
+
+constexpr Parts kInputNorm = {Part::kFfnNorm, Part::kPostAttentionNorm, Part::kGemmaNorms,
+                              Part::kGlm4Norms};
+constexpr Parts kAnyMla = {Part::kMla};
+constexpr Parts kMxfp4 = {Part::kGptOssMxfp4};
+constexpr Parts kGptOss = {Part::kGptOssExperts, Part::kGptOssMxfp4};
+
+constexpr TensorRule kLayerRules[] = {
+    {"input_layernorm.weight", "attn_norm.weight", kInputNorm},
+    {"self_attn.q_proj.weight", "attn_q.weight", {Part::kQkv}, Take::kRotary},
+    {"self_attn.k_proj.weight", "attn_k.weight", {Part::kQkv}, Take::kRotary},
+    {"self_attn.v_proj.weight", "attn_v.weight", {Part::kQkv}},
+    {"self_attn.qkv_proj.weight", "attn_qkv.weight", {Part::kFusedQkv}},
+    {"self_attn.o_proj.weight", "attn_output.weight"},
+    {"self_attn.q_proj.bias", "attn_q.bias", {Part::kQkvBias}, Take::kRotary},
+    {"self_attn.k_proj.bias", "attn_k.bias", {Part::kQkvBias}, Take::kRotary},
+    {"self_attn.v_proj.bias", "attn_v.bias", {Part::kQkvBias}},
+    {"self_attn.o_proj.bias", "attn_output.bias", {Part::kOutputBias}},
+    {"self_attn.q_norm.weight", "attn_q_norm.weight", {Part::kQkNorm}},
+    {"self_attn.k_norm.weight", "attn_k_norm.weight", {Part::kQkNorm}},
+    {"self_attn.query_layernorm.weight", "attn_q_norm.weight", {Part::kQkLayernorm}},
+    {"self_attn.key_layernorm.weight", "attn_k_norm.weight", {Part::kQkLayernorm}},
+    {"self_attn.sinks", "attn_sinks.weight", {Part::kSinks}},
+
+    {"self_attn.q_proj.weight", "attn_q.weight", {Part::kMlaQuery}},
+    {"self_attn.q_a_proj.weight", "attn_q_a.weight", {Part::kMlaLowRankQuery}},
+    {"self_attn.q_a_layernorm.weight", "attn_q_a_norm.weight", {Part::kMlaLowRankQuery}},
+    {"self_attn.q_b_proj.weight", "attn_q_b.weight", {Part::kMlaLowRankQuery}},
+    {"self_attn.kv_a_proj_with_mqa.weight", "attn_kv_a_mqa.weight", kAnyMla},
+    {"self_attn.kv_a_layernorm.weight", "attn_kv_a_norm.weight", kAnyMla},
+    {"self_attn.kv_b_proj.weight", "attn_k_b.weight", kAnyMla, Take::kMlaKeys},
+    {"self_attn.kv_b_proj.weight", "attn_v_b.weight", kAnyMla, Take::kMlaValues},
+
+    {"post_attention_layernorm.weight", "ffn_norm.weight", {Part::kFfnNorm, Part::kGlm4Norms}},
+    {"post_attention_layernorm.weight",
+     "post_attention_norm.weight",
+     {Part::kPostAttentionNorm, Part::kGemmaNorms, Part::kPostNorms}},
+    {"pre_feedforward_layernorm.weight", "ffn_norm.weight", {Part::kGemmaNorms}},
+    {"post_feedforward_layernorm.weight",
+     "post_ffw_norm.weight",
+     {Part::kGemmaNorms, Part::kPostNorms}},
+    {"post_self_attn_layernorm.weight", "post_attention_norm.weight", {Part::kGlm4Norms}},
+    {"post_mlp_layernorm.weight", "post_ffw_norm.weight", {Part::kGlm4Norms}},
+
+    {"mlp.gate_proj.weight", "ffn_gate.weight", {Part::kDense}},
+    {"mlp.up_proj.weight", "ffn_up.weight", {Part::kDense}},
+    {"mlp.gate_up_proj.weight", "ffn_up.weight", {Part::kDenseFused}},
+    {"mlp.down_proj.weight", "ffn_down.weight", {Part::kDense, Part::kDenseFused}},
+    {"mlp.gate_proj.bias", "ffn_gate.bias", {Part::kMlpBias}},
+    {"mlp.up_proj.bias", "ffn_up.bias", {Part::kMlpBias}},
+    {"mlp.down_proj.bias", "ffn_down.bias", {Part::kMlpBias}},
+
+    {"mlp.gate.weight", "ffn_gate_inp.weight", {Part::kExperts}},
+    {"mlp.experts.#.gate_proj.weight",
+     "ffn_gate_exps.weight",
+     {Part::kExperts, Part::kHunyuanExperts}},
+    {"mlp.experts.#.up_proj.weight", "ffn_up_exps.weight", {Part::kExperts, Part::kHunyuanExperts}},
+    {"mlp.experts.#.down_proj.weight",
+     "ffn_down_exps.weight",
+     {Part::kExperts, Part::kHunyuanExperts}},
+    // Stacked, as transformers 5 holds them in memory.
+    {"mlp.experts.gate_up_proj", "ffn_gate_exps.weight", {Part::kExperts}, Take::kFirstRows},
+    {"mlp.experts.gate_up_proj", "ffn_up_exps.weight", {Part::kExperts}, Take::kSecondRows},
+    {"mlp.experts.down_proj", "ffn_down_exps.weight", {Part::kExperts}},
+    {"mlp.gate.e_score_correction_bias",
+     "exp_probs_b.bias",
+     {Part::kSelectionBias},
+     Take::kVector},
+    {"mlp.moe_statics.e_score_correction_bias",
+     "exp_probs_b.bias",
+     {Part::kErnieSelectionBias},
+     Take::kVector},
+
+    {"block_sparse_moe.gate.weight", "ffn_gate_inp.weight", {Part::kMixtralExperts}},
+    {"block_sparse_moe.experts.#.w1.weight", "ffn_gate_exps.weight", {Part::kMixtralExperts}},
+    {"block_sparse_moe.experts.#.w3.weight", "ffn_up_exps.weight", {Part::kMixtralExperts}},
+    {"block_sparse_moe.experts.#.w2.weight", "ffn_down_exps.weight", {Part::kMixtralExperts}},
+
+    {"block_sparse_moe.router.layer.weight", "ffn_gate_inp.weight", {Part::kGraniteExperts}},
+    {"block_sparse_moe.input_linear.weight",
+     "ffn_gate_exps.weight",
+     {Part::kGraniteExperts},
+     Take::kFirstRows},
+    {"block_sparse_moe.input_linear.weight",
+     "ffn_up_exps.weight",
+     {Part::kGraniteExperts},
+     Take::kSecondRows},
+    {"block_sparse_moe.output_linear.weight", "ffn_down_exps.weight", {Part::kGraniteExperts}},
+
+    {"mlp.gate.wg.weight", "ffn_gate_inp.weight", {Part::kHunyuanExperts}},
+
+    {"mlp.router.weight", "ffn_gate_inp.weight", kGptOss},
+    {"mlp.router.bias", "ffn_gate_inp.bias", kGptOss},
+    {"mlp.experts.gate_up_proj",
+     "ffn_gate_exps.weight",
+     {Part::kGptOssExperts},
+     Take::kTransposedEven},
+    {"mlp.experts.gate_up_proj",
+     "ffn_up_exps.weight",
+     {Part::kGptOssExperts},
+     Take::kTransposedOdd},
+    {"mlp.experts.down_proj", "ffn_down_exps.weight", {Part::kGptOssExperts}, Take::kTransposed},
+    {"mlp.experts.gate_up_proj_blocks", "ffn_gate_exps.weight", kMxfp4, Take::kMxfp4Even},
+    {"mlp.experts.gate_up_proj_blocks", "ffn_up_exps.weight", kMxfp4, Take::kMxfp4Odd},
+    {"mlp.experts.gate_up_proj_scales", "", kMxfp4, Take::kMxfp4Scales},
+    {"mlp.experts.down_proj_blocks", "ffn_down_exps.weight", kMxfp4, Take::kMxfp4},
+    {"mlp.experts.down_proj_scales", "", kMxfp4, Take::kMxfp4Scales},
+    {"mlp.experts.gate_up_proj_bias", "ffn_gate_exps.bias", kGptOss, Take::kEvenOfRows},
+    {"mlp.experts.gate_up_proj_bias", "ffn_up_exps.bias", kGptOss, Take::kOddOfRows},
+    {"mlp.experts.down_proj_bias", "ffn_down_exps.bias", kGptOss},
+
+    {"mlp.shared_expert.gate_proj.weight", "ffn_gate_shexp.weight", {Part::kSharedExpert}},
+    {"mlp.shared_expert.up_proj.weight", "ffn_up_shexp.weight", {Part::kSharedExpert}},
+    {"mlp.shared_expert.down_proj.weight", "ffn_down_shexp.weight", {Part::kSharedExpert}},
+    {"mlp.shared_expert_gate.weight", "ffn_gate_inp_shexp.weight", {Part::kSharedExpert}},
+    {"mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight", {Part::kSharedExperts}},
+    {"mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight", {Part::kSharedExperts}},
+    {"mlp.shared_experts.down_proj.weight", "ffn_down_shexp.weight", {Part::kSharedExperts}},
+    {"mlp.shared_mlp.gate_proj.weight", "ffn_gate_shexp.weight", {Part::kSharedMlp}},
+    {"mlp.shared_mlp.up_proj.weight", "ffn_up_shexp.weight", {Part::kSharedMlp}},
+    {"mlp.shared_mlp.down_proj.weight", "ffn_down_shexp.weight", {Part::kSharedMlp}},
+    {"shared_mlp.input_linear.weight",
+     "ffn_gate_shexp.weight",
+     {Part::kGraniteShared},
+     Take::kFirstRows},
+    {"shared_mlp.input_linear.weight",
+     "ffn_up_shexp.weight",
+     {Part::kGraniteShared},
+     Take::kSecondRows},
+    {"shared_mlp.output_linear.weight", "ffn_down_shexp.weight", {Part::kGraniteShared}},
+};
+
+constexpr TensorRule kOuterRules[] = {
+    {"model.embed_tokens.weight", "token_embd.weight"},
+    {"model.norm.weight", "output_norm.weight"},
+    {"lm_head.weight", "output.weight"},
+};
+
+constexpr Parts kDenseParts = {Part::kDense, Part::kDenseFused, Part::kMlpBias};
+constexpr Parts kSparseParts = {
+    Part::kExperts,      Part::kMixtralExperts, Part::kGraniteExperts,     Part::kHunyuanExperts,
+    Part::kGptOssExperts, Part::kGptOssMxfp4,   Part::kSelectionBias,      Part::kErnieSelectionBias,
+    Part::kSharedExpert, Part::kSharedExperts,  Part::kSharedMlp,          Part::kGraniteShared};
+
+}  // namespace
+
+absl::Span<const TensorRule> LayerRules() { return kLayerRules; }
+
+absl::Span<const TensorRule> OuterRules() { return kOuterRules; }
+
+bool Applies(const TensorRule& rule, Parts model_parts, bool sparse) {
+  if (rule.in.Overlaps(kDenseParts) && sparse) return false;
+  if (rule.in.Overlaps(kSparseParts) && !sparse) return false;
+  return rule.in.Has(Part::kAlways) || rule.in.Overlaps(model_parts);
+}
+
+}  // namespace tidepool::engine::hf

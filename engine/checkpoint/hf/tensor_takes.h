@@ -1,0 +1,63 @@
+// Makes GGUF tensors from the tensors of a Hugging Face checkpoint. Implementation detail of
+// tensors.cc.
+#ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_TENSOR_TAKES_H_
+#define TIDEPOOL_ENGINE_CHECKPOINT_HF_TENSOR_TAKES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/hf/families.h"
+#include "engine/checkpoint/hf/tensor_rules.h"
+#include "engine/checkpoint/hf/tensors.h"
+
+namespace tidepool::engine::hf {
+
+// Thread-compatible. Tensors whose bytes are in a file as they have to be point into it. The others
+// point into `owned`, which has to outlive them.
+class TensorTaker {
+ public:
+  TensorTaker(const HfModel& model, std::vector<std::unique_ptr<std::byte[]>>* owned)
+      : model_(model), owned_(*owned) {}
+
+  // Makes the tensor of a rule. `scales` is the source that belongs to blocks of MXFP4; else null.
+  // Returns INVALID_ARGUMENT with the file and the tensor if the shape does not fit the rule, and
+  // UNIMPLEMENTED if the type is not supported.
+  absl::StatusOr<GgufTensor> Make(const std::string& name, const TensorRule& rule,
+                                  const TensorSource& source, const TensorSource* scales);
+
+  // Describes the source as it is stored, under another name.
+  absl::StatusOr<GgufTensor> Describe(absl::string_view name, const TensorSource& source);
+
+  GgufTensor Floats(absl::string_view name, absl::Span<const float> values);
+
+ private:
+  std::byte* Own(size_t bytes);
+  // Returns a copy of the name that lives as long as the tensors.
+  absl::string_view OwnName(absl::string_view name);
+  // Points the tensor to memory of its own, of its type and dimensions.
+  std::byte* OwnData(GgufTensor* tensor);
+  absl::Status SetRotary(const TensorSource& source, GgufTensor* tensor) const;
+  absl::Status HalveRows(Take take, const TensorSource& source, GgufTensor* tensor) const;
+  absl::Status SplitRows(Take take, const TensorSource& source, GgufTensor* tensor);
+  absl::Status Transpose(Take take, const TensorSource& source, GgufTensor* tensor);
+  absl::Status PackMxfp4(Take take, const TensorSource& blocks, const TensorSource* scales,
+                         GgufTensor* tensor);
+  absl::Status SplitMla(Take take, const TensorSource& source, GgufTensor* tensor);
+  // Converts to float32 in owned memory and interleaves the rows if needed.
+  void MakeFloat(GgufTensor* tensor);
+
+  const HfModel& model_;
+  std::vector<std::unique_ptr<std::byte[]>>& owned_;
+};
+
+}  // namespace tidepool::engine::hf
+
+#endif  // TIDEPOOL_ENGINE_CHECKPOINT_HF_TENSOR_TAKES_H_
