@@ -22,6 +22,7 @@
 #include "service/store/redis_check.h"
 #include "service/store/redis_link.h"
 #include "service/store/redis_scripts.h"
+#include "service/store/redis_witness.h"
 #include "service/store/store_health.h"
 
 namespace tidepool::service {
@@ -35,9 +36,11 @@ struct RedisSessionStoreOptions {
   absl::Duration turn_patience = absl::Seconds(10);  // those of a turn that holds its lease
   absl::Duration answer_timeout = absl::Seconds(3);
   const base::Clock* clock = &base::Clock::Real();
-  // Lines for the operator: the server lost, or back; what is wrong with its indexes at the start.
-  // The store's thread; may be empty.
-  std::function<void(absl::string_view)> log;
+  // Lines for the operator, on the store's thread. Both may be empty.
+  std::function<void(absl::string_view)> log;         // the server is unavailable, or is back
+  std::function<void(absl::string_view)> log_damage;  // sessions are damaged or lost
+  // Begins the path of the file in which RedisWitness remembers the store. Empty: no file.
+  std::string witness_path;
 };
 
 // A server that passed the checks, with the scripts loaded.
@@ -55,9 +58,13 @@ class RedisCallQueue {
   // queue's thread.
   using Deliver = std::function<void(absl::StatusOr<RedisValue>)>;
 
-  // `health`, which learns whether the server is available, outlives the queue.
+  // Both outlive the queue, which uses them on its thread.
+  struct Observers {
+    StoreHealth* health;    // learns whether the server is available
+    RedisWitness* witness;  // compares the store at each new connection, and remembers it
+  };
   RedisCallQueue(const RedisSessionStoreOptions& options, RedisConnection connection,
-                 StoreHealth* health);
+                 const Observers& observers);
   // Delivers all calls first.
   ~RedisCallQueue();
 
@@ -83,19 +90,25 @@ class RedisCallQueue {
   void Probe();
   void LoseLink(const absl::Status& reason);
   void Reconnect();
+  // Connects, and logs what the store has lost.
+  absl::StatusOr<RedisConnection> Connect();
+  // Lets the witness remember the store, at most once a second.
+  void Remember();
+  void LogFaults(const std::vector<std::string>& faults) const;
   void SendPending();
   void FailExpired();
   absl::Status Away() const;
 
   const RedisSessionStoreOptions options_;
   const std::string name_;  // of the server, for messages
-  StoreHealth* const health_;
+  const Observers observers_;
 
   // The queue's thread only.
   RedisConnection connection_;  // without a link, the server is unavailable
   std::deque<Call> pending_;
   absl::Status reason_;  // why the server is unavailable
   absl::Duration next_try_ = absl::ZeroDuration();
+  absl::Duration next_remember_ = absl::ZeroDuration();
   int failed_tries_ = 0;
 
   base::Mutex mutex_;

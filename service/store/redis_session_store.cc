@@ -55,15 +55,13 @@ absl::StatusOr<SessionInfo> ToInfo(const absl::StatusOr<RedisValue>& answer,
 using Deliver = RedisCallQueue::Deliver;
 
 Deliver InfoTo(std::string session_id, SessionStore::Done<SessionInfo> done) {
-  return [id = std::move(session_id), done = std::move(done)](absl::StatusOr<RedisValue> answer) {
-    done(ToInfo(answer, id));
-  };
+  return [id = std::move(session_id), done = std::move(done)](
+             const absl::StatusOr<RedisValue>& answer) { done(ToInfo(answer, id)); };
 }
 
 Deliver StatusTo(std::string session_id, SessionStore::DoneStatus done) {
-  return [id = std::move(session_id), done = std::move(done)](absl::StatusOr<RedisValue> answer) {
-    done(ToStatus(answer, id));
-  };
+  return [id = std::move(session_id), done = std::move(done)](
+             const absl::StatusOr<RedisValue>& answer) { done(ToStatus(answer, id)); };
 }
 
 Deliver NumberTo(SessionStore::Done<int64_t> done) {
@@ -86,7 +84,7 @@ std::vector<std::string> CreateKeys(const std::string& session_id, const std::st
 
 // Sessions that no index leads to are missed at the start, not by whoever looks for them.
 SessionStore::Done<std::vector<std::string>> LogFaults(const RedisSessionStoreOptions& options) {
-  return [log = options.log,
+  return [log = options.log_damage,
           name = options.address.Name()](const absl::StatusOr<std::vector<std::string>>& faults) {
     if (!faults.ok()) return;
     const size_t named = std::min(faults->size(), kMaxNamedFaults);
@@ -106,10 +104,12 @@ absl::StatusOr<std::unique_ptr<SessionStore>> RedisSessionStore::Open(
     RedisSessionStoreOptions options) {
   const auto open = [&options]() -> absl::StatusOr<std::unique_ptr<SessionStore>> {
     ASSIGN_OR_RETURN(RedisConnection connection, ConnectToRedis(options));
+    auto witness = std::make_unique<RedisWitness>(options.witness_path, options.address.database);
+    RETURN_IF_ERROR(witness->Check(connection.link.get(), options.clock->Now()).status());
     ASSIGN_OR_RETURN(const ServerTime opened, AskTime(options, connection.link.get()));
     auto store = std::unique_ptr<SessionStore>(
-        new RedisSessionStore(options, std::move(connection), opened));
-    if (options.log) store->Verify(LogFaults(options));
+        new RedisSessionStore(options, std::move(witness), std::move(connection), opened));
+    if (options.log_damage) store->Verify(LogFaults(options));
     return store;
   };
   absl::StatusOr<std::unique_ptr<SessionStore>> store = open();
@@ -129,8 +129,12 @@ absl::StatusOr<RedisSessionStore::ServerTime> RedisSessionStore::AskTime(
 }
 
 RedisSessionStore::RedisSessionStore(const RedisSessionStoreOptions& options,
+                                     std::unique_ptr<RedisWitness> witness,
                                      RedisConnection connection, const ServerTime& opened)
-    : options_(options), opened_(opened), queue_(options_, std::move(connection), &health_) {}
+    : options_(options),
+      opened_(opened),
+      witness_(std::move(witness)),
+      queue_(options_, std::move(connection), {.health = &health_, .witness = witness_.get()}) {}
 
 RedisSessionStore::~RedisSessionStore() = default;
 
@@ -211,12 +215,13 @@ void RedisSessionStore::List(std::optional<std::string> principal, int page_size
                  std::move(deliver));
 }
 
-void RedisSessionStore::Delete(std::string principal, std::string session_id, DoneStatus done) {
+void RedisSessionStore::Delete(std::string principal, std::string shown_id, DoneStatus done) {
+  const std::string session_id = BytesOfText(shown_id);
   std::vector<std::string> keys = LogKeys(session_id);
   keys.insert(keys.end(), {RedisAllKey(), RedisPrincipalKey(principal), RedisUpdatedKey(),
                            RedisDeletedKey(base::RandomHex()), RedisGoneKey(session_id)});
   queue_.Enqueue(RedisScript::kDelete, std::move(keys), {session_id, Owner(principal)},
-                 StatusTo(session_id, std::move(done)));
+                 StatusTo(std::move(shown_id), std::move(done)));
 }
 
 void RedisSessionStore::Count(Done<int64_t> done) {
@@ -226,10 +231,21 @@ void RedisSessionStore::Count(Done<int64_t> done) {
 void RedisSessionStore::Expire(absl::Duration age, int64_t most, Done<int64_t> done) {
   const int64_t latest_us =
       opened_.unix_us + absl::ToInt64Microseconds(options_.clock->Monotonic() - opened_.monotonic);
+  auto deliver = [this, done = std::move(done)](absl::StatusOr<RedisValue> answer) {
+    if (!answer.ok()) return done(answer.status());
+    for (size_t i = 2; i < answer->size(); ++i) LogKeptByExpiry((*answer)[i].text());
+    done((*answer)[1].integer());
+  };
   queue_.Enqueue(RedisScript::kExpire, {RedisUpdatedKey(), RedisAllKey()},
                  {Micros(age), Number(most), RedisSessionKey(""), RedisLogKey(""), RedisTextKey(""),
                   RedisPrincipalKey(""), Number(latest_us), RedisGoneKey("")},
-                 NumberTo(std::move(done)));
+                 std::move(deliver));
+}
+
+void RedisSessionStore::LogKeptByExpiry(absl::string_view session_id) {
+  if (!kept_by_expiry_.emplace(session_id).second || !options_.log_damage) return;
+  options_.log_damage(absl::StrCat("session store ", options_.address.Name(), ": ",
+                                   FieldsDamaged(session_id).message(), ". ", kNotExpired));
 }
 
 void RedisSessionStore::Verify(Done<std::vector<std::string>> done) {
@@ -245,7 +261,11 @@ void RedisSessionStore::VerifyFrom(int64_t first, std::vector<std::string> fault
     for (size_t i = 2; i < answer->size(); ++i) {
       faults.push_back(Utf8Text((*answer)[i].text()));
     }
-    if ((*answer)[1].integer() < kVerifiedAtOnce) return done(std::move(faults));
+    if ((*answer)[1].integer() < kVerifiedAtOnce) {
+      const std::vector<std::string> losses = witness_->Faults();
+      faults.insert(faults.end(), losses.begin(), losses.end());
+      return done(std::move(faults));
+    }
     VerifyFrom(first + kVerifiedAtOnce, std::move(faults), std::move(done));
   };
   queue_.Enqueue(
