@@ -17,7 +17,7 @@ constexpr size_t kMaxNamed = 20;
 // upgraded the store.
 constexpr int64_t kCommitsUnwitnessed = 2;
 
-// Whether the indexes of sessions match the table: all queries by id or principal go by them.
+// A fault of the indexes of `sessions`, or "". Queries by id or principal use these indexes.
 absl::StatusOr<std::string> IndexFault(const SqliteDb& db) {
   ASSIGN_OR_RETURN(SqliteStatement check, db.Prepare("PRAGMA integrity_check('sessions')"));
   std::string fault;
@@ -28,7 +28,7 @@ absl::StatusOr<std::string> IndexFault(const SqliteDb& db) {
   }
 }
 
-// sqlite_sequence has one row, for sessions, once one was made.
+// sqlite_sequence has one row after the first session was created.
 absl::StatusOr<bool> KeysAreWhole(const SqliteDb& db) {
   ASSIGN_OR_RETURN(SqliteStatement count,
                    db.Prepare("SELECT count(*), coalesce(sum(name = 'sessions' AND typeof(seq) = "
@@ -37,7 +37,7 @@ absl::StatusOr<bool> KeysAreWhole(const SqliteDb& db) {
   RETURN_IF_ERROR(count.Step().status());
   return count.Int(0) == count.Int(1) && count.Int(0) <= 1;
 }
-// Rows of sessions whose own row is lost keep their keys from being used again.
+// Rows of a log can outlive the row of their session. Their keys must not be reused either.
 constexpr char kRepairKeys[] =
     "DELETE FROM sqlite_sequence;"
     "INSERT INTO sqlite_sequence (name, seq) SELECT 'sessions', max("
@@ -49,7 +49,7 @@ std::string Differs(const SessionScan& scan, const StoreLedger& ledger) {
   return absl::StrCat("it has ", scan.sessions, " sessions, expected ", ledger.sessions());
 }
 
-// One opening, step by step.
+// The steps of opening a store.
 class Opening {
  public:
   Opening(OpenedStore* store, const OpenStoreOptions& options) : store_(store), options_(options) {}
@@ -72,7 +72,7 @@ class Opening {
   }
 
  private:
-  // Remembered in the store: it is said again at each start.
+  // Records the loss in the store, so that each start reports it again.
   void Lost(absl::string_view what) {
     lost_ = true;
     store_->ledger->AddLoss(absl::StrCat(
@@ -98,13 +98,12 @@ class Opening {
                         " sessions then): its write-ahead log ", options_.path,
                         "-wal is damaged or missing, or was replaced by an older copy, or the "
                         "machine lost power with --durability process"));
-      // From now on they count as known.
+      // The loss is recorded, so the next start must not find it again.
       ledger.CountFrom(witnessed->commits);
     } else if (made && options_.existed && witnessed->sessions > 0) {
       Lost(absl::StrCat("all of its ", witnessed->sessions,
                         " sessions are lost: the file was emptied, or its write-ahead log ",
                         options_.path, "-wal is damaged or missing"));
-      // Nothing else tells the next start that this is known.
     } else if (made || witnessed->sessions > 0) {
       store_->passing_faults.push_back(
           absl::StrCat("the store that was here before, with ", witnessed->sessions,
@@ -142,8 +141,8 @@ class Opening {
     return scan;
   }
 
-  // The counter that SQLite takes keys of new sessions from: where it is damaged, no session can be
-  // made.
+  // SQLite takes the keys of new sessions from a counter. If it is damaged, no session can be
+  // created.
   absl::Status RepairKeys() {
     const absl::StatusOr<bool> whole = KeysAreWhole(store_->db);
     if (whole.ok() && *whole) return absl::OkStatus();

@@ -1,4 +1,4 @@
-// Opening of a SQLite store: upgrades its schema, checks for damage, and ends turns that a crash
+// Opens a SQLite store: upgrades its schema, checks for damage, and ends turns that a crash
 // interrupted.
 #ifndef TIDEPOOL_SERVICE_STORE_OPEN_SQLITE_STORE_H_
 #define TIDEPOOL_SERVICE_STORE_OPEN_SQLITE_STORE_H_
@@ -29,7 +29,7 @@ struct OpenedStore {
 
 struct OpenStoreOptions {
   std::string path;
-  bool existed = false;  // there was a file, before the connection was opened
+  bool existed = false;  // the file existed before the connection was opened
   int64_t max_sessions = 0;
   bool salvage = false;  // do not write or repair anything, and do not use the indexes
   absl::Time now;

@@ -168,7 +168,7 @@ void RedisCallQueue::Reconnect() {
   }
   reason_ = connection.status();
   observers_.health->Set(Away());
-  // Two to the tries, and up to half of it more, so that fronts do not come back all at once.
+  // Exponential back-off. Adds up to a half at random, so that fronts do not return all at once.
   const absl::Duration backoff =
       std::min(kFirstBackoff * (1 << std::min(failed_tries_++, 6)), kLongestBackoff);
   std::random_device device;
@@ -190,7 +190,7 @@ void RedisCallQueue::SendPending() {
     for (size_t i = 0; i < count; ++i) {
       absl::StatusOr<RedisReply> reply = connection_.link->Receive();
       if (absl::IsUnavailable(reply.status())) {
-        // Whether those that are left ran is not known: they stay, to be sent again.
+        // It is unknown whether the remaining calls ran. They are sent again.
         return LoseLink(reply.status());
       }
       const Call call = std::move(pending_.front());

@@ -33,7 +33,7 @@ struct RedisSessionStoreOptions {
   int64_t max_sessions = 0;  // of one principal; 0: no limit
   // How long calls wait for an unavailable server.
   absl::Duration patience = absl::Seconds(3);
-  absl::Duration turn_patience = absl::Seconds(10);  // those of a turn that holds its lease
+  absl::Duration turn_patience = absl::Seconds(10);  // calls of a turn that holds its lease
   absl::Duration answer_timeout = absl::Seconds(3);
   const base::Clock* clock = &base::Clock::Real();
   // Lines for the operator, on the store's thread. Both may be empty.
@@ -43,7 +43,7 @@ struct RedisSessionStoreOptions {
   std::string witness_path;
 };
 
-// A server that passed the checks, with the scripts loaded.
+// A connection to a server that passed the checks and has loaded the scripts.
 struct RedisConnection {
   std::unique_ptr<RedisLink> link;
   std::array<std::string, kRedisScripts> scripts;  // their SHA1s
@@ -51,7 +51,7 @@ struct RedisConnection {
 absl::StatusOr<RedisConnection> ConnectToRedis(const RedisSessionStoreOptions& options);
 
 // Thread-safe. One thread sends the calls. Calls that arrive while it waits for responses are sent
-// together. Without calls, it checks every second that the server is there.
+// together. If there are no calls, it checks once a second that the server is available.
 class RedisCallQueue {
  public:
   // Takes a script's response, an array whose first element is a word, or an error. Runs on the
@@ -85,8 +85,8 @@ class RedisCallQueue {
   // Waits for calls, or for the next retry if the server is unavailable. False: the store is
   // closing.
   bool TakeCalls();
-  bool Idle();  // no call has come since TakeCalls
-  // Checks that the server is there.
+  bool Idle();  // no call has arrived since TakeCalls
+  // Checks that the server is available.
   void Probe();
   void LoseLink(const absl::Status& reason);
   void Reconnect();

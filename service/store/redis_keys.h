@@ -12,10 +12,10 @@ std::string RedisSessionKey(absl::string_view session_id);
 std::string RedisLogKey(absl::string_view session_id);
 std::string RedisTextKey(absl::string_view session_id);
 std::string RedisPrincipalKey(absl::string_view principal);
-// Stands for a minute in the place of a session that a call with this mark deleted.
+// Exists for a minute after a call with this mark deleted a session.
 std::string RedisDeletedKey(absl::string_view mark);
-// Stands for ten minutes in the place of a session that was deleted or expired: a turn that lost it
-// otherwise knows that the server lost it.
+// Exists for ten minutes after a session was deleted or expired. If a turn misses its session and
+// this key too, the server has lost the session.
 std::string RedisGoneKey(absl::string_view session_id);
 std::string RedisAllKey();
 std::string RedisUpdatedKey();

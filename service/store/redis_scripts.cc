@@ -6,7 +6,7 @@
 namespace tidepool::service {
 namespace {
 
-// Before every script. Lua writes large numbers with an exponent: whole() does not.
+// Comes before every script. Lua writes large numbers with an exponent, whole() does not.
 constexpr char kCommon[] = R"(
 local call = redis.call
 local function whole(x) return string.format('%.0f', x) end
@@ -31,8 +31,8 @@ local function tied(field, request)
 end
 local function drop_lease() call('HSET', KEYS[1], 'lease_request', '', 'lease_until_us', '0') end
 
--- Hashes (sha1_chain.h): lc and xc are the chains of the log and of the running text, t<N>:i is of a
--- turn's input, t<N>:h and th of the turns that have ended; the seal is of all that and the rest.
+-- Hashes (sha1_chain.h): lc and xc are the chains of the log and of the running text. t<N>:i covers
+-- a turn's input; t<N>:h and th cover the turns that have ended. The seal covers these and the rest.
 local sha = redis.sha1hex
 local block = 256
 local function packed(values)
@@ -62,7 +62,7 @@ local function turn_hash(before, t, answer)
   return sha(before .. (call('HGET', KEYS[1], t .. 'i') or '') ..
              packed(call('HMGET', KEYS[1], t .. 'e', t .. 'f', t .. 'n')) .. answer)
 end
--- Of a session by its three keys.
+-- What a seal covers, of the session with these three keys.
 local function body(session, log, text)
   local f = call('HMGET', session, 'id', 'principal', 'model', 'digest', 'kind', 'create_us',
                  'update_us', 'tokens', 'turns', 'lc', 'xc', 'th', 'running')
@@ -74,7 +74,7 @@ local function body(session, log, text)
   end
   return sha(packed(f) .. rest_of(log, call('STRLEN', log)) .. '|' .. running)
 end
--- ok, damaged, or old: a program without seals has written since, which raises epoch or append.
+-- Returns ok, damaged or old. old: a program without seals raised epoch or append since.
 local function state_of(session, log, text)
   local f = call('HMGET', session, 'seal', 'epoch', 'append')
   if not f[1] then return 'old' end
@@ -96,7 +96,7 @@ local function seal()
   call('HSET', KEYS[1], 'seal', whole(number('epoch')) .. ':' .. whole(number('append')) .. ':' ..
        body(KEYS[1], KEYS[2], KEYS[3]))
 end
--- Hashes all from the beginning: what is new, or an older program wrote.
+-- Computes all hashes: of a new session, or of one that an older program wrote.
 local function rebuild()
   local th, running = '', call('HGET', KEYS[1], 'running')
   for n = 0, number('turns') - 1 do
@@ -191,11 +191,11 @@ local ids = call('ZREVRANGEBYSCORE', KEYS[1], '(' .. ARGV[1], '-inf', 'WITHSCORE
 local page = {'OK', whole(now())}
 for i = 1, #ids / 2 do
   local id = ids[2 * i - 1]
-  local told = info(ARGV[3] .. id)
-  told[13] = state_of(ARGV[3] .. id, ARGV[4] .. id, ARGV[5] .. id)
-  if not told[1] then told[13] = 'missing' end
-  told[14], told[15] = id, ids[2 * i]
-  page[i + 2] = told
+  local entry = info(ARGV[3] .. id)
+  entry[13] = state_of(ARGV[3] .. id, ARGV[4] .. id, ARGV[5] .. id)
+  if not entry[1] then entry[13] = 'missing' end
+  entry[14], entry[15] = id, ids[2 * i]
+  page[i + 2] = entry
 end
 return page
 )";
@@ -222,9 +222,9 @@ return {'OK'}
 // KEYS: an index.
 constexpr char kCount[] = "return {'OK', call('ZCARD', KEYS[1])}";
 
-// Another log in the place of the one that is there. It frees before it takes, so that a session
-// can be cut where memory is full. KEYS: session, log, text, updated. ARGV: id, '=' and the
-// principal, mark, epoch, tokens' bytes, then names and values as of kCreate.
+// Replaces the log. Frees memory before it uses any, so that a session can be cut when memory is
+// full. KEYS: session, log, text, updated. ARGV: id, '=' and the principal, mark, epoch, tokens'
+// bytes, then names and values as in kCreate.
 constexpr char kWrite[] = R"(
 if call('EXISTS', KEYS[1]) == 0 then return {'NONE'} end
 if not owned(ARGV[2]) then return of_another() end
@@ -309,7 +309,7 @@ return {'OK'}
 )";
 
 // KEYS: session, log, text, updated, gone. ARGV: id, epoch, expected length, the append's number,
-// output tokens, output text, finish, numerics_id ('': as it was), and of a turn's first append:
+// output tokens, output text, finish, numerics_id ('': unchanged), and in a turn's first append:
 // request_id, kind, kept, input tokens, messages, the body's digest.
 constexpr char kAppend[] = R"(
 if call('EXISTS', KEYS[1]) == 0 and call('EXISTS', KEYS[5]) == 0 then return {'GONE'} end
@@ -320,7 +320,7 @@ local kept = tonumber(ARGV[11] or '0')
 if tokens ~= tonumber(ARGV[3]) or kept > tokens then return {'LENGTH', whole(tokens)} end
 local state = state_of(KEYS[1], KEYS[2], KEYS[3])
 if state == 'damaged' then return {'DAMAGED'} end
--- A server without memory refuses a script's first write only, and only one that takes memory.
+-- A server without memory refuses only a script's first write, and only if it needs memory.
 call('HSET', KEYS[1], 'append', ARGV[4])
 if state == 'old' then rebuild() end
 local lc, at = field('lc'), tokens * 4

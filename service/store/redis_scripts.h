@@ -7,9 +7,9 @@
 // Sorted sets index sessions by creation (all, and per principal) and by their last change. Times
 // are the server's, in microseconds, so the clocks of fronts need not agree.
 //
-// A session has a seal, a SHA-1 over its fields and over chains of its log, text and turns
-// (sha1_chain.h). Scripts check the seal before they write. Reading the whole log checks the data
-// of the chains (redis_codec.h). If an older program has written the session since, it counts as
+// A session has a seal: a SHA-1 over its fields and over the hash chains of its log, text and turns
+// (sha1_chain.h). Scripts check the seal before they write. Whoever reads the whole log checks the
+// chains (redis_codec.h). If an older program has written the session since, the session counts as
 // not sealed, and the next write seals it.
 //
 // A hash `store` names the database and counts the changes to it, so that a front notices that a
@@ -32,7 +32,7 @@
 
 namespace tidepool::service {
 
-// The layout that this code reads and writes; the value of SchemaKey().
+// The schema version that this code reads and writes, as the value of RedisSchemaKey().
 inline constexpr int64_t kRedisSchemaVersion = 1;
 
 enum class RedisScript : uint8_t {

@@ -26,8 +26,7 @@ std::string Number(int64_t number) { return absl::StrCat(number); }
 
 std::string Owner(absl::string_view principal) { return absl::StrCat("=", principal); }
 
-// What a script's word means for session `session_id`, and a turn of `request_id`; OK when it says
-// so.
+// Converts the first word of a script's response.
 absl::Status ToStatus(const absl::StatusOr<RedisValue>& answer, absl::string_view session_id,
                       absl::string_view request_id = "") {
   if (!answer.ok()) return answer.status();
@@ -82,7 +81,7 @@ std::vector<std::string> CreateKeys(const std::string& session_id, const std::st
   return keys;
 }
 
-// Sessions that no index leads to are missed at the start, not by whoever looks for them.
+// A call does not find a session that is missing from an index, so the start looks for such ones.
 SessionStore::Done<std::vector<std::string>> LogFaults(const RedisSessionStoreOptions& options) {
   return [log = options.log_damage,
           name = options.address.Name()](const absl::StatusOr<std::vector<std::string>>& faults) {
@@ -120,7 +119,7 @@ absl::StatusOr<std::unique_ptr<SessionStore>> RedisSessionStore::Open(
 
 absl::StatusOr<RedisSessionStore::ServerTime> RedisSessionStore::AskTime(
     const RedisSessionStoreOptions& options, RedisLink* link) {
-  // Read before the question: what follows from it is rather later than the server's time.
+  // Read before the call, so that a time that is computed from it is never before the server's.
   ServerTime time = {.monotonic = options.clock->Monotonic()};
   ASSIGN_OR_RETURN(const RedisReply reply, link->Call({"TIME"}));
   if (reply.value().size() != 2) return absl::InternalError("the server does not report its TIME");
@@ -185,7 +184,7 @@ void RedisSessionStore::List(std::optional<std::string> principal, int page_size
                              std::string page_token, Done<SessionPage> done) {
   int64_t before = 0;
   if (!page_token.empty() && (!absl::SimpleAtoi(page_token, &before) || before < 1)) {
-    // Told on the store's thread, like every end.
+    // Delivered on the store's thread, like every result.
     return Count([done = std::move(done)](const absl::StatusOr<int64_t>&) {
       done(absl::InvalidArgumentError("page_token did not come from ListSessions"));
     });
@@ -252,7 +251,7 @@ void RedisSessionStore::Verify(Done<std::vector<std::string>> done) {
   VerifyFrom(0, {}, std::move(done));
 }
 
-// The server does nothing else while a script runs: none looks at more than a part.
+// While a script runs, the server does nothing else. So each script checks only a part.
 void RedisSessionStore::VerifyFrom(int64_t first, std::vector<std::string> faults,
                                    Done<std::vector<std::string>> done) {
   auto deliver = [this, first, faults = std::move(faults),
@@ -314,7 +313,7 @@ void RedisSessionStore::Append(AppendRequest append, DoneStatus done) {
   const std::string& id = append.session_id;
   std::vector<std::string> keys = LogKeys(id);
   keys.insert(keys.end(), {RedisUpdatedKey(), RedisGoneKey(id)});
-  // The fourth is the append's number, which Enqueue gives.
+  // Enqueue sets the fourth argument, the number of the append.
   std::vector<std::string> arguments = {id,
                                         Number(append.epoch),
                                         Number(append.expected_length),

@@ -57,7 +57,7 @@ class RedisSessionStore : public SessionStore {
   void Append(AppendRequest append, DoneStatus done) override;
 
  private:
-  // The server's clock at one moment of ours.
+  // The server's clock and the local monotonic clock at the same moment.
   struct ServerTime {
     absl::Duration monotonic;
     int64_t unix_us = 0;

@@ -68,8 +68,8 @@ absl::StatusOr<SessionTable> SessionTable::Open(const SqliteDb& db, Lookup looku
 
 absl::Status SessionTable::PrepareReads(const SqliteDb& db) {
   const auto select = [](absl::string_view rest) { return absl::StrCat(kColumns, rest); };
-  // By way of the key, so that all columns are read from the table and none from an index. A name
-  // whose class is damaged is found too: an index that was made from it has it as a blob.
+  // The subquery finds the key, so that all columns are read from the table and none from an index.
+  // An id whose class is damaged is found too: an index that was built from it has a blob.
   const auto by_id = [&](absl::string_view how) {
     return select(absl::StrCat("WHERE key = (SELECT key FROM sessions ", how,
                                " WHERE session_id IN (?1, CAST(?1 AS BLOB)) LIMIT 1)"));

@@ -16,14 +16,14 @@ namespace {
 constexpr absl::Duration kWatchEvery = absl::Milliseconds(500);
 
 absl::Status Configure(const SqliteDb& db, const SqliteSessionStoreOptions& options) {
-  // Before the first access, so that WAL keeps its index in memory and the lock is never let go.
+  // Must be set before the first access. Then the WAL index is in memory, and the lock is kept.
   RETURN_IF_ERROR(db.Execute("PRAGMA locking_mode = EXCLUSIVE"));
   RETURN_IF_ERROR(db.Execute(absl::StrCat("PRAGMA page_size = ", kPageBytes).c_str()));
   RETURN_IF_ERROR(db.Execute("PRAGMA journal_mode = WAL"));
   RETURN_IF_ERROR(db.Execute(options.durability == Durability::kPower
                                  ? "PRAGMA synchronous = FULL"
                                  : "PRAGMA synchronous = NORMAL"));
-  // Takes the lock now rather than at the first write.
+  // Takes the lock now instead of at the first write.
   RETURN_IF_ERROR(db.Execute("BEGIN EXCLUSIVE; COMMIT"));
   if (options.max_bytes > 0) {
     const int64_t pages = std::max<int64_t>(1, options.max_bytes / kPageBytes);
@@ -156,8 +156,8 @@ void SqliteSessionStore::Delete(std::string principal, std::string session_id, D
           [principal = std::move(principal), session_id = std::move(session_id),
            rows = DeletedRows::kAll](SqliteSessions& sessions, const StoreTime& now) mutable {
             const absl::Status deleted = sessions.Delete(principal, session_id, now, rows);
-            // SQLite lets a transaction do nothing more after such an error: the next one, in which
-            // this runs by itself, leaves the rows of its log alone.
+            // After such an error SQLite does nothing more in this transaction. This job then runs
+            // alone in another one, and leaves the rows of the log.
             if (absl::IsDataLoss(deleted)) rows = DeletedRows::kRow;
             return WithSession(session_id, deleted);
           },

@@ -26,16 +26,16 @@
 
 namespace tidepool::service {
 
-// Beside FILE and SQLite's own FILE-wal lie FILE-commits, which knows the last commit
-// (StoreWitness), and FILE-reserve, the room that deletions take when the disk is full (StoreFile).
+// A store FILE has these files beside it: SQLite's FILE-wal, FILE-commits with the last commit
+// (StoreWitness), and FILE-reserve, which is space for deletions on a full disk (StoreFile).
 //
-// Thread-safe. Calls that arrive while a transaction is written share the next one.
+// Thread-safe. Calls that arrive during a transaction share the next one.
 class SqliteSessionStore : public SessionStore {
  public:
-  // Opens or creates the file, locks it until the destruction, and ends turns that a crash
-  // interrupted. FAILED_PRECONDITION: another process has it open, it belongs to another program,
-  // or it is not writable; DATA_LOSS: nothing in it can be read. Damage to single sessions is
-  // logged.
+  // Opens or creates the file and ends turns that a crash interrupted. The file is locked until the
+  // store is destroyed. FAILED_PRECONDITION: another process has the file open, it belongs to
+  // another program, or it is not writable; DATA_LOSS: nothing in it can be read. Damage to single
+  // sessions is logged.
   static absl::StatusOr<std::unique_ptr<SessionStore>> Open(
       const SqliteSessionStoreOptions& options);
   ~SqliteSessionStore() override;
