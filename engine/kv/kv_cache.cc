@@ -25,53 +25,6 @@ absl::Span<const int32_t> TokensOfBlock(absl::Span<const int32_t> tokens, int64_
 // How long the engine waits until the disk accepts a block.
 constexpr absl::Duration kWritePatience = absl::Milliseconds(20);
 
-int64_t BlocksOf(int64_t slots) { return (slots + kBlockTokens - 1) / kBlockTokens; }
-
-size_t AlignUp(size_t bytes) {
-  return (bytes + kernels::kAlignment - 1) / kernels::kAlignment * kernels::kAlignment;
-}
-
-struct Layout {
-  std::vector<KvSpec> specs;  // by group
-  KvView view;                // without the arena's address
-  size_t block_bytes = 0;
-};
-
-// Places the layers of a group one after the other: for each layer keys, then values.
-Layout MakeLayout(const std::vector<KvSpec>& layers) {
-  Layout layout;
-  std::vector<size_t> group_bytes;
-  for (const KvSpec& spec : layers) {
-    const auto found = std::find(layout.specs.begin(), layout.specs.end(), spec);
-    const size_t group = found - layout.specs.begin();
-    if (found == layout.specs.end()) {
-      layout.specs.push_back(spec);
-      group_bytes.push_back(0);
-    }
-    kernels::KvLayer layer;
-    layer.dtype = spec.dtype;
-    layer.kv_heads = spec.kv_heads;
-    layer.k_dim = spec.k_dim;
-    layer.v_dim = spec.v_dim;
-    layer.k_offset = group_bytes[group];
-    layer.v_offset =
-        AlignUp(layer.k_offset + spec.kv_heads * kernels::KvHeadBytes(spec.dtype, spec.k_dim));
-    group_bytes[group] =
-        AlignUp(layer.v_offset + spec.kv_heads * kernels::KvHeadBytes(spec.dtype, spec.v_dim));
-    layout.view.layers.push_back(layer);
-    layout.view.group_of_layer.push_back(static_cast<int>(group));
-  }
-  for (const size_t bytes : group_bytes) {
-    layout.block_bytes = std::max(layout.block_bytes, bytes);
-  }
-  for (kernels::KvLayer& layer : layout.view.layers) layer.block_bytes = layout.block_bytes;
-  return layout;
-}
-
-int64_t BlocksIn(size_t memory_bytes, const Layout& layout) {
-  return std::min<int64_t>(memory_bytes / layout.block_bytes, std::numeric_limits<int32_t>::max());
-}
-
 }  // namespace
 
 KvReservation::KvReservation(KvReservation&& other) noexcept
@@ -213,7 +166,7 @@ void KvLease::NoteUse() const {
 std::optional<KvReservation> KvLease::Reserve(int64_t slots) {
   CHECK(cache_ != nullptr);
   const int64_t before = table_blocks();
-  const int64_t wanted = std::max(before, BlocksOf(slots));
+  const int64_t wanted = std::max(before, KvBlocksOf(slots));
   if ((wanted - before) * cache_->groups() > cache_->pool_.free()) return std::nullopt;
   for (std::vector<int32_t>& table : tables_) {
     while (static_cast<int64_t>(table.size()) < wanted) table.push_back(cache_->Allocate());
@@ -247,7 +200,7 @@ void KvLease::FreeBlocksOutOfReach() {
 }
 
 std::vector<absl::Span<const int32_t>> KvLease::Tables(int64_t slots) const {
-  const int64_t blocks = BlocksOf(slots);
+  const int64_t blocks = KvBlocksOf(slots);
   CHECK_LE(blocks, table_blocks());
   std::vector<absl::Span<const int32_t>> spans;
   for (const std::vector<int32_t>& table : tables_) {
@@ -273,19 +226,10 @@ void KvLease::Reset() {
   slots_ = 0;
 }
 
-int64_t KvCapacityTokens(const std::vector<KvSpec>& layers, size_t memory_bytes) {
-  const Layout layout = MakeLayout(layers);
-  return BlocksIn(memory_bytes, layout) / static_cast<int64_t>(layout.specs.size()) * kBlockTokens;
-}
-
-int64_t KvBlockBytes(const std::vector<KvSpec>& layers) {
-  return static_cast<int64_t>(MakeLayout(layers).block_bytes);
-}
-
 absl::StatusOr<std::unique_ptr<KvCache>> KvCache::Create(const std::vector<KvSpec>& layers,
                                                          const KvCacheOptions& options) {
   CHECK(!layers.empty()) << "a model without layers";
-  Layout layout = MakeLayout(layers);
+  KvLayout layout = MakeKvLayout(layers);
   const size_t least = layout.block_bytes * layout.specs.size();
   if (options.memory_bytes < least) {
     return absl::InvalidArgumentError(
@@ -293,7 +237,7 @@ absl::StatusOr<std::unique_ptr<KvCache>> KvCache::Create(const std::vector<KvSpe
                      " bytes holds no KV block; this model needs at least ", least, " bytes for ",
                      kBlockTokens, " tokens"));
   }
-  const int64_t blocks = BlocksIn(options.memory_bytes, layout);
+  const int64_t blocks = KvBlocksIn(options.memory_bytes, layout);
   const size_t bytes = blocks * layout.block_bytes;
   // Only address space: a page uses memory after its first write.
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -328,12 +272,7 @@ int64_t KvCache::FirstVisible(int group, int64_t slot) const {
 
 int64_t KvCache::BlocksFor(int64_t slots, int64_t step) const {
   int64_t blocks = 0;
-  for (const KvSpec& spec : specs_) {
-    int64_t group = BlocksOf(slots);
-    // A window and the rows of a step may begin and end inside of blocks.
-    if (spec.kind == KvKind::kWindow) group = std::min(group, BlocksOf(spec.window + step) + 1);
-    blocks += group;
-  }
+  for (const KvSpec& spec : specs_) blocks += KvBlocksFor(spec, slots, step);
   return blocks;
 }
 

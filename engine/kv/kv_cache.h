@@ -8,8 +8,9 @@
 //   space->Keep();
 //   lease.Commit(absl::MakeSpan(tokens).first(40));           // final: full blocks can be found
 //
-// Layers of equal KvSpec form a group with its own block table. All groups share one pool. So every
-// block has the size that the largest group needs: kKvBlockTokens tokens of all its layers.
+// A group is a set of layers of equal KvSpec, with its own block table. All groups share one pool
+// of blocks of one size: kKvBlockTokens tokens of the group's layers. So the layers of each spec
+// are divided among as many groups as waste little memory.
 #ifndef TIDEPOOL_ENGINE_KV_KV_CACHE_H_
 #define TIDEPOOL_ENGINE_KV_KV_CACHE_H_
 
@@ -28,6 +29,7 @@
 #include "engine/kv/block_hash.h"
 #include "engine/kv/block_pool.h"
 #include "engine/kv/kv_disk.h"
+#include "engine/kv/kv_layout.h"
 #include "engine/model/kv_spec.h"
 
 namespace tidepool::engine {
@@ -131,12 +133,6 @@ class KvLease {
   std::vector<BlockHash> hashes_;             // of the first full blocks; computed when needed
   std::vector<std::vector<int32_t>> tables_;  // by group; all have the same length
 };
-
-// Number of tokens of a single sequence without windows that fit into a cache of `memory_bytes`.
-// Requires: layers is not empty.
-int64_t KvCapacityTokens(const std::vector<KvSpec>& layers, size_t memory_bytes);
-// Bytes of one block of such a cache.
-int64_t KvBlockBytes(const std::vector<KvSpec>& layers);
 
 struct KvCacheOptions {
   size_t memory_bytes = 0;

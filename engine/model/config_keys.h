@@ -35,8 +35,8 @@ inline constexpr double kMaxRopeScale = 1000;
 // Multipliers and soft-caps. Real ones are below 100.
 inline constexpr double kMaxScale = 1e6;
 
-// Reads the keys of one file with its architecture's prefix, and checks ranges. Remembers which keys
-// were asked for.
+// Reads the keys of one file with its architecture's prefix, and checks ranges. Remembers which
+// keys were asked for.
 class Keys {
  public:
   Keys(const Checkpoint& file, absl::string_view architecture)
@@ -130,8 +130,8 @@ struct ConfigSource {
   const Family& family;
 };
 
-// Fills config->layers except for `ffn`, `ffn_width` and `rope`, and config->draft_layers. Requires:
-// hidden_size is set.
+// Fills config->layers except for `ffn`, `ffn_width` and `rope`, and config->draft_layers.
+// Requires: hidden_size is set.
 absl::Status ReadLayers(const ConfigSource& source, ModelConfig* config);
 
 // Fills config->moe, and `ffn` and `ffn_width` of each layer. Requires: the layers are set.

@@ -19,10 +19,15 @@ size_t LayOut(const std::vector<KvSpec>& specs, std::vector<kernels::KvLayer>* l
     return begin;
   };
   for (const KvSpec& spec : specs) {
-    kernels::KvLayer layer = {
-        .dtype = spec.dtype, .kv_heads = spec.kv_heads, .k_dim = spec.k_dim, .v_dim = spec.v_dim};
+    kernels::KvLayer layer = {.dtype = spec.dtype,
+                              .kv_heads = spec.kv_heads,
+                              .k_dim = spec.k_dim,
+                              .v_dim = spec.v_dim,
+                              .values_in_keys = spec.values_in_keys};
     layer.k_offset = take(spec.kv_heads * kernels::KvHeadBytes(spec.dtype, spec.k_dim));
-    layer.v_offset = take(spec.kv_heads * kernels::KvHeadBytes(spec.dtype, spec.v_dim));
+    if (!spec.values_in_keys) {
+      layer.v_offset = take(spec.kv_heads * kernels::KvHeadBytes(spec.dtype, spec.v_dim));
+    }
     layers->push_back(layer);
   }
   return at;

@@ -125,6 +125,13 @@ constexpr Family kFamilies[] = {
      .shared_expert = SharedExpert::kPlain,
      .normalize_weights = true},
     {.architecture = "seed_oss", .models = "Seed-OSS", .ffn_norm = "post_attention_norm"},
+    {.architecture = "deepseek2",
+     .models = "DeepSeek V2, V2.5, V3 and R1",
+     .rope = RopeStyle::kInterleaved,
+     .mla = true,
+     .experts = ExpertUse::kMaybe,
+     .shared_expert = SharedExpert::kPlain,
+     .draft_layers = true},
     {.architecture = "gpt-oss",
      .models = "gpt-oss",
      .ffn_norm = "post_attention_norm",
@@ -162,10 +169,9 @@ absl::StatusOr<const Family*> FindFamily(const Checkpoint& file) {
 }
 
 const Family& FamilyOf(const ModelConfig& config) {
-  const auto* found =
-      std::find_if(std::begin(kFamilies), std::end(kFamilies), [&](const Family& family) {
-        return family.architecture == config.architecture;
-      });
+  const auto* found = std::find_if(
+      std::begin(kFamilies), std::end(kFamilies),
+      [&](const Family& family) { return family.architecture == config.architecture; });
   CHECK(found != std::end(kFamilies)) << config.architecture;
   return *found;
 }

@@ -29,6 +29,7 @@ enum class WindowRope : uint8_t {
   kUnscaled,  // without rope.scaling
 };
 
+// Large because it has a member for each difference between families.
 struct Family {
   absl::string_view architecture;  // general.architecture
   absl::string_view models;        // for people
@@ -41,10 +42,12 @@ struct Family {
   // Name of the norm before the FFN.
   absl::string_view ffn_norm = "ffn_norm";
 
+  bool mla = false;  // multi-head latent attention
+
   // Whether attention.sliding_window applies without attention.sliding_window_pattern.
   bool window = false;
   int64_t default_window = 0;  // without attention.sliding_window
-  int full_period = 0;         // layers period - 1, 2 period - 1, ... have no window; 0: all have it
+  int full_period = 0;  // layers period - 1, 2 period - 1, ... have no window; 0: all have it
   WindowRope window_rope = WindowRope::kShared;
   double window_rope_base = 0;  // of window layers, without rope.freq_base_swa; 0: rope.freq_base
 
@@ -61,8 +64,8 @@ struct Family {
   bool yarn_truncate = true;      // YaRN's ramp begins and ends at whole dimensions
 
   bool draft_layers = false;  // reads nextn_predict_layers
-  bool softcaps = false;     // reads attn_logit_softcapping and final_logit_softcapping
-  bool multipliers = false;  // reads embedding_scale, residual_scale and logit_scale (a divisor)
+  bool softcaps = false;      // reads attn_logit_softcapping and final_logit_softcapping
+  bool multipliers = false;   // reads embedding_scale, residual_scale and logit_scale (a divisor)
   // What no row expresses. Runs last.
   absl::Status (*adjust)(const Checkpoint& file, const Keys& keys, ModelConfig* config) = nullptr;
 };

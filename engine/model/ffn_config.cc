@@ -84,10 +84,11 @@ absl::Status ReadGate(const ConfigSource& source, MoeConfig* moe) {
       moe->score = GateScore::kSoftmaxOfChosen;
       break;
     default:
-      return keys.Unsupported("expert_gating_func",
-                              absl::StrCat(function,
-                                           " is not supported, expected 1 (softmax), 2 (sigmoid) or "
-                                           "3 (softmax of the chosen)"));
+      return keys.Unsupported(
+          "expert_gating_func",
+          absl::StrCat(function,
+                       " is not supported, expected 1 (softmax), 2 (sigmoid) or "
+                       "3 (softmax of the chosen)"));
   }
   ASSIGN_OR_RETURN(moe->normalize_weights,
                    file.BoolOr(keys.Name("expert_weights_norm"), family.normalize_weights));

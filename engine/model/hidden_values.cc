@@ -18,9 +18,9 @@ std::string NameOf(int layer) {
 }
 
 absl::Status Broken(int layer, float value) {
-  return absl::InternalError(absl::StrCat(
-      "the output of the model's ", NameOf(layer), " has ",
-      std::isnan(value) ? "a NaN" : "an infinity", ": its weights or arithmetic are broken"));
+  return absl::InternalError(absl::StrCat("the output of the model's ", NameOf(layer), " has ",
+                                          std::isnan(value) ? "a NaN" : "an infinity",
+                                          ": its weights or arithmetic are broken"));
 }
 
 }  // namespace
@@ -46,16 +46,17 @@ absl::Status CheckHiddenValues(int layer, kernels::ConstMatrixView x,
 
 absl::Status CheckNotZero(int32_t zero_since) {
   if (zero_since == kNotZero) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("the output of the model's ", NameOf(zero_since),
-                                          " is 0, so all logits are equal: its weights are broken"));
+  return absl::InternalError(
+      absl::StrCat("the output of the model's ", NameOf(zero_since),
+                   " is 0, so all logits are equal: its weights are broken"));
 }
 
 absl::Status CheckLogits(kernels::ConstMatrixView logits) {
   if (logits.cols < 2) return absl::OkStatus();
   for (int64_t i = 0; i < logits.rows; ++i) {
     const float* row = logits.Row(i);
-    const bool equal = std::all_of(row + 1, row + logits.cols,
-                                   [row](float logit) { return logit == row[0]; });
+    const bool equal =
+        std::all_of(row + 1, row + logits.cols, [row](float logit) { return logit == row[0]; });
     if (!equal) continue;
     return absl::InternalError(absl::StrCat("all logits of the model are ", row[0],
                                             ", although the output of its last layer is sound: the "

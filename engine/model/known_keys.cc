@@ -29,10 +29,17 @@ struct NeutralValue {
   double value = 0;
 };
 constexpr NeutralValue kNeutral[] = {
-    {"attention.output_scale", 1}, {"embedding_scale", 1},         {"expert_gating_func", 1},
-    {"expert_group_count", 1},     {"expert_group_used_count", 1}, {"expert_weights_scale", 1},
-    {"full_attention_interval", 1}, {"interleave_moe_layer_step", 1}, {"logit_scale", 1},
-    {"moe_every_n_layers", 1},     {"residual_scale", 1},
+    {"attention.output_scale", 1},
+    {"embedding_scale", 1},
+    {"expert_gating_func", 1},
+    {"expert_group_count", 1},
+    {"expert_group_used_count", 1},
+    {"expert_weights_scale", 1},
+    {"full_attention_interval", 1},
+    {"interleave_moe_layer_step", 1},
+    {"logit_scale", 1},
+    {"moe_every_n_layers", 1},
+    {"residual_scale", 1},
 };
 
 double NeutralValueOf(absl::string_view suffix) {
@@ -79,9 +86,9 @@ absl::Status RejectUnknownKeys(const Checkpoint& file, const Keys& keys) {
     const double neutral = NeutralValueOf(suffix);
     ASSIGN_OR_RETURN(const bool ignored, IsNeutral(file, entry, neutral));
     if (ignored) continue;
-    return keys.Unsupported(suffix, absl::StrCat(Checkpoint::FormatValue(entry),
-                                                 " is not supported, expected ", neutral,
-                                                 " or no such key"));
+    return keys.Unsupported(
+        suffix, absl::StrCat(Checkpoint::FormatValue(entry), " is not supported, expected ",
+                             neutral, " or no such key"));
   }
   return absl::OkStatus();
 }

@@ -14,7 +14,7 @@ enum class KvKind : uint8_t {
   kWindow,  // of the last `window` tokens
 };
 
-// Layers with equal specs form a group with its own block table.
+// The KvCache divides layers with equal specs into groups, each with its own block table.
 struct KvSpec {
   KvKind kind = KvKind::kFull;
   int64_t window = 0;
@@ -22,6 +22,7 @@ struct KvSpec {
   int k_dim = 0;
   int v_dim = 0;
   kernels::DType dtype = kernels::DType::kF16;
+  bool values_in_keys = false;  // see kernels::KvLayer
 
   friend bool operator==(const KvSpec&, const KvSpec&) = default;
 };

@@ -57,11 +57,46 @@ absl::Status ReadHeadDim(const Keys& keys, ModelConfig* config) {
         "attention.value_length",
         absl::StrCat(value_dim, " is not supported, expected ", dim, ", as attention.key_length"));
   }
-  ASSIGN_OR_RETURN(const double scale,
-                   keys.FloatOr("attention.scale", 1 / std::sqrt(static_cast<double>(dim)), 0,
-                                kMaxScale));
+  ASSIGN_OR_RETURN(
+      const double scale,
+      keys.FloatOr("attention.scale", 1 / std::sqrt(static_cast<double>(dim)), 0, kMaxScale));
   for (LayerConfig& layer : config->layers) {
     layer.head_dim = static_cast<int>(dim);
+    layer.attention_scale = static_cast<float>(scale);
+  }
+  return absl::OkStatus();
+}
+
+// The sizes of multi-head latent attention. attention.key_length and value_length are those of the
+// stored keys, and the keys with _mla those of the heads.
+absl::Status ReadMla(const Keys& keys, ModelConfig* config) {
+  MlaConfig mla;
+  ASSIGN_OR_RETURN(mla.kv_rank, keys.Int("attention.kv_lora_rank", 1, kMaxWidth));
+  ASSIGN_OR_RETURN(mla.q_rank, keys.IntOr("attention.q_lora_rank", 0, 0, kMaxWidth));
+  ASSIGN_OR_RETURN(mla.rope_dim, keys.Int("rope.dimension_count", 1, kMaxHeadDim));
+  ASSIGN_OR_RETURN(const int64_t dim,
+                   keys.Int("attention.key_length_mla", mla.rope_dim + 1, kMaxHeadDim));
+  ASSIGN_OR_RETURN(mla.value_dim, keys.Int("attention.value_length_mla", 1, kMaxHeadDim));
+  const int64_t stored = mla.kv_rank + mla.rope_dim;
+  ASSIGN_OR_RETURN(const int64_t key_length,
+                   keys.IntOr("attention.key_length", stored, stored, stored));
+  ASSIGN_OR_RETURN(const int64_t value_length,
+                   keys.IntOr("attention.value_length", mla.kv_rank, mla.kv_rank, mla.kv_rank));
+  RETURN_IF_ERROR(keys.CheckRange("attention.kv_lora_rank", value_length, 1, kMaxHeadDim));
+  mla.nope_dim = static_cast<int>(dim - mla.rope_dim);
+  ASSIGN_OR_RETURN(
+      const double scale,
+      keys.FloatOr("attention.scale", 1 / std::sqrt(static_cast<double>(dim)), 0, kMaxScale));
+  for (size_t i = 0; i < config->layers.size(); ++i) {
+    LayerConfig& layer = config->layers[i];
+    if (layer.kv_heads != 1) {
+      return keys.Unsupported("attention.head_count_kv",
+                              absl::StrCat(layer.kv_heads, " in layer ", i,
+                                           " is not supported, expected 1: convert the model with "
+                                           "a newer version of llama.cpp"));
+    }
+    layer.head_dim = static_cast<int>(key_length);
+    layer.mla = mla;
     layer.attention_scale = static_cast<float>(scale);
   }
   return absl::OkStatus();
@@ -83,8 +118,8 @@ absl::StatusOr<std::vector<bool>> ReadWindowPattern(const ConfigSource& source, 
 
 absl::Status ReadWindows(const ConfigSource& source, int64_t count, ModelConfig* config) {
   const auto [file, keys, family] = source;
-  ASSIGN_OR_RETURN(const int64_t window, keys.IntOr("attention.sliding_window",
-                                                    family.default_window, 0, kMaxContext));
+  ASSIGN_OR_RETURN(const int64_t window,
+                   keys.IntOr("attention.sliding_window", family.default_window, 0, kMaxContext));
   ASSIGN_OR_RETURN(const std::vector<bool> windows, ReadWindowPattern(source, count));
   for (size_t i = 0; i < config->layers.size(); ++i) {
     if (windows[i]) config->layers[i].sliding_window = window;
@@ -107,7 +142,7 @@ absl::Status ReadLayers(const ConfigSource& source, ModelConfig* config) {
   }
   config->layers.resize(count - config->draft_layers);
   RETURN_IF_ERROR(ReadHeads(keys, count, config));
-  RETURN_IF_ERROR(ReadHeadDim(keys, config));
+  RETURN_IF_ERROR(family.mla ? ReadMla(keys, config) : ReadHeadDim(keys, config));
   RETURN_IF_ERROR(ReadWindows(source, count, config));
   float softcap = 0;
   if (family.softcaps) {

@@ -115,14 +115,15 @@ int ModelConfig::moe_layers() const {
 
 bool ModelConfig::CanStoreKv(kernels::DType dtype) const {
   return std::all_of(layers.begin(), layers.end(), [dtype](const LayerConfig& layer) {
-    return kernels::IsKvType(dtype, layer.head_dim);
+    return kernels::IsKvType(dtype, layer.head_dim) && kernels::IsKvType(dtype, layer.value_dim());
   });
 }
 
 int64_t KvBytesPerToken(const ModelConfig& config, kernels::DType dtype) {
   int64_t bytes = 0;
   for (const LayerConfig& layer : config.layers) {
-    bytes += int64_t{2} * layer.kv_heads * kernels::KvHeadBytes(dtype, layer.head_dim) /
+    const int64_t parts = layer.has_mla() ? 1 : 2;  // keys and values
+    bytes += parts * layer.kv_heads * kernels::KvHeadBytes(dtype, layer.head_dim) /
              kernels::kKvBlockTokens;
   }
   return bytes;

@@ -28,6 +28,17 @@ enum class NormPlacement : uint8_t {
   kBoth,
 };
 
+// Multi-head latent attention (DeepSeek V2 and V3). KV is one compressed vector per token that all
+// heads share, followed by a rotated key. Each head maps its query into the space of that vector
+// and its output back (the absorbed form).
+struct MlaConfig {
+  int kv_rank = 0;    // elements of the compressed vector; 0: no MLA
+  int q_rank = 0;     // elements of the compressed query; 0: queries are not compressed
+  int nope_dim = 0;   // elements of a head's query that are not rotated
+  int rope_dim = 0;   // and that are
+  int value_dim = 0;  // elements of a head's output
+};
+
 enum class FfnKind : uint8_t { kDense, kMoe };
 
 // LayerConfig::rope of a layer without rotation.
@@ -36,16 +47,21 @@ inline constexpr int kNoRope = -1;
 struct LayerConfig {
   int heads = 0;
   int kv_heads = 0;
-  int head_dim = 0;            // of q, k and v
-  int64_t sliding_window = 0;  // 0: full attention
-  int rope = 0;                // index into ModelConfig::ropes, or kNoRope
-  float attention_scale = 0;   // factor on q k^T
+  int head_dim = 0;  // of q, k and v; with MLA, of the stored key: kv_rank + rope_dim
+  MlaConfig mla;
+  int64_t sliding_window = 0;   // 0: full attention
+  int rope = 0;                 // index into ModelConfig::ropes, or kNoRope
+  float attention_scale = 0;    // factor on q k^T
   float attention_softcap = 0;  // scores become cap * tanh(score / cap); 0: unchanged
   QkNorm qk_norm = QkNorm::kNone;
   NormPlacement norms = NormPlacement::kPre;
   FfnKind ffn = FfnKind::kDense;
-  int ffn_width = 0;  // neurons of a dense layer's FFN
+  int ffn_width = 0;                                 // neurons of a dense layer's FFN
   kernels::GluForm glu = kernels::GluForm::kSwiGlu;  // of the FFN, or of all experts
+
+  bool has_mla() const { return mla.kv_rank > 0; }
+  // Elements of each KV head's value. With MLA, the first elements of the key.
+  int value_dim() const { return has_mla() ? mla.kv_rank : head_dim; }
 };
 
 // The same for all layers with experts. kernels::GateSpec defines the gate.
@@ -84,8 +100,8 @@ struct RopeConfig {
 // Immutable and validated. For a file, only Parse creates it.
 struct ModelConfig {
   // Supports the values of general.architecture in families.h. Errors name the key, its value and
-  // what is accepted: INVALID_ARGUMENT if the file is wrong, UNIMPLEMENTED if it uses an unsupported
-  // feature or has a key that is not understood.
+  // what is accepted: INVALID_ARGUMENT if the file is wrong, UNIMPLEMENTED if it uses an
+  // unsupported feature or has a key that is not understood.
   static absl::StatusOr<ModelConfig> Parse(const Checkpoint& file);
 
   std::string architecture;

@@ -14,14 +14,15 @@ struct Scaling {
   absl::string_view type;
   double factor = 1;
   int64_t original_context = 0;
-  float scale = 1;  // factor on cos and sin
+  float scale = 1;       // factor on cos and sin
+  double attention = 1;  // factor on q k^T
 };
 
 // YaRN: dimensions that rotate slowly are interpolated by the factor, and fast ones stay unchanged.
 // Between them is a ramp, from the dimension with beta_fast rotations in the original context to
 // the one with beta_slow rotations.
-absl::Status ApplyYarn(const ConfigSource& source, double base, const Scaling& scaling,
-                       RopeConfig* rope) {
+absl::Status ApplyYarn(const ConfigSource& source, double base, Scaling* read, RopeConfig* rope) {
+  Scaling& scaling = *read;
   const auto [file, keys, family] = source;
   ASSIGN_OR_RETURN(const double fast, keys.FloatOr("rope.scaling.yarn_beta_fast", 32, 0));
   ASSIGN_OR_RETURN(const double slow, keys.FloatOr("rope.scaling.yarn_beta_slow", 1, 0));
@@ -47,8 +48,15 @@ absl::Status ApplyYarn(const ConfigSource& source, double base, const Scaling& s
     const double share = std::clamp(ramp, 0.0, 1.0);
     rope->inv_freq[i] *= share / scaling.factor + 1 - share;
   }
-  const double magnitude = scaling.factor > 1 ? 1 + 0.1 * std::log(scaling.factor) : 1.0;
-  rope->scale *= static_cast<float>(magnitude * attention);
+  const double logarithm = scaling.factor > 1 ? std::log(scaling.factor) : 0;
+  if (family.mla) {
+    // The scores get the square of the magnitude instead, because only a part of a key rotates.
+    ASSIGN_OR_RETURN(const double multiplier,
+                     keys.FloatOr("rope.scaling.yarn_log_multiplier", 0, -1, kMaxRopeScale));
+    scaling.attention = (1 + multiplier * logarithm) * (1 + multiplier * logarithm);
+    return absl::OkStatus();
+  }
+  rope->scale *= static_cast<float>((1 + 0.1 * logarithm) * attention);
   return absl::OkStatus();
 }
 
@@ -76,21 +84,22 @@ absl::StatusOr<Scaling> ReadScaling(const ConfigSource& source, const ModelConfi
   return scaling;
 }
 
-absl::Status ApplyScaling(const ConfigSource& source, double base, const Scaling& scaling,
+absl::Status ApplyScaling(const ConfigSource& source, double base, Scaling* read,
                           RopeConfig* rope) {
+  const Scaling& scaling = *read;
   rope->scale = scaling.scale;
   if (scaling.type == "none" || scaling.type == "longrope") return absl::OkStatus();
   if (scaling.type == "linear") {
     for (double& frequency : rope->inv_freq) frequency /= scaling.factor;
     return absl::OkStatus();
   }
-  if (scaling.type == "yarn") return ApplyYarn(source, base, scaling, rope);
+  if (scaling.type == "yarn") return ApplyYarn(source, base, read, rope);
   const auto& keys = source.keys;
-  return keys.Unsupported("rope.scaling.type",
-                          absl::StrCat(Checkpoint::FormatValue(
-                                           *source.file.Find(keys.Name("rope.scaling.type"))),
-                                       " is not supported, expected none, linear, yarn or "
-                                       "longrope"));
+  return keys.Unsupported(
+      "rope.scaling.type",
+      absl::StrCat(Checkpoint::FormatValue(*source.file.Find(keys.Name("rope.scaling.type"))),
+                   " is not supported, expected none, linear, yarn or "
+                   "longrope"));
 }
 
 // Models with LongRoPE have two tensors with divisors of the frequencies, and Llama 3 one.
@@ -152,15 +161,19 @@ absl::Status AssignRopes(const ConfigSource& source, int windows, ModelConfig* c
 absl::Status ReadRopes(const ConfigSource& source, ModelConfig* config) {
   const auto [file, keys, family] = source;
   const int head_dim = config->layers[0].head_dim;
-  ASSIGN_OR_RETURN(const int64_t dims,
-                   keys.IntOr("rope.dimension_count", head_dim, 1, head_dim));
+  ASSIGN_OR_RETURN(const int64_t dims, keys.IntOr("rope.dimension_count", head_dim, 1, head_dim));
   if (dims % 2 != 0) {
     return keys.Invalid("rope.dimension_count", absl::StrCat(dims, ", expected an even number"));
   }
   ASSIGN_OR_RETURN(const double base, keys.FloatOr("rope.freq_base", 10000, 1));
-  ASSIGN_OR_RETURN(const Scaling scaling, ReadScaling(source, *config));
+  ASSIGN_OR_RETURN(Scaling scaling, ReadScaling(source, *config));
   RopeConfig rope = Unscaled(family.rope, dims, base);
-  RETURN_IF_ERROR(ApplyScaling(source, base, scaling, &rope));
+  RETURN_IF_ERROR(ApplyScaling(source, base, &scaling, &rope));
+  for (LayerConfig& layer : config->layers) {
+    if (scaling.attention != 1) {
+      layer.attention_scale = static_cast<float>(layer.attention_scale * scaling.attention);
+    }
+  }
   NameDivisors(file, scaling, &rope);
   config->ropes.push_back(std::move(rope));
   ASSIGN_OR_RETURN(std::optional<RopeConfig> windows, ReadWindowRope(source, dims, base));

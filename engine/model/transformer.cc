@@ -39,8 +39,9 @@ std::vector<KvSpec> KvSpecsOf(const ModelConfig& config, kernels::DType kv_dtype
                      .window = layer.sliding_window,
                      .kv_heads = layer.kv_heads,
                      .k_dim = layer.head_dim,
-                     .v_dim = layer.head_dim,
-                     .dtype = kv_dtype});
+                     .v_dim = layer.value_dim(),
+                     .dtype = kv_dtype,
+                     .values_in_keys = layer.has_mla()});
   }
   return specs;
 }
@@ -223,6 +224,7 @@ absl::Status TransformerModel::Attention(int layer, const Pass& pass) {
 
 absl::Status TransformerModel::AttendRows(int layer, const Pass& pass, int64_t first_row,
                                           absl::Span<const KvSpan> spans) {
+  if (config_.layers[layer].has_mla()) return AttendLatentRows(layer, pass, first_row, spans);
   const LayerWeights& w = weights_.layers[layer];
   const LayerConfig& config = config_.layers[layer];
   const kernels::KvLayer& kv = pass.kv.layers[layer];

@@ -124,8 +124,8 @@ class TransformerModel final : public Model {
     const Batch& batch;
     const KvView& kv;
     kernels::Arena* arena;
-    kernels::MatrixView x;      // [rows, hidden], the residual stream
-    const Rotation* rotations;  // by rope
+    kernels::MatrixView x;                // [rows, hidden], the residual stream
+    const Rotation* rotations;            // by rope
     kernels::KvSpan* spans;               // [batch.spans.size()], of the current layer
     absl::Span<int32_t> zero_since;       // [rows], of CheckHiddenValues
     absl::Span<const moe::Phase> phases;  // [rows]
@@ -141,6 +141,10 @@ class TransformerModel final : public Model {
   absl::Status Attention(int layer, const Pass& pass);
   absl::Status AttendRows(int layer, const Pass& pass, int64_t first_row,
                           absl::Span<const kernels::KvSpan> spans);
+  absl::Status AttendLatentRows(int layer, const Pass& pass, int64_t first_row,
+                                absl::Span<const kernels::KvSpan> spans);
+  kernels::MatrixView LatentQuery(int layer, const kernels::Activation& x, const Rotation& rotation,
+                                  kernels::Arena* arena);
   void NormQk(const LayerWeights& weights, kernels::MatrixView q, kernels::MatrixView k);
   void RotateQk(const LayerConfig& layer, const Rotation& rotation, int64_t first_row,
                 kernels::MatrixView q, kernels::MatrixView k);

@@ -52,10 +52,10 @@ class LayerLoader {
   absl::StatusOr<LayerWeights> Load(ExpertLoading experts) {
     LayerWeights weights;
     RETURN_IF_ERROR(LoadNorms(&weights));
-    RETURN_IF_ERROR(LoadQkv(&weights));
+    RETURN_IF_ERROR(layer_.has_mla() ? LoadMla(&weights) : LoadQkv(&weights));
     ASSIGN_OR_RETURN(weights.sinks, OptionalVector("attn_sinks.weight", layer_.heads));
     ASSIGN_OR_RETURN(weights.attention_output,
-                     LoadLinear("attn_output", config_.hidden_size, QRows()));
+                     LoadLinear("attn_output", config_.hidden_size, OutputColumns()));
     RETURN_IF_ERROR(layer_.ffn == FfnKind::kMoe ? LoadMoe(experts, &weights.moe)
                                                 : LoadDense(&weights.ffn));
     return weights;
@@ -126,6 +126,9 @@ class LayerLoader {
   }
 
   int64_t QRows() const { return int64_t{layer_.heads} * layer_.head_dim; }
+  int64_t OutputColumns() const {
+    return int64_t{layer_.heads} * (layer_.has_mla() ? layer_.mla.value_dim : layer_.head_dim);
+  }
   int64_t KvRows() const { return int64_t{layer_.kv_heads} * layer_.head_dim; }
 
   absl::StatusOr<absl::Span<const float>> OptionalVector(absl::string_view suffix, int64_t size) {
@@ -151,6 +154,37 @@ class LayerLoader {
     const bool row = layer_.qk_norm == QkNorm::kRow;
     RETURN_IF_ERROR(load("attn_q_norm", row ? QRows() : layer_.head_dim, &weights->q_norm));
     return load("attn_k_norm", row ? KvRows() : layer_.head_dim, &weights->k_norm);
+  }
+
+  absl::Status LoadMla(LayerWeights* weights) {
+    const MlaConfig& config = layer_.mla;
+    const int64_t hidden = config_.hidden_size;
+    const int64_t q_rows = int64_t{layer_.heads} * (config.nope_dim + config.rope_dim);
+    MlaWeights& mla = weights->mla;
+    if (config.q_rank > 0) {
+      ASSIGN_OR_RETURN(mla.q_a, LoadLinear("attn_q_a", config.q_rank, hidden));
+      ASSIGN_OR_RETURN(mla.q_a_norm, store_->Vector(Name("attn_q_a_norm.weight"), config.q_rank));
+      ASSIGN_OR_RETURN(weights->q, LoadLinear("attn_q_b", q_rows, config.q_rank));
+    } else {
+      ASSIGN_OR_RETURN(weights->q, LoadLinear("attn_q", q_rows, hidden));
+    }
+    ASSIGN_OR_RETURN(mla.kv_a, LoadLinear("attn_kv_a_mqa", layer_.head_dim, hidden));
+    ASSIGN_OR_RETURN(mla.kv_a_norm, store_->Vector(Name("attn_kv_a_norm.weight"), config.kv_rank));
+    const std::string k_b = Name("attn_k_b.weight");
+    const std::string v_b = Name("attn_v_b.weight");
+    for (int head = 0; head < layer_.heads; ++head) {
+      ASSIGN_OR_RETURN(mla.k_b.emplace_back(), store_->Matrix({.name = k_b,
+                                                               .rows = config.kv_rank,
+                                                               .cols = config.nope_dim,
+                                                               .slab = head,
+                                                               .slabs = layer_.heads}));
+      ASSIGN_OR_RETURN(mla.v_b.emplace_back(), store_->Matrix({.name = v_b,
+                                                               .rows = config.value_dim,
+                                                               .cols = config.kv_rank,
+                                                               .slab = head,
+                                                               .slabs = layer_.heads}));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status LoadQkv(LayerWeights* weights) {
@@ -211,8 +245,7 @@ class LayerLoader {
     ASSIGN_OR_RETURN(ffn->gate, store_->Matrix(ref));
     ref.first_row = width;
     ASSIGN_OR_RETURN(ffn->up, store_->Matrix(ref));
-    ASSIGN_OR_RETURN(const absl::Span<const float> bias,
-                     OptionalVector("ffn_up.bias", 2 * width));
+    ASSIGN_OR_RETURN(const absl::Span<const float> bias, OptionalVector("ffn_up.bias", 2 * width));
     if (bias.empty()) return absl::OkStatus();
     ffn->gate_bias = bias.subspan(0, width);
     ffn->up_bias = bias.subspan(width, width);
@@ -283,9 +316,9 @@ class LayerLoader {
           Bias{"ffn_down_exps.bias", config_.hidden_size, &FfnWeights::down_bias}}) {
       if (!Has(bias.suffix)) continue;
       const std::string name = Name(bias.suffix);
-      ASSIGN_OR_RETURN(weights->*bias.part,
-                       parts.bias({.name = name, .size = bias.size, .count = config_.moe.experts},
-                                  bias.part));
+      ASSIGN_OR_RETURN(
+          weights->*bias.part,
+          parts.bias({.name = name, .size = bias.size, .count = config_.moe.experts}, bias.part));
     }
     return absl::OkStatus();
   }

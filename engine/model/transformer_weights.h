@@ -28,12 +28,23 @@ struct MoeWeights {
   Linear shared_gate;
 };
 
+// Multi-head latent attention. The query is `q`, or `q` of the compressed query.
+struct MlaWeights {
+  Linear q_a;                              // [q_rank, hidden]; empty: the query is not compressed
+  absl::Span<const float> q_a_norm;        // [q_rank]
+  Linear kv_a;                             // [kv_rank + rope_dim, hidden]
+  absl::Span<const float> kv_a_norm;       // [kv_rank]
+  std::vector<kernels::PackedMatrix> k_b;  // by head: [kv_rank, nope_dim]
+  std::vector<kernels::PackedMatrix> v_b;  // by head: [value_dim, kv_rank]
+};
+
 // Norms are empty if the layer has none at that place.
 struct LayerWeights {
   absl::Span<const float> attention_norm;  // [hidden], of the attention's input
   Linear q;                                // [heads * head_dim, hidden]
   Linear k;                                // [kv_heads * head_dim, hidden]
   Linear v;
+  MlaWeights mla;                  // in place of k and v
   absl::Span<const float> q_norm;  // [head_dim], or [heads * head_dim] with QkNorm::kRow
   absl::Span<const float> k_norm;
   absl::Span<const float> sinks;                // [heads]; empty: none

@@ -66,8 +66,9 @@ void RowGate::Score(const float* logits) {
 
 void RowGate::KeepBestGroups() {
   const int size = spec_.experts / spec_.groups;
+  const auto begin_of = [size](int group) { return group * size; };
   for (int g = 0; g < spec_.groups; ++g) {
-    const int begin = g * size;
+    const int begin = begin_of(g);
     const int best = BestOf(ranks_, begin, begin + size);
     float score = selection_[best];
     if (spec_.group_score == GroupScore::kSumOfTwo && size > 1) {
@@ -82,10 +83,10 @@ void RowGate::KeepBestGroups() {
   for (int left = spec_.groups; left > spec_.groups_kept; --left) {
     int worst = -1;
     for (int g = 0; g < spec_.groups; ++g) {
-      const bool gone = ranks_[g * size] == kGone;
+      const bool gone = ranks_[begin_of(g)] == kGone;
       if (!gone && (worst < 0 || group_ranks_[g] <= group_ranks_[worst])) worst = g;
     }
-    std::fill_n(ranks_.begin() + worst * size, size, kGone);
+    std::fill_n(ranks_.begin() + begin_of(worst), size, kGone);
   }
 }
 

@@ -68,7 +68,9 @@ struct KvPlace {
     out.scales = floats.data();
     out.sums = sums.data();
     out.half_sums = half_sums.data();
-    for (int b = 0; b < dim / kQuantBlock; ++b) QuantizeBlock(values + b * kQuantBlock, b, out, 0);
+    for (int64_t b = 0; b < dim / kQuantBlock; ++b) {
+      QuantizeBlock(values + b * kQuantBlock, b, out, 0);
+    }
     for (int d = 0; d < dim; ++d) {
       elements[Index(d)] = static_cast<std::byte>(quants[d]);
       const uint16_t scale = F32ToF16(floats[d / kQuantBlock]);

@@ -14,10 +14,8 @@ std::vector<float> SoftmaxOf(const std::vector<float>& logits) {
   const double max = *std::max_element(logits.begin(), logits.end());
   double total = 0;
   for (const float logit : logits) total += std::exp(logit - max);
-  std::vector<float> shares;
-  for (const float logit : logits) {
-    shares.push_back(static_cast<float>(std::exp(logit - max) / total));
-  }
+  std::vector<float> shares = logits;
+  for (float& share : shares) share = static_cast<float>(std::exp(share - max) / total);
   return shares;
 }
 

@@ -7,10 +7,10 @@
 namespace tidepool::moe {
 namespace {
 
-// Change of the price in a forward for each unit of worth that gets no slot.
+// Change of the price in one forward, relative to the mean value of experts that get no slot.
 constexpr float kPriceStep = 0.1f;
-// If all experts have slots, there is nothing to decide. One forward in this many is still learned
-// from, because slots may become fewer.
+// If all experts have slots, there is nothing to decide. But the number of slots may be reduced
+// later, so the policy still learns from one forward in this number.
 constexpr uint8_t kIdleForwards = 8;
 
 // [layers]
@@ -24,33 +24,34 @@ AdaptivePolicy::AdaptivePolicy(const PoolShape& shape)
     : predictor_(shape),
       miss_cost_(CostsOf(shape)),
       price_(static_cast<float>(shape.top_k) / static_cast<float>(shape.experts)),
-      worth_(shape.all_experts() + kLanes, 0.0f),
+      values_(shape.all_experts() + kLanes, 0.0f),
       idle_forwards_(shape.layers, 0) {}
 
 std::vector<ExpertRef> AdaptivePolicy::Fill(const Residency& residency) {
   return FillEvenly(residency.shape());
 }
 
-void AdaptivePolicy::Appraise(const PoolShape& shape) {
+void AdaptivePolicy::ComputeValues(const PoolShape& shape) {
   const ReuseForecast& forecast = predictor_.forecast();
   for (int layer = 0; layer < shape.layers; ++layer) {
-    // Forwards until the layer runs next, counted from the layer at hand.
+    // Number of layers that run until this layer has run next.
     const int ahead = (layer - last_layer_ - 1 + shape.layers) % shape.layers + 1;
     const float wait = static_cast<float>(ahead) / static_cast<float>(shape.layers);
     const float cost = miss_cost_[layer];
     // Only later layers are still computed in this forward.
     const float excess = layer > last_layer_ ? predictor_.excess_demand() : 0.0f;
     const int64_t end = (int64_t{layer} + 1) * shape.experts;
-    // What is written past the end of a layer is overwritten by the next layer, or is padding.
+    // The last vector may write past the end of the layer. The next layer overwrites that, or it is
+    // padding.
     for (int64_t i = end - shape.experts; i < end; i += kLanes) {
       const Vec4 saved = cost * Load4(&forecast.chance[i]);
       const Vec4 rent = price_ * Load4(&forecast.forwards[i]);
-      Store4(saved - rent - price_ * wait + excess * (cost - saved + rent), &worth_[i]);
+      Store4(saved - rent - price_ * wait + excess * (cost - saved + rent), &values_[i]);
     }
   }
 }
 
-bool AdaptivePolicy::IsIdle(const Residency& residency) {
+bool AdaptivePolicy::SkipsLearning(const Residency& residency) {
   if (residency.shape().slots < residency.shape().all_experts()) return false;
   return ++idle_forwards_[last_layer_] % kIdleForwards != 0;
 }
@@ -58,41 +59,41 @@ bool AdaptivePolicy::IsIdle(const Residency& residency) {
 void AdaptivePolicy::Decide(const LayerNeeds& needs, const Residency& residency,
                             std::vector<Swap>* swaps) {
   last_layer_ = needs.routing.layer;
-  if (!IsIdle(residency)) {
+  if (!SkipsLearning(residency)) {
     predictor_.Update(needs, residency, price_ / miss_cost_[last_layer_]);
   }
   const auto is_hit = [&](const ExpertNeed& need) {
     return residency.IsResident({last_layer_, need.expert});
   };
   if (std::all_of(needs.experts.begin(), needs.experts.end(), is_hit)) return;
-  Appraise(residency.shape());
-  const absl::Span<const float> worth = worth_;
-  CollectMissing(needs, residency, worth, &missing_);
-  SwapByWorth(residency, worth, last_layer_, &missing_, swaps);
+  ComputeValues(residency.shape());
+  const absl::Span<const float> values = values_;
+  CollectMissing(needs, residency, values, &missing_);
+  SwapByValue(residency, values, last_layer_, &missing_, swaps);
   UpdatePrice(residency, *swaps);
 }
 
 void AdaptivePolicy::UpdatePrice(const Residency& residency, absl::Span<const Swap> swaps) {
-  float worth = 0;
+  float sum = 0;
   int without_slot = 0;
   for (const Swap& swap : swaps) {
     if (!swap.victim.valid()) continue;
-    worth += worth_[residency.IndexOf(swap.victim)];
+    sum += values_[residency.IndexOf(swap.victim)];
     ++without_slot;
   }
-  // SwapByWorth puts the misses that stay first.
+  // SwapByValue puts the misses that stay first.
   for (size_t i = swaps.size(); i < missing_.size(); ++i) {
-    worth += missing_[i].worth;
+    sum += missing_[i].value;
     ++without_slot;
   }
   if (without_slot == 0) return;
   const float step = kPriceStep / static_cast<float>(residency.shape().layers);
-  price_ = std::max(0.0f, price_ + step * worth / static_cast<float>(without_slot));
+  price_ = std::max(0.0f, price_ + step * sum / static_cast<float>(without_slot));
 }
 
 std::vector<ExpertRef> AdaptivePolicy::Shed(const Residency& residency, int64_t slots) {
-  Appraise(residency.shape());
-  return ShedByWorth(residency, absl::Span<const float>(worth_), slots);
+  ComputeValues(residency.shape());
+  return ShedByValue(residency, absl::Span<const float>(values_), slots);
 }
 
 }  // namespace tidepool::moe

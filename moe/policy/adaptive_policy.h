@@ -1,5 +1,5 @@
-// AdaptivePolicy: keeps the experts whose slots are worth most by the forecast of a ReusePredictor,
-// in one pool for all layers (docs/policy.md).
+// AdaptivePolicy: keeps the experts that are most valuable according to a ReusePredictor, in one
+// pool for all layers (docs/policy.md).
 #ifndef TIDEPOOL_MOE_POLICY_ADAPTIVE_POLICY_H_
 #define TIDEPOOL_MOE_POLICY_ADAPTIVE_POLICY_H_
 
@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "moe/policy/placement_policy.h"
+#include "moe/policy/ranking.h"
 #include "moe/policy/reuse_predictor.h"
-#include "moe/policy/worth.h"
 
 namespace tidepool::moe {
 
-// Thread-compatible. A slot has a price per forward. The worth of an expert is the expected saving
+// Thread-compatible. A slot has a price per forward. The value of an expert is the expected saving
 // of its next hit (in its layer's miss_cost) less the price of its slot until then. A miss takes
-// the slot of the resident that is worth least, or passes through if it is worth less.
+// the slot of the least valuable resident, or passes through if it is less valuable itself.
 class AdaptivePolicy final : public PlacementPolicy {
  public:
   explicit AdaptivePolicy(const PoolShape& shape);
@@ -26,21 +26,21 @@ class AdaptivePolicy final : public PlacementPolicy {
   std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) override;
 
  private:
-  // Whether this forward of last_layer_ need not be learned from.
-  bool IsIdle(const Residency& residency);
+  // True if this forward of last_layer_ is skipped in learning, because all experts have slots.
+  bool SkipsLearning(const Residency& residency);
 
-  // Sets worth_ of all layers, as of now.
-  void Appraise(const PoolShape& shape);
+  // Sets values_ of all layers, as of now.
+  void ComputeValues(const PoolShape& shape);
 
-  // Moves the price towards the one at which the experts that get no slot are worth nothing.
+  // Moves the price towards the one at which experts that get no slot have a mean value of 0.
   void UpdatePrice(const Residency& residency, absl::Span<const Swap> swaps);
 
   ReusePredictor predictor_;
   const std::vector<float> miss_cost_;  // [layers]
   float price_;                         // of a slot for one forward, in misses of cost 1
-  std::vector<float> worth_;            // [layers, experts], and padding
-  std::vector<uint8_t> idle_forwards_;  // [layers]: while all experts had slots
-  int last_layer_ = 0;                  // whose routing became known last
+  std::vector<float> values_;           // [layers, experts], and padding
+  std::vector<uint8_t> idle_forwards_;  // [layers]: number of forwards while all experts had slots
+  int last_layer_ = 0;                  // the layer whose routing became known last
   std::vector<Ranked<float>> missing_;
 };
 

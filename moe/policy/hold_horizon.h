@@ -8,8 +8,8 @@ namespace tidepool::moe {
 
 // Thread-compatible. For each of several experts, finds the number of forwards that maximises
 //   P(a use within them) - price * E(forwards until that use, or until the slot is given up).
-// The next forward is free: every expert is held for it. Arrays are read and written in whole
-// vectors of four.
+// The first forward is free, because every expert is held for it. Arrays are read and written in
+// whole vectors of four.
 //
 //   hold.Start(count, price);
 //   while (hold.Add(hazards of the next forward)) ...
@@ -18,11 +18,11 @@ class HoldHorizon {
   // price: of a slot for one forward, in uses.
   void Start(int count, float price);
 
-  // hazards [count]: chance of a use at the next forward, if there was none before. Returns whether
-  // holding for more forwards may pay off for any expert.
+  // hazards [count]: chance of a use at the next forward, if there was none before. Returns true if
+  // holding any of the experts for more forwards may pay off.
   bool Add(const std::vector<float>& hazards);
 
-  // The same hazards at each of `forwards` further ones.
+  // Adds the same hazards `forwards` times.
   void AddTail(const std::vector<float>& hazards, int forwards);
 
   // [count]: chance of a use while the slot is held, and the expected number of forwards after the

@@ -52,7 +52,7 @@ class LogisticModel {
   Part shared_;
   std::vector<Part> groups_;
   std::vector<std::vector<float>> sums_;  // [groups][size]: shared and own weights, for Predict
-  // Of the call at hand.
+  // Scratch of Learn.
   std::vector<double> gradient_;         // [size]: of one group
   std::vector<double> shared_gradient_;  // [size]
   std::vector<double> increment_;        // [size, size], lower half: of one group's curvature

@@ -19,13 +19,13 @@ void LruPolicy::Decide(const LayerNeeds& needs, const Residency& residency,
   for (const ExpertNeed& need : needs.experts) {
     last_use_[residency.IndexOf({layer, need.expert})] = now_;
   }
-  const absl::Span<const int64_t> worth = last_use_;
-  CollectMissing(needs, residency, worth, &missing_);
-  SwapByWorth(residency, worth, layer, &missing_, swaps);
+  const absl::Span<const int64_t> values = last_use_;
+  CollectMissing(needs, residency, values, &missing_);
+  SwapByValue(residency, values, layer, &missing_, swaps);
 }
 
 std::vector<ExpertRef> LruPolicy::Shed(const Residency& residency, int64_t slots) {
-  return ShedByWorth(residency, absl::Span<const int64_t>(last_use_), slots);
+  return ShedByValue(residency, absl::Span<const int64_t>(last_use_), slots);
 }
 
 }  // namespace tidepool::moe

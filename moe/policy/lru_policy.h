@@ -1,4 +1,4 @@
-// LruPolicy: every miss stays and takes the slot of the expert that was needed longest ago.
+// LruPolicy: every miss stays and takes the slot of the least recently used expert.
 #ifndef TIDEPOOL_MOE_POLICY_LRU_POLICY_H_
 #define TIDEPOOL_MOE_POLICY_LRU_POLICY_H_
 
@@ -7,19 +7,19 @@
 #include <vector>
 
 #include "moe/policy/placement_policy.h"
-#include "moe/policy/worth.h"
+#include "moe/policy/ranking.h"
 
 namespace tidepool::moe {
 
-// Thread-compatible. Experts of one routing were needed at the same time; among equals the lowest
-// (layer, expert) leaves first. What the routing at hand needs never leaves: misses for which
-// there is then no slot pass through, the highest ids first. Nor does what a layer has from the
-// start leave before the layer has run: the first forward comes to it sooner than to any other
-// again.
+// Thread-compatible. All experts of one routing have the same time of use. Among equals, the lowest
+// (layer, expert) leaves first. Experts that the current routing needs never leave. If there are
+// not enough slots for its misses, those with the highest numbers pass through. A layer's initial
+// residents stay until the layer has run for the first time, because it runs sooner than any layer
+// that has run already.
 class LruPolicy final : public PlacementPolicy {
  public:
   explicit LruPolicy(const PoolShape& shape)
-      : has_run_(shape.layers, false), last_use_(shape.all_experts(), kYetToCome) {}
+      : has_run_(shape.layers, false), last_use_(shape.all_experts(), kNotRun) {}
 
   absl::string_view name() const override { return "lru"; }
   std::vector<ExpertRef> Fill(const Residency& residency) override;
@@ -28,11 +28,11 @@ class LruPolicy final : public PlacementPolicy {
   std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) override;
 
  private:
-  static constexpr int64_t kYetToCome = std::numeric_limits<int64_t>::max();
+  static constexpr int64_t kNotRun = std::numeric_limits<int64_t>::max();
 
-  int64_t now_ = 0;                // routings so far
+  int64_t now_ = 0;                // number of routings so far
   std::vector<bool> has_run_;      // [layers]
-  std::vector<int64_t> last_use_;  // [layers, experts]; kYetToCome: the layer has not run
+  std::vector<int64_t> last_use_;  // [layers, experts]; kNotRun: the layer has not run
   std::vector<Ranked<int64_t>> missing_;
 };
 

@@ -42,7 +42,7 @@ std::vector<ExpertRef> Placement::residents() const {
   return residents;
 }
 
-// Leaves the distinct experts in needs_, and in tokens_of_ zeros as it found them.
+// Sets needs_. tokens_of_ is all zeros before and after.
 void Placement::CountNeeds(const LayerRouting& routing) {
   needs_.clear();
   for (const int32_t expert : routing.ids) {
@@ -84,7 +84,7 @@ void Placement::Apply(int layer) {
                          [](const Lookup& l, int32_t expert) { return l.expert < expert; });
     CHECK(lookup != lookups_.end() && lookup->expert == swap.expert &&
           lookup->action == LookupAction::kPassThrough)
-        << policy_->name() << " keeps expert " << swap.expert << ", which is not missing";
+        << policy_->name() << " inserts expert " << swap.expert << ", which was not a miss";
     const ExpertRef newcomer{layer, swap.expert};
     if (swap.victim.valid()) {
       residency_.Replace(swap.victim, newcomer);
@@ -116,8 +116,8 @@ absl::StatusOr<std::vector<ExpertRef>> Placement::Resize(int64_t slots) {
   RETURN_IF_ERROR(resized.Validate());
   if (const int64_t least = residency_.least_residents(); least > slots) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "%d experts are in use or their layers' floor, more than %d slots; try again", least,
-        slots));
+        "%d slots are too few: experts in use and the layers' minimum need %d; try again", slots,
+        least));
   }
   std::vector<ExpertRef> evicted = RemoveShed(slots);
   residency_.Resize(slots);

@@ -1,14 +1,14 @@
-// Placement: one pool of expert slots under a policy, with its counters. Who keeps a pool asks it
-// once per layer and forward, as soon as the layer's routing is known, and does what it answers:
+// Placement: which experts are in the slots of a pool, under a policy, with counters. The owner of
+// the slots calls Decide once per layer and forward, when the layer's routing is known, and carries
+// out the result:
 //
 //   ASSIGN_OR_RETURN(auto placement, moe::Placement::Create(shape, {.kind = PolicyKind::kLru}));
-//   for (ExpertRef expert : placement->residents()) ...  // read it and keep it
+//   for (ExpertRef expert : placement->residents()) ...  // read and keep
 //   for (const Lookup& lookup : placement->Decide(routing)) {
-//     switch (lookup.action) { ... kHit: run; kInsert: read, run, keep; kPassThrough: read, run,
-//                              forget }
+//     switch (lookup.action) { kHit: run; kInsert: read, run, keep; kPassThrough: read, run, drop }
 //   }
 //
-// The simulator does the same without moving a byte, so that both count alike.
+// moe/replay does the same without reading any bytes, so its counts are the same.
 #ifndef TIDEPOOL_MOE_POLICY_PLACEMENT_H_
 #define TIDEPOOL_MOE_POLICY_PLACEMENT_H_
 
@@ -27,25 +27,25 @@ namespace tidepool::moe {
 
 enum class LookupAction : uint8_t {
   kHit,          // was resident when the routing became known
-  kInsert,       // a miss that stays, in a free slot or in a victim's
-  kPassThrough,  // a miss that is used and forgotten
+  kInsert,       // a miss that stays, in a free slot or in a victim's slot
+  kPassThrough,  // a miss that is used once and dropped
 };
 
 struct Lookup {
   int32_t expert = 0;
-  int32_t tokens = 0;  // of this forward that want it
+  int32_t tokens = 0;  // number of tokens of this forward that need it
   LookupAction action = LookupAction::kHit;
-  // kInsert: who lay in the slot, no longer resident; not valid: the slot was free. May be an
-  // expert of this layer that this forward needs: its own Lookup is a kHit all the same.
+  // kInsert: the expert that loses its slot. Not valid: the slot was free. The victim may be an
+  // expert that this layer also needs. Then its own lookup is still a kHit.
   ExpertRef victim;
 };
 
-// Distinct (layer, expert) that forwards needed, by what came of them.
+// Number of lookups by result. A lookup is a distinct expert that a layer needed in a forward.
 struct PlacementCounters {
   int64_t hits = 0;
   int64_t promotions = 0;  // misses that stayed
   int64_t pass_throughs = 0;
-  int64_t evictions = 0;  // of this layer's experts, whoever caused them
+  int64_t evictions = 0;  // of this layer's experts, whichever layer caused them
 
   int64_t misses() const { return promotions + pass_throughs; }
   int64_t lookups() const { return hits + misses(); }
@@ -58,39 +58,41 @@ class Placement {
  public:
   static absl::StatusOr<std::unique_ptr<Placement>> Create(const PoolShape& shape,
                                                            const PolicyOptions& options);
-  // With a policy of the caller's. Requires: shape.Validate() is OK.
+  // Uses the caller's policy. Requires: shape.Validate() is OK.
   Placement(const PoolShape& shape, std::unique_ptr<PlacementPolicy> policy);
 
   const PoolShape& shape() const { return residency_.shape(); }
   const Residency& residency() const { return residency_; }
   absl::string_view policy_name() const { return policy_->name(); }
 
-  // Everyone with a slot, by layer and expert; after construction, what to read first.
+  // All experts with a slot, in order of layer and expert. After construction, these are the
+  // experts to read before the first forward.
   std::vector<ExpertRef> residents() const;
 
-  // One lookup per distinct expert of the routing, ascending; valid until the next call. From here
-  // on the pool is as though all were done. Requires: 0 <= layer < layers, ids in [0, experts),
-  // tokens * top_k of them.
+  // Returns one lookup per distinct expert of the routing, in ascending order. The result is valid
+  // until the next call. The placement assumes that the caller carries it out. Requires: 0 <= layer
+  // < layers, and tokens * top_k ids in [0, experts).
   absl::Span<const Lookup> Decide(const LayerRouting& routing);
 
-  // What could not be brought (a failed read) or must go: its slot is free again, if it had one,
-  // though its layer may have one less than the floor then. Requires: not pinned.
+  // Frees the expert's slot if it has one, for example after a failed read. Its layer may then have
+  // fewer residents than the floor. Requires: not pinned.
   void Forget(ExpertRef expert);
 
-  // Pinned experts are never victims. Pins add up. Requires: resident; for Unpin, pinned.
+  // Pinned experts are never evicted. Each Pin needs its own Unpin. Requires: resident; for Unpin,
+  // pinned.
   void Pin(ExpertRef expert) { residency_.Pin(expert); }
   void Unpin(ExpertRef expert) { residency_.Unpin(expert); }
 
-  // More or fewer slots; new ones fill as misses come. Returns who is evicted. FAILED_PRECONDITION
-  // while more experts are pinned, beside the floor of other layers, than fit; INVALID_ARGUMENT for
-  // a count that the shape cannot have; nothing has changed then.
+  // Changes the number of slots, and returns the evicted experts. Misses will fill new slots. On
+  // error, nothing changes: INVALID_ARGUMENT for a number that the shape cannot have,
+  // FAILED_PRECONDITION if the pinned experts and the floors of the layers need more slots.
   absl::StatusOr<std::vector<ExpertRef>> Resize(int64_t slots);
 
-  // Another policy takes over what is resident but for those that it evicts, who are returned.
-  // Counters go on. INVALID_ARGUMENT as Validate.
+  // Replaces the policy, and returns the experts that the new one evicts. The other residents and
+  // the counters stay. INVALID_ARGUMENT as in PolicyOptions::Validate.
   absl::StatusOr<std::vector<ExpertRef>> SetPolicy(const PolicyOptions& options);
 
-  // Admin.RefreshExperts: a policy with an interval refreshes each layer at its next Decide.
+  // Makes a policy with a refresh interval refresh each layer at its next Decide.
   void RefreshSoon() { policy_->RefreshSoon(); }
 
   // Since construction, [layers].

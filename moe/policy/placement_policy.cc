@@ -21,14 +21,15 @@ constexpr PolicyKind kKinds[] = {PolicyKind::kAdaptive, PolicyKind::kTide, Polic
 
 absl::Status PolicyOptions::Validate(const PoolShape& shape) const {
   if (refresh_interval < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("a refresh interval of %d steps; the least is 1", refresh_interval));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the refresh interval is %d steps; it must be 1 or more", refresh_interval));
   }
   if (!profile.empty() && static_cast<int64_t>(profile.size()) != shape.all_experts()) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "the profile counts %d experts, where %d layers of %d are served; make it from a trace of "
-        "this model",
-        profile.size(), shape.layers, shape.experts));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("the profile has %d experts, but the model has %d layers of %d experts; "
+                        "use a trace of this "
+                        "model",
+                        profile.size(), shape.layers, shape.experts));
   }
   return absl::OkStatus();
 }
@@ -76,7 +77,7 @@ absl::StatusOr<PolicyKind> ParsePolicyKind(absl::string_view name) {
     absl::StrAppend(&names, names.empty() ? "" : ", ", PolicyName(kind));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("there is no offload policy \"", name, "\"; there are ", names));
+      absl::StrCat("unknown offload policy \"", name, "\"; expected one of: ", names));
 }
 
 }  // namespace tidepool::moe

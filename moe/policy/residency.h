@@ -1,4 +1,4 @@
-// Residency: which experts lie in the slots of a pool. One pool serves all MoE layers of a model.
+// Residency: which experts are in the slots of a pool. One pool serves all MoE layers of a model.
 #ifndef TIDEPOOL_MOE_POLICY_RESIDENCY_H_
 #define TIDEPOOL_MOE_POLICY_RESIDENCY_H_
 
@@ -21,31 +21,28 @@ struct ExpertRef {
 
 struct PoolShape {
   int layers = 0;   // MoE layers
-  int experts = 0;  // of a layer
+  int experts = 0;  // per layer
   int top_k = 0;
   int64_t slots = 0;
-  // Policies leave each layer at least so many of its residents, or as many as it has where what
-  // could not be read (Placement::Forget) has left it fewer. No more than an equal share of the
-  // slots, for not all layers could have that many: Validate refuses it, and so does
-  // Placement::Resize fewer slots than the floor is in all layers.
+  // Policies evict no expert of a layer that has this number of residents or fewer. (A layer has
+  // fewer if an expert could not be read, see Placement::Forget.) floor * layers <= slots.
   int floor = 0;
-  // [layers]: what a miss of the layer costs, 1 on average; empty: 1 in every layer. MissCosts
-  // makes it.
+  // [layers]: the cost of a miss, 1 on average, computed by MissCosts. Empty: 1 in every layer.
   std::vector<float> miss_cost;
 
-  // Largest values that are taken from outside.
+  // Limits for untrusted input.
   static constexpr int kMaxLayers = 4096;
   static constexpr int kMaxExperts = 65536;
   static constexpr int64_t kMaxAllExperts = int64_t{1} << 20;
 
   int64_t all_experts() const { return int64_t{layers} * experts; }
-  // INVALID_ARGUMENT: sizes that no pool has.
+  // INVALID_ARGUMENT if a value is out of range.
   absl::Status Validate() const;
 };
 
-// The miss_cost of layers whose experts' records have so many bytes: a miss is one read, whether it
-// stays or passes through, so that its bytes are what it costs. Empty where all layers have as
-// many. Whoever makes a PoolShape of records has it from here, so that all decide alike.
+// Returns PoolShape::miss_cost for layers whose experts have these sizes. A miss is one read,
+// whether it stays or passes through, so its cost is proportional to its bytes. Empty if all sizes
+// are equal.
 std::vector<float> MissCosts(absl::Span<const int64_t> expert_bytes);
 
 // Thread-compatible.
@@ -60,7 +57,7 @@ class Residency {
   int64_t free_slots() const { return shape_.slots - residents_; }
   int residents_of(int layer) const { return residents_of_[layer]; }
 
-  // Position of an expert in arrays [layers, experts].
+  // Index of an expert in arrays [layers, experts].
   int64_t IndexOf(ExpertRef ref) const { return int64_t{ref.layer} * shape_.experts + ref.expert; }
   ExpertRef At(int64_t index) const {
     return {static_cast<int32_t>(index / shape_.experts),
@@ -72,17 +69,17 @@ class Residency {
   const std::vector<int32_t>& resident() const { return resident_; }
 
   bool IsPinned(ExpertRef ref) const { return pins_[IndexOf(ref)] > 0; }
-  // How many stay whoever has to leave: pinned experts, and of each layer as many as its floor.
+  // Minimum number of residents: those that are pinned or needed for the floor of their layer.
   int64_t least_residents() const;
 
-  // Takes a free slot. Requires: not resident, free_slots() > 0.
+  // Uses a free slot. Requires: not resident, free_slots() > 0.
   void Insert(ExpertRef ref);
   // Frees its slot. Requires: resident, not pinned.
   void Remove(ExpertRef ref);
   // The newcomer takes the victim's slot. Requires: victim resident, not pinned; newcomer not
   // resident.
   void Replace(ExpertRef victim, ExpertRef newcomer);
-  // Pins add up. Requires: resident; for Unpin, pinned.
+  // Each Pin needs its own Unpin. Requires: resident; for Unpin, pinned.
   void Pin(ExpertRef ref);
   void Unpin(ExpertRef ref);
 
@@ -94,7 +91,7 @@ class Residency {
   std::vector<int32_t> resident_;  // [layers, experts]
   std::vector<int32_t> pins_;      // [layers, experts]
   std::vector<int> residents_of_;  // [layers]
-  std::vector<int> pinned_of_;     // [layers]: experts, however often they are pinned
+  std::vector<int> pinned_of_;     // [layers]: number of pinned experts
   int64_t residents_ = 0;
 };
 

@@ -7,8 +7,8 @@
 namespace tidepool::moe {
 namespace {
 
-// The hazard is predicted for this many forwards one by one, because uses may recur in a rhythm. It
-// is taken as constant for the others.
+// The hazard of the first kForwards is predicted one by one, because uses may be periodic. For the
+// others it is assumed to be constant.
 constexpr int kForwards = 33;
 constexpr int kTailForwards = 31;
 
@@ -56,7 +56,7 @@ void ReusePredictor::Update(const LayerNeeds& needs, const Residency& residency,
   UpdateForecast(index, slot_price, layer);
 }
 
-// One token needs top_k experts, so no less is expected.
+// At least top_k experts are expected, because one token needs top_k.
 void ReusePredictor::SetExcessDemand(const Layer& layer, size_t needed) {
   const float expected =
       std::max(static_cast<float>(top_k_),
@@ -66,7 +66,7 @@ void ReusePredictor::SetExcessDemand(const Layer& layer, size_t needed) {
   excess_demand_ = excess > 0 && others > 0 ? std::min(excess / others, 1.0f) : 0.0f;
 }
 
-// From every expert, and predicts the next forward.
+// Learns from all experts of the layer, and predicts its next forward.
 void ReusePredictor::Learn(const LayerNeeds& needs, Layer* layer) {
   if (!layer->chances.empty()) {
     for (int i = 0; i < experts_; ++i) {

@@ -12,12 +12,13 @@
 
 namespace tidepool::moe {
 
-// If a slot is held for an expert as long as it pays off: the chance of a use in that time, and the
-// expected forwards of its layer after the next one until that use or the end. Valid for residents,
-// and for what a layer needed when it ran last.
+// The expected result of holding a slot for an expert as long as it pays off. Valid for residents,
+// and for the experts that a layer needed when it ran last.
 struct ReuseForecast {
-  std::vector<float> chance;    // [layers, experts], and padding for vectors
-  std::vector<float> forwards;  // likewise
+  std::vector<float> chance;  // [layers, experts], and padding: chance of a use in that time
+  // The same shape: expected number of forwards of its layer, after the next one, until that use or
+  // the end.
+  std::vector<float> forwards;
 };
 
 // Thread-compatible.
@@ -25,15 +26,15 @@ class ReusePredictor {
  public:
   explicit ReusePredictor(const PoolShape& shape);
 
-  // Learns what a layer needed, and updates the forecast of its residents and of what it needed.
+  // Learns which experts a layer needed. Updates the forecast of these and of its residents.
   // slot_price: of a slot for one forward, in hits of this layer.
   void Update(const LayerNeeds& needs, const Residency& residency, float slot_price);
 
   const ReuseForecast& forecast() const { return forecast_; }
 
-  // How much more the last layer needed than expected: the share of the experts not expected that
-  // it needed all the same, 0 to 1. All layers of a forward compute the same tokens, so the next
-  // layers of the forward will need more, too.
+  // Whether the last layer needed more experts than expected: (needed - expected) / (experts -
+  // expected), at least 0. All layers of a forward compute the same tokens, so the next layers of
+  // the forward will need more, too.
   float excess_demand() const { return excess_demand_; }
 
  private:
@@ -58,7 +59,7 @@ class ReusePredictor {
   LogisticModel model_;
   ReuseForecast forecast_;
   float excess_demand_ = 0;
-  // Of the update at hand.
+  // Scratch of Update.
   std::vector<bool> is_used_;    // [experts]
   std::vector<float> outcomes_;  // [experts], in a layer's order
   std::vector<int32_t> kept_;    // experts that are resident or needed

@@ -17,8 +17,8 @@ T EntryOf(absl::Span<const T> entries, int64_t token, T otherwise) {
 
 }  // namespace
 
-// The last 4 steps one by one; the number of uses in the 12 steps before, as a class; and in the 16
-// before: none, up to two, more.
+// The case has three parts: the last 4 steps one by one; a class of the number of uses in the 12
+// steps before; and whether there were none, up to two, or more uses in the 16 steps before those.
 int RowHistory::CaseOf(uint32_t uses) {
   if (uses == 0) return 0;
   constexpr std::array<int, 13> kMiddleClass = {0, 1, 2, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4};
@@ -66,7 +66,7 @@ int RowHistory::FindRow(int64_t request, int number) {
     if (rows_[i].request == request && rows_[i].number == number) return static_cast<int>(i);
   }
   if (rows_.size() < kMaxRows) rows_.emplace_back();
-  // A new row has no forward yet, so it is the oldest.
+  // A new row has no forward yet, so it counts as the oldest.
   const auto oldest = std::min_element(rows_.begin(), rows_.end(),
                                        [](const Row& a, const Row& b) { return a.last < b.last; });
   if (oldest->last == now_) return -1;
@@ -82,8 +82,8 @@ int RowHistory::CountActive(int64_t request) const {
 
 void RowHistory::Count(const Row& row, const int32_t* ids, FrequencyTable* table) {
   for (int k = 0; k < top_k_; ++k) wanted_[ids[k]] = true;
-  int idle = 0;  // experts that the row has not used, and how many of them it wants now
-  int idle_wanted = 0;
+  int idle = 0;         // number of experts that the row has not used
+  int idle_wanted = 0;  // number of those that it uses now
   for (int e = 0; e < experts_; ++e) {
     if (row.uses[e] != 0) {
       table->Add(CaseOf(row.uses[e]), 1, wanted_[e] ? 1 : 0);

@@ -1,10 +1,10 @@
-// RowHistory: what each row of a layer's forwards has used, so that the sequences of a batch, or
-// the positions of a block, are told apart.
+// RowHistory: which experts each row of a layer's forwards has used. So it distinguishes the
+// sequences of a batch, and the positions of a block.
 //
-// A row is a sequence that decodes, or one of its positions that go through the model together
-// (positions of a block, speculated tokens). It is identified by its request and its number among
-// the request's rows. The tokens of a prompt are successive steps of one row, which continues when
-// the request decodes.
+// A row is a decoding sequence. If several positions of a sequence are computed together (positions
+// of a block, speculated tokens), each position is a row. A row is identified by its request and
+// its number among the request's rows. The tokens of a prompt are successive steps of one row,
+// which continues when the request decodes.
 #ifndef TIDEPOOL_MOE_POLICY_ROW_HISTORY_H_
 #define TIDEPOOL_MOE_POLICY_ROW_HISTORY_H_
 
@@ -16,13 +16,13 @@
 
 namespace tidepool::moe {
 
-// Thread-compatible. How often a row uses an expert is counted in a FrequencyTable that all layers
-// share. Its cases are classes of the row's last 32 steps.
+// Thread-compatible. A FrequencyTable, which all layers share, counts how often a row uses an
+// expert, by class of its uses in the row's last 32 steps.
 class RowHistory {
  public:
-  // Rows that are remembered. Further rows of a larger batch are ignored.
+  // Maximum number of rows. Further rows of a larger batch are ignored.
   static constexpr int kMaxRows = 32;
-  // Tokens at the end of a prompt that count.
+  // Number of steps per row. Of a prompt, only this number of tokens at the end count.
   static constexpr int kSteps = 32;
   static constexpr int kCases = 16 * 5 * 3;
 
@@ -31,23 +31,23 @@ class RowHistory {
   // The case of a row's uses of an expert. Bit i of `uses` is the step i steps ago.
   static int CaseOf(uint32_t uses);
 
-  // Adds one forward, and its decoding rows to `table`.
+  // Adds one forward. Adds the uses of its decoding rows to `table`.
   void Add(const LayerRouting& routing, FrequencyTable* table);
 
-  // The chance that no row of the last forward uses the expert, after `idle` forwards in which none
-  // does.
+  // Returns the chance that no row of the last forward uses the expert, after `idle` forwards
+  // without a use.
   float UnusedChance(int32_t expert, int32_t idle, const FrequencyTable& table) const;
 
  private:
   struct Row {
     int64_t request = 0;
     int number = 0;    // among the request's rows
-    int64_t last = 0;  // forward
+    int64_t last = 0;  // last forward of this row
     bool has_steps = false;
     std::vector<uint32_t> uses;  // [experts]
   };
 
-  // Position in rows_, or -1 if all rows are of this forward.
+  // Returns an index of rows_, or -1 if all rows are used by this forward.
   int FindRow(int64_t request, int number);
   int CountActive(int64_t request) const;
   void Count(const Row& row, const int32_t* ids, FrequencyTable* table);
@@ -56,8 +56,8 @@ class RowHistory {
   const int top_k_;
   int64_t now_ = 0;
   std::vector<Row> rows_;
-  std::vector<int> active_;   // positions of the last forward's rows
-  std::vector<bool> wanted_;  // [experts]: by the row at hand
+  std::vector<int> active_;   // rows of the last forward, as indices of rows_
+  std::vector<bool> wanted_;  // [experts]: scratch of Count
 };
 
 }  // namespace tidepool::moe

@@ -7,7 +7,8 @@ namespace tidepool::moe {
 std::vector<ExpertRef> StaticPolicy::Fill(const Residency& residency) {
   const PoolShape& shape = residency.shape();
   std::vector<ExpertRef> experts;
-  // Every layer keeps its floor of the most used; the rest of the slots are everyone's.
+  // Each layer gets its most used experts, as many as its floor. All layers compete for the other
+  // slots.
   std::vector<ExpertRef> others;
   for (int layer = 0; layer < shape.layers; ++layer) {
     std::vector<ExpertRef> of_layer;
@@ -31,13 +32,13 @@ std::vector<ExpertRef> StaticPolicy::Fill(const Residency& residency) {
 
 void StaticPolicy::Decide(const LayerNeeds& needs, const Residency& residency,
                           std::vector<Swap>* swaps) {
-  const absl::Span<const int64_t> worth = uses_;
-  CollectMissing(needs, residency, worth, &missing_);
-  SwapByWorth(residency, worth, needs.routing.layer, &missing_, swaps);
+  const absl::Span<const int64_t> values = uses_;
+  CollectMissing(needs, residency, values, &missing_);
+  SwapByValue(residency, values, needs.routing.layer, &missing_, swaps);
 }
 
 std::vector<ExpertRef> StaticPolicy::Shed(const Residency& residency, int64_t slots) {
-  return ShedByWorth(residency, absl::Span<const int64_t>(uses_), slots);
+  return ShedByValue(residency, absl::Span<const int64_t>(uses_), slots);
 }
 
 }  // namespace tidepool::moe

@@ -1,4 +1,4 @@
-// StaticPolicy: the experts that a profile saw most often, for ever.
+// StaticPolicy: keeps the most used experts of a profile.
 #ifndef TIDEPOOL_MOE_POLICY_STATIC_POLICY_H_
 #define TIDEPOOL_MOE_POLICY_STATIC_POLICY_H_
 
@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "moe/policy/placement_policy.h"
-#include "moe/policy/worth.h"
+#include "moe/policy/ranking.h"
 
 namespace tidepool::moe {
 
-// Thread-compatible. Ties go to the lower expert, then the lower layer, so that without a profile
-// slots are spread evenly. Slots that are free because the pool grew or a read failed are filled
-// by misses, and misses that the profile saw more often than a resident take its place.
+// Thread-compatible. Ties go to the lower expert, then the lower layer. So without a profile, all
+// layers have equal shares of the slots. If slots are free because the pool grew or a read failed,
+// misses fill them. A miss that the profile has more often than a resident replaces it.
 class StaticPolicy final : public PlacementPolicy {
  public:
   // profile: uses, [layers, experts], or empty.

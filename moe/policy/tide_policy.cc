@@ -5,8 +5,8 @@
 namespace tidepool::moe {
 namespace {
 
-// B: also the most that a layer has experts for.
-int SlotsOfLayer(const PoolShape& shape, int64_t slots) {
+// B, limited to the number of experts.
+int SlotsPerLayer(const PoolShape& shape, int64_t slots) {
   return static_cast<int>(std::min<int64_t>(slots / shape.layers, shape.experts));
 }
 
@@ -14,9 +14,9 @@ int SlotsOfLayer(const PoolShape& shape, int64_t slots) {
 
 std::vector<ExpertRef> TidePolicy::Fill(const Residency& residency) {
   std::vector<ExpertRef> experts;
-  const int of_layer = SlotsOfLayer(residency.shape(), residency.slots());
+  const int per_layer = SlotsPerLayer(residency.shape(), residency.slots());
   for (int layer = 0; layer < residency.shape().layers; ++layer) {
-    for (int expert = 0; expert < of_layer; ++expert) experts.push_back({layer, expert});
+    for (int expert = 0; expert < per_layer; ++expert) experts.push_back({layer, expert});
   }
   return experts;
 }
@@ -26,16 +26,16 @@ void TidePolicy::Decide(const LayerNeeds& needs, const Residency& residency,
   const int layer = needs.routing.layer;
   if (needs.routing.step % refresh_interval_ != 0 && !refresh_soon_[layer]) return;
   refresh_soon_[layer] = false;
-  const int of_layer = SlotsOfLayer(residency.shape(), residency.slots());
+  const int per_layer = SlotsPerLayer(residency.shape(), residency.slots());
   targets_.assign(needs.experts.begin(), needs.experts.end());
   std::stable_sort(targets_.begin(), targets_.end(),
                    [](const ExpertNeed& a, const ExpertNeed& b) { return a.tokens > b.tokens; });
-  if (static_cast<int>(targets_.size()) > of_layer) targets_.resize(of_layer);
+  if (static_cast<int>(targets_.size()) > per_layer) targets_.resize(per_layer);
   is_target_.assign(residency.shape().experts, false);
   for (const ExpertNeed& target : targets_) is_target_[target.expert] = true;
 
   int64_t free =
-      std::min<int64_t>(of_layer - residency.residents_of(layer), residency.free_slots());
+      std::min<int64_t>(per_layer - residency.residents_of(layer), residency.free_slots());
   int32_t victim = 0;
   for (const ExpertNeed& target : targets_) {
     if (residency.IsResident({layer, target.expert})) continue;
@@ -56,25 +56,26 @@ void TidePolicy::Decide(const LayerNeeds& needs, const Residency& residency,
 }
 
 std::vector<ExpertRef> TidePolicy::Shed(const Residency& residency, int64_t slots) {
-  int of_layer = SlotsOfLayer(residency.shape(), slots);
-  std::vector<ExpertRef> experts = ShedTo(residency, of_layer);
+  int per_layer = SlotsPerLayer(residency.shape(), slots);
+  std::vector<ExpertRef> experts = ShedTo(residency, per_layer);
   const auto fits = [&] {
     return residency.residents() - static_cast<int64_t>(experts.size()) <= slots;
   };
-  while (!fits() && of_layer > residency.shape().floor) experts = ShedTo(residency, --of_layer);
+  while (!fits() && per_layer > residency.shape().floor) experts = ShedTo(residency, --per_layer);
   return experts;
 }
 
-// Who leaves so that each layer has so many, but for pinned experts.
-std::vector<ExpertRef> TidePolicy::ShedTo(const Residency& residency, int of_layer) {
+// Returns the experts to evict so that each layer has at most `per_layer` residents, except for
+// pinned ones.
+std::vector<ExpertRef> TidePolicy::ShedTo(const Residency& residency, int per_layer) {
   std::vector<ExpertRef> experts;
   for (int layer = 0; layer < residency.shape().layers; ++layer) {
-    int surplus = residency.residents_of(layer) - of_layer;
-    for (int32_t expert = 0; expert < residency.shape().experts && surplus > 0; ++expert) {
+    int excess = residency.residents_of(layer) - per_layer;
+    for (int32_t expert = 0; expert < residency.shape().experts && excess > 0; ++expert) {
       const ExpertRef ref{layer, expert};
       if (!residency.IsResident(ref) || residency.IsPinned(ref)) continue;
       experts.push_back(ref);
-      --surplus;
+      --excess;
     }
   }
   return experts;

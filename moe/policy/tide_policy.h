@@ -1,10 +1,9 @@
-// TidePolicy: the refresh of TIDE (arXiv 2605.20179), the baseline that others are held to.
+// TidePolicy: the refresh of TIDE (arXiv 2605.20179), the baseline for other policies.
 //
-// Each layer has B = slots / layers slots, rounded down; it starts with experts 0 .. B-1. At steps
-// that tau divides, a layer's targets are the at most B experts that most tokens of this very
-// forward want (ties to the lower id). Targets that are missing come in; as many residents as the
-// layer then has above B leave, the lowest ids among those that are no targets first. Between
-// refreshes misses pass through.
+// Each layer has B = slots / layers slots, rounded down. It starts with experts 0 to B - 1. It
+// refreshes at steps that are a multiple of the interval: the targets are the B experts that most
+// tokens of this forward need (ties go to the lower number). Missing targets replace residents that
+// are not targets, the lowest numbers first. Between refreshes, misses pass through.
 #ifndef TIDEPOOL_MOE_POLICY_TIDE_POLICY_H_
 #define TIDEPOOL_MOE_POLICY_TIDE_POLICY_H_
 
@@ -15,9 +14,9 @@
 
 namespace tidepool::moe {
 
-// Thread-compatible. Pinned experts do not leave; where that leaves too few victims, the targets
-// that fewest tokens want pass through. A layer takes slots from no other, and B is never below the
-// floor, so that the floor holds.
+// Thread-compatible. Pinned experts stay. If there are then too few victims, the targets that the
+// fewest tokens need pass through. A layer never takes slots from another layer, and B is at least
+// the floor, so no layer falls below the floor.
 class TidePolicy final : public PlacementPolicy {
  public:
   // Requires: refresh_interval > 0.
@@ -28,18 +27,18 @@ class TidePolicy final : public PlacementPolicy {
   std::vector<ExpertRef> Fill(const Residency& residency) override;
   void Decide(const LayerNeeds& needs, const Residency& residency,
               std::vector<Swap>* swaps) override;
-  // Of each layer, the lowest ids above B. Where pinned experts leave a layer more than that and
-  // the pool is too small for it, of all layers those above a share that is smaller, down to the
-  // floor.
+  // Evicts from each layer the residents in excess of B, the lowest numbers first. If that is not
+  // enough, because pinned experts fill more than B slots of a layer, the same with a smaller B,
+  // but not less than the floor.
   std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) override;
   void RefreshSoon() override;
 
  private:
-  static std::vector<ExpertRef> ShedTo(const Residency& residency, int of_layer);
+  static std::vector<ExpertRef> ShedTo(const Residency& residency, int per_layer);
 
   const int64_t refresh_interval_;
   std::vector<bool> refresh_soon_;   // [layers]
-  std::vector<ExpertNeed> targets_;  // of the last Decide, most wanted first
+  std::vector<ExpertNeed> targets_;  // of the last Decide, most tokens first
   std::vector<bool> is_target_;      // [experts]
 };
 

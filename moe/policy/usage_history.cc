@@ -8,17 +8,17 @@ namespace {
 
 // In forwards; 0: no decay.
 constexpr float kHalfLives[kRates] = {1, 3, 9, 27, 81, 0, 2, 10, 50};
-// The prior of each rate counts as much as this many forwards.
+// Weight of each rate's prior, in forwards.
 constexpr float kPriorForwards[kRates] = {1, 2, 4, 6, 6, 6, 2, 4, 6};
 constexpr float kMinOdds = 5e-4f;
 constexpr float kMaxOdds = 1e3f;
 constexpr float kLn2 = 0.693147181f;
 
 constexpr int32_t kNeverUsed = 1000;
-constexpr int kGapAges = 32;  // older is the last one; so are longer gaps
-constexpr int kGaps = 33;
+constexpr int kGapAges = 32;  // the last one includes all higher ages
+constexpr int kGaps = 33;     // the last one includes all longer gaps
 
-// By which counts decay in a forward.
+// Factors by which counts decay in a forward.
 const std::array<float, kRates>& Decays() {
   static const auto kDecays = [] {
     std::array<float, kRates> decays;
@@ -80,7 +80,7 @@ void UsageHistory::Add(const LayerNeeds& needs, HazardTables* tables) {
 UsageProjection::UsageProjection(int experts)
     : stride_(ExpertStride(experts)), counts_(kRates * stride_) {}
 
-// A counting sort by age.
+// Sorts the experts by age.
 void UsageProjection::Start(const UsageHistory& history, absl::Span<const int32_t> experts) {
   history_ = &history;
   idle_ = 0;

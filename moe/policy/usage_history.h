@@ -17,8 +17,8 @@
 namespace tidepool::moe {
 
 // Features, in this order. All but the constant are log odds of a use:
-//   from counts of uses that decay, one for each half-life;
-//   from such counts weighted by the rank that the gate gave the expert;
+//   from decaying counts of uses, one for each half-life;
+//   from decaying counts in which a use is weighted by the rank that the gate gave the expert;
 //   the empirical hazard at this age (forwards since the last use) after the last gap;
 //   the chance that any row of the last forward uses the expert (moe/policy/row_history.h);
 //   a constant.
@@ -39,7 +39,7 @@ constexpr int ExpertStride(int experts) {
   return (experts + kLanes - 1) / kLanes * kLanes + kLanes;
 }
 
-// What all layers count together.
+// Counts of all layers together.
 struct HazardTables {
   HazardTables(int experts, int top_k);
 
@@ -48,7 +48,7 @@ struct HazardTables {
   FrequencyTable rows;  // by RowHistory::CaseOf
 };
 
-// Thread-compatible. What is known of each expert of a layer.
+// Thread-compatible.
 class UsageHistory {
  public:
   UsageHistory(int experts, int top_k);
@@ -67,8 +67,9 @@ class UsageHistory {
   const int experts_;
   const int stride_;
   RowHistory rows_;
-  std::vector<Expert> state_;           // [experts]
-  std::vector<float> weights_;          // [2, stride]: of each use in the last forward; with ranks
+  std::vector<Expert> state_;  // [experts]
+  // [2, stride]: the last forward's uses as 0 or 1, and weighted by rank
+  std::vector<float> weights_;
   std::vector<float> counts_;           // [kRates, stride]: decaying
   std::array<float, kRates> totals_{};  // forwards, decaying likewise
 };
@@ -91,9 +92,10 @@ class UsageProjection {
  public:
   explicit UsageProjection(int experts);
 
-  // From now. `experts` are distinct. The history must not change until the next Start.
+  // Begins at the current forward. `experts` are distinct. The history must not change until the
+  // next Start.
   void Start(const UsageHistory& history, absl::Span<const int32_t> experts);
-  // One forward passes without a use.
+  // Adds a forward without a use.
   void AddIdleForward();
 
   // The expert at each position.
@@ -103,7 +105,7 @@ class UsageProjection {
  private:
   const int stride_;
   const UsageHistory* history_ = nullptr;
-  int idle_ = 0;
+  int idle_ = 0;  // number of forwards that were added
   std::vector<int32_t> order_;
   std::vector<float> counts_;  // [kRates, stride]: by position
   std::array<float, kRates> totals_{};

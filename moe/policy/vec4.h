@@ -1,5 +1,6 @@
-// Four floats at a time, with the functions that the policies need. The same bits on every
-// machine: only additions, multiplications, divisions and integer operations, none of them fused.
+// Vectors of four floats, with the functions that the policies need. Results are bit-identical on
+// all machines, because only additions, multiplications, divisions and integer operations are used,
+// and none is fused.
 #ifndef TIDEPOOL_MOE_POLICY_VEC4_H_
 #define TIDEPOOL_MOE_POLICY_VEC4_H_
 
@@ -19,7 +20,7 @@ inline Vec4 Load4(const float* values) {
 }
 inline void Store4(Vec4 vector, float* values) { std::memcpy(values, &vector, sizeof vector); }
 
-// Whether any of four comparisons holds.
+// Returns true if any of four comparisons is true.
 inline bool AnyOf4(Int4 which) {
   int64_t halves[2];
   std::memcpy(halves, &which, sizeof which);
@@ -28,11 +29,11 @@ inline bool AnyOf4(Int4 which) {
 
 inline Vec4 Max4(Vec4 a, Vec4 b) { return a > b ? a : b; }
 inline Vec4 Min4(Vec4 a, Vec4 b) { return a < b ? a : b; }
-inline Vec4 Clamp4(Vec4 v, float least, float most) {
-  return Min4(Max4(v, Vec4{} + least), Vec4{} + most);
+inline Vec4 Clamp4(Vec4 v, float min, float max) {
+  return Min4(Max4(v, Vec4{} + min), Vec4{} + max);
 }
 
-// Base 2, of positive normal numbers; within 4e-6.
+// Logarithm to base 2 of positive normal numbers, with an absolute error below 4e-6.
 inline Vec4 Log4(Vec4 v) {
   Int4 bits;
   std::memcpy(&bits, &v, sizeof bits);
@@ -48,9 +49,9 @@ inline Vec4 Log4(Vec4 v) {
   return __builtin_convertvector(exponent, Vec4) + mantissa;
 }
 
-// 2 to the power of v, for |v| < 126; within 2e-7 of the value.
+// 2 to the power of v, for |v| < 126, with a relative error below 2e-7.
 inline Vec4 Exp4(Vec4 v) {
-  // Towards minus infinity: shifted, positive numbers are cut.
+  // Conversion truncates. With an offset, all numbers are positive, so this rounds down.
   const Int4 whole = __builtin_convertvector(v + 128.0f, Int4) - 128;
   const Vec4 t = v - __builtin_convertvector(whole, Vec4);
   const Vec4 fraction =

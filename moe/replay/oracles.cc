@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "kernels/base/check.h"
+#include "moe/policy/ranking.h"
 #include "moe/policy/static_policy.h"
-#include "moe/policy/worth.h"
 
 namespace tidepool::moe {
 namespace {
@@ -27,15 +27,15 @@ class BeladyPolicy final : public PlacementPolicy {
       }
     }
     next_.assign(uses_.size(), 0);
-    for (size_t index = 0; index < uses_.size(); ++index) worth_.push_back(-NextUse(index));
+    for (size_t index = 0; index < uses_.size(); ++index) values_.push_back(-NextUse(index));
   }
 
   absl::string_view name() const override { return "belady"; }
 
   std::vector<ExpertRef> Fill(const Residency& residency) override {
     std::vector<Ranked<int64_t>> experts;
-    for (size_t index = 0; index < worth_.size(); ++index) {
-      experts.push_back({-worth_[index], static_cast<int64_t>(index)});
+    for (size_t index = 0; index < values_.size(); ++index) {
+      experts.push_back({-values_[index], static_cast<int64_t>(index)});
     }
     std::sort(experts.begin(), experts.end());
     std::vector<ExpertRef> first;
@@ -49,16 +49,16 @@ class BeladyPolicy final : public PlacementPolicy {
       const int64_t index = residency.IndexOf({needs.routing.layer, need.expert});
       CHECK_EQ(NextUse(index), now_) << "belady was created for another trace";
       ++next_[index];
-      worth_[index] = -NextUse(index);
+      values_[index] = -NextUse(index);
     }
     ++now_;
-    const absl::Span<const int64_t> worth = worth_;
-    CollectMissing(needs, residency, worth, &missing_);
-    SwapByWorth(residency, worth, needs.routing.layer, &missing_, swaps);
+    const absl::Span<const int64_t> values = values_;
+    CollectMissing(needs, residency, values, &missing_);
+    SwapByValue(residency, values, needs.routing.layer, &missing_, swaps);
   }
 
   std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) override {
-    return ShedByWorth(residency, absl::Span<const int64_t>(worth_), slots);
+    return ShedByValue(residency, absl::Span<const int64_t>(values_), slots);
   }
 
  private:
@@ -68,9 +68,9 @@ class BeladyPolicy final : public PlacementPolicy {
 
   // [layers, experts]: indices of the entries that need the expert
   std::vector<std::vector<int64_t>> uses_;
-  std::vector<size_t> next_;    // [layers, experts]: index of the next use in uses_
-  std::vector<int64_t> worth_;  // [layers, experts]: the negative index of the next use
-  int64_t now_ = 0;             // index of the next entry
+  std::vector<size_t> next_;     // [layers, experts]: index of the next use in uses_
+  std::vector<int64_t> values_;  // [layers, experts]: the negative index of the next use
+  int64_t now_ = 0;              // index of the next entry
   std::vector<Ranked<int64_t>> missing_;
 };
 

@@ -226,11 +226,16 @@ absl::Status FillDefaults(const Environment& environment, Config* config) {
   const bool keeps_sessions = config->command == Command::kServe ||
                               config->command == Command::kFront ||
                               config->command == Command::kSessions;
-  if (keeps_sessions && config->store.location.empty()) {
-    ASSIGN_OR_RETURN(const std::string folder,
-                     OurFolder(environment, environment.xdg_state_home, ".local/state",
-                               "no HOME to keep sessions in; name a file with --store"));
-    config->store.location = absl::StrCat(folder, "/sessions.db");
+  if (keeps_sessions) {
+    const absl::StatusOr<std::string> folder =
+        OurFolder(environment, environment.xdg_state_home, ".local/state",
+                  "no HOME to keep sessions in; name a file with --store");
+    StoreFlags& store = config->store;
+    if (store.location.empty()) {
+      RETURN_IF_ERROR(folder.status());
+      store.location = absl::StrCat(*folder, "/sessions.db");
+    }
+    store.state_folder = folder.value_or("");
   }
   if (config->model.kv_disk_bytes > 0) {
     // Pack files are next to the model. KV files are not: they contain users' text, not model data.

@@ -102,6 +102,7 @@ struct StoreFlags {
   std::string location;  // a file, redis://, or ":memory:", which is lost on exit
   StoreDurability durability = StoreDurability::kProcess;
   bool allow_unsafe = false;  // allow a Redis server without durability
+  std::string state_folder;   // for files that belong to the store; empty: there is no HOME
   absl::Duration session_ttl = absl::InfiniteDuration();
   int64_t max_sessions = 0;        // per principal; 0: any number
   int64_t max_session_tokens = 0;  // 0: the model's context

@@ -16,9 +16,12 @@
 #include "engine/checkpoint/content_digest.h"
 #include "engine/checkpoint/open_checkpoint.h"
 #include "engine/checkpoint/weight_store.h"
+#include "engine/kv/kv_layout.h"
 #include "engine/loading/expert_memory.h"
 #include "engine/loading/expert_options.h"
+#include "engine/model/kv_spec.h"
 #include "engine/model/model_config.h"
+#include "engine/model/transformer.h"
 #include "engine/model/transformer_weights.h"
 #include "engine/tokenizer/load_tokenizer.h"
 #include "engine/tokenizer/tokenizer.h"
@@ -109,13 +112,16 @@ void DescribeModel(const engine::ModelConfig& config, Json* json) {
   model["shared_expert_width"] = config.moe.shared_width;
 }
 
+using KvBytes = int64_t engine::KvCost::*;
+
 // KV bytes for each type that --kv-type accepts.
-Json KvBytesByType(const engine::ModelConfig& config) {
+Json KvBytesByType(const engine::ModelConfig& config, KvBytes bytes) {
   using kernels::DType;
   Json json;
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0}) {
     if (!config.CanStoreKv(dtype)) continue;
-    json[absl::AsciiStrToLower(kernels::DTypeName(dtype))] = engine::KvBytesPerToken(config, dtype);
+    json[absl::AsciiStrToLower(kernels::DTypeName(dtype))] =
+        engine::KvCostOf(engine::KvSpecsOf(config, dtype)).*bytes;
   }
   return json;
 }
@@ -142,8 +148,12 @@ std::optional<int64_t> ExpertsInMemory(const engine::ModelConfig& config, const 
 
 Json DescribeMemory(const engine::ModelConfig& config, const Totals& totals) {
   const std::optional<int64_t> available = AvailableMemoryBytes();
-  const int64_t f16 = engine::KvBytesPerToken(config, kernels::DType::kF16);
-  const int64_t one_gib_tokens = f16 == 0 ? 0 : (int64_t{1} << 30) / f16;
+  constexpr int64_t kStepRows = 512;
+  const std::vector<engine::KvSpec> f16 = engine::KvSpecsOf(config, kernels::DType::kF16);
+  const engine::KvCost cost = engine::KvCostOf(f16);
+  const int64_t one_gib_tokens = cost.bytes_per_token == 0
+                                     ? config.context_length
+                                     : engine::KvCapacityTokens(f16, size_t{1} << 30, kStepRows);
   const int64_t kv_bytes = engine::DefaultKvBytes(available);
   Json json;
   json["weight_bytes"] = totals.resident_bytes;
@@ -151,9 +161,11 @@ Json DescribeMemory(const engine::ModelConfig& config, const Totals& totals) {
   // Sizes of one routed expert of one layer, the unit that is loaded and evicted.
   const int64_t experts = int64_t{config.moe_layers()} * config.moe.experts;
   json["bytes_per_expert"] = experts == 0 ? 0 : totals.expert_bytes / experts;
-  json["kv_bytes_per_token"] = KvBytesByType(config);
+  json["kv_bytes_per_token"] = KvBytesByType(config, &engine::KvCost::bytes_per_token);
+  json["kv_window_bytes"] = KvBytesByType(config, &engine::KvCost::window_bytes);
   json["kv_tokens_per_gib_f16"] = one_gib_tokens;
-  json["full_context_kv_bytes_f16"] = f16 * config.context_length;
+  json["full_context_kv_bytes_f16"] =
+      cost.bytes_per_token * config.context_length + cost.window_bytes;
   // Null if unknown.
   json["available_bytes"] = available.has_value() ? Json(*available) : Json(nullptr);
   // Computed with the default flags.
@@ -229,6 +241,10 @@ std::string MemoryText(const Json& json) {
     kinds.push_back(absl::StrCat(Bytes(bytes), " in ", type));
   }
   absl::StrAppendFormat(&text, "  KV of one token   %s\n", absl::StrJoin(kinds, ", "));
+  if (memory["kv_window_bytes"].contains("f16") && memory["kv_window_bytes"]["f16"] > 0) {
+    absl::StrAppendFormat(&text, "  KV of all windows in f16: %s\n",
+                          Bytes(memory["kv_window_bytes"]["f16"]));
+  }
   absl::StrAppendFormat(&text, "  1 GiB of f16 KV   %d tokens\n",
                         memory["kv_tokens_per_gib_f16"].get<int64_t>());
   absl::StrAppendFormat(&text, "  KV of the whole context in f16: %s\n",

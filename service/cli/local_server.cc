@@ -37,8 +37,9 @@ namespace {
 // The context to serve: the requested one, or the model's own, reduced to what the KV memory holds.
 absl::StatusOr<int64_t> ContextLength(const Config& config, const engine::ModelBundle& bundle) {
   const int64_t trained = bundle.config.context_length;
-  const int64_t capacity =
-      engine::KvCapacityTokens(bundle.model->kv_specs(), config.model.kv_memory_bytes);
+  const int64_t capacity = engine::KvCapacityTokens(
+      bundle.model->kv_specs(), config.model.kv_memory_bytes,
+      std::max(engine::ModelBundle::kPrefillRows, bundle.offload_prefill_rows));
   if (config.model.context > trained) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--context %d: %s was trained for %d tokens; ask for at most that",

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "kernels/base/status_macros.h"
@@ -48,19 +49,6 @@ std::function<void(absl::string_view)> LinesOf(const LogSink& log, LogLevel leve
   return [log, level](absl::string_view line) { log(level, line); };
 }
 
-absl::StatusOr<std::unique_ptr<SessionStore>> OpenRedis(const Config& config, const LogSink& log) {
-  RedisSessionStoreOptions options;
-  ASSIGN_OR_RETURN(options.address, AddressOf(config));
-  options.max_sessions = config.store.max_sessions;
-  options.log = LinesOf(log, LogLevel::kWarn);
-  if (config.store.allow_unsafe) {
-    options.safety = RedisSafety::kUnchecked;
-  } else if (config.store.durability == StoreDurability::kPower) {
-    options.safety = RedisSafety::kPower;
-  }
-  return RedisSessionStore::Open(std::move(options));
-}
-
 absl::Status MakeFolder(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (folder.empty()) return absl::OkStatus();
@@ -72,6 +60,31 @@ absl::Status MakeFolder(const std::string& path) {
   if (!error) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("cannot make the folder of --store ", path, ": ", error.message()));
+}
+
+// Where this machine remembers a Redis store. Empty: nowhere.
+std::string WitnessPath(const std::string& folder, const RedisAddress& address) {
+  if (folder.empty()) return "";
+  // An IPv6 address has colons, and a name could have a slash.
+  const std::string host = absl::StrReplaceAll(address.host, {{"/", "_"}, {":", "_"}});
+  const std::string path =
+      absl::StrCat(folder, "/redis-", host, "-", address.port, "-", address.database);
+  return MakeFolder(path).ok() ? path : "";
+}
+
+absl::StatusOr<std::unique_ptr<SessionStore>> OpenRedis(const Config& config, const LogSink& log) {
+  RedisSessionStoreOptions options;
+  ASSIGN_OR_RETURN(options.address, AddressOf(config));
+  options.max_sessions = config.store.max_sessions;
+  options.log = LinesOf(log, LogLevel::kWarn);
+  options.log_damage = LinesOf(log, LogLevel::kError);
+  options.witness_path = WitnessPath(config.store.state_folder, options.address);
+  if (config.store.allow_unsafe) {
+    options.safety = RedisSafety::kUnchecked;
+  } else if (config.store.durability == StoreDurability::kPower) {
+    options.safety = RedisSafety::kPower;
+  }
+  return RedisSessionStore::Open(std::move(options));
 }
 
 }  // namespace

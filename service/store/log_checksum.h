@@ -1,5 +1,5 @@
 // The checksum in SQLite's write-ahead log (https://www.sqlite.org/fileformat2.html#walformat).
-// Each frame holds that of the log's head and of all frames up to it.
+// Each frame has the checksum of the log's head and of all frames up to itself.
 #ifndef TIDEPOOL_SERVICE_STORE_LOG_CHECKSUM_H_
 #define TIDEPOOL_SERVICE_STORE_LOG_CHECKSUM_H_
 

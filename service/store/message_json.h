@@ -1,4 +1,4 @@
-// Messages of a conversation as the store keeps them: a JSON array of objects.
+// The stored form of messages: a JSON array of objects.
 #ifndef TIDEPOOL_SERVICE_STORE_MESSAGE_JSON_H_
 #define TIDEPOOL_SERVICE_STORE_MESSAGE_JSON_H_
 
@@ -13,7 +13,7 @@ namespace tidepool::service {
 
 std::string MessagesToJson(const std::vector<StoredMessage>& messages);
 
-// DATA_LOSS: not what MessagesToJson wrote.
+// DATA_LOSS: MessagesToJson did not write this.
 absl::StatusOr<std::vector<StoredMessage>> MessagesFromJson(absl::string_view json);
 
 }  // namespace tidepool::service

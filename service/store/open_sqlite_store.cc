@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
+#include "service/store/session_repairs.h"
 #include "service/store/session_schema.h"
 
 namespace tidepool::service {
@@ -16,7 +17,7 @@ constexpr size_t kMaxNamed = 20;
 // upgraded the store.
 constexpr int64_t kCommitsUnwitnessed = 2;
 
-// Whether the indexes of sessions match the table: all queries by id or principal go by them.
+// A fault of the indexes of `sessions`, or "". Queries by id or principal use these indexes.
 absl::StatusOr<std::string> IndexFault(const SqliteDb& db) {
   ASSIGN_OR_RETURN(SqliteStatement check, db.Prepare("PRAGMA integrity_check('sessions')"));
   std::string fault;
@@ -27,7 +28,7 @@ absl::StatusOr<std::string> IndexFault(const SqliteDb& db) {
   }
 }
 
-// sqlite_sequence has one row, for sessions, once one was made.
+// sqlite_sequence has one row after the first session was created.
 absl::StatusOr<bool> KeysAreWhole(const SqliteDb& db) {
   ASSIGN_OR_RETURN(SqliteStatement count,
                    db.Prepare("SELECT count(*), coalesce(sum(name = 'sessions' AND typeof(seq) = "
@@ -36,7 +37,7 @@ absl::StatusOr<bool> KeysAreWhole(const SqliteDb& db) {
   RETURN_IF_ERROR(count.Step().status());
   return count.Int(0) == count.Int(1) && count.Int(0) <= 1;
 }
-// Rows of sessions whose own row is lost keep their keys from being used again.
+// Rows of a log can outlive the row of their session. Their keys must not be reused either.
 constexpr char kRepairKeys[] =
     "DELETE FROM sqlite_sequence;"
     "INSERT INTO sqlite_sequence (name, seq) SELECT 'sessions', max("
@@ -48,7 +49,7 @@ std::string Differs(const SessionScan& scan, const StoreLedger& ledger) {
   return absl::StrCat("it has ", scan.sessions, " sessions, expected ", ledger.sessions());
 }
 
-// One opening, step by step.
+// The steps of opening a store.
 class Opening {
  public:
   Opening(OpenedStore* store, const OpenStoreOptions& options) : store_(store), options_(options) {}
@@ -65,13 +66,13 @@ class Opening {
     CheckWitness(witnessed, made);
     RETURN_IF_ERROR(CheckSessions());
     RETURN_IF_ERROR(RepairKeys());
-    RETURN_IF_ERROR(store_->tables->EndInterruptedTurns());
+    RETURN_IF_ERROR(EndInterruptedTurns(&store_->sessions->sessions(), &store_->sessions->logs()));
     if (store_->db.changes() == changes && !lost_) return absl::OkStatus();
     return store_->ledger->Write();
   }
 
  private:
-  // Remembered in the store: it is said again at each start.
+  // Records the loss in the store, so that each start reports it again.
   void Lost(absl::string_view what) {
     lost_ = true;
     store_->ledger->AddLoss(absl::StrCat(
@@ -97,13 +98,12 @@ class Opening {
                         " sessions then): its write-ahead log ", options_.path,
                         "-wal is damaged or missing, or was replaced by an older copy, or the "
                         "machine lost power with --durability process"));
-      // From now on they count as known.
+      // The loss is recorded, so the next start must not find it again.
       ledger.CountFrom(witnessed->commits);
     } else if (made && options_.existed && witnessed->sessions > 0) {
       Lost(absl::StrCat("all of its ", witnessed->sessions,
                         " sessions are lost: the file was emptied, or its write-ahead log ",
                         options_.path, "-wal is damaged or missing"));
-      // Nothing else tells the next start that this is known.
     } else if (made || witnessed->sessions > 0) {
       store_->passing_faults.push_back(
           absl::StrCat("the store that was here before, with ", witnessed->sessions,
@@ -119,7 +119,7 @@ class Opening {
 
   SessionScan CheckRows() {
     StoreLedger& ledger = *store_->ledger;
-    SessionScan scan = store_->tables->Scan();
+    SessionScan scan = store_->sessions->sessions().Scan();
     std::vector<std::string>& faults = store_->passing_faults;
     for (size_t i = 0; i < std::min(scan.damaged.size(), kMaxNamed); ++i) {
       faults.push_back(scan.damaged[i]);
@@ -141,8 +141,8 @@ class Opening {
     return scan;
   }
 
-  // The counter that SQLite takes keys of new sessions from: where it is damaged, no session can be
-  // made.
+  // SQLite takes the keys of new sessions from a counter. If it is damaged, no session can be
+  // created.
   absl::Status RepairKeys() {
     const absl::StatusOr<bool> whole = KeysAreWhole(store_->db);
     if (whole.ok() && *whole) return absl::OkStatus();
@@ -182,27 +182,29 @@ class Opening {
 
 absl::StatusOr<OpenedStore> OpenTables(SqliteDb db, const StoreWitness& witness,
                                        const OpenStoreOptions& options) {
-  OpenedStore store = {.db = std::move(db), .ledger = nullptr, .tables = nullptr};
+  OpenedStore store = {.db = std::move(db), .ledger = nullptr, .sessions = nullptr};
   bool made = false;
   const auto attach = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(store.ledger, StoreLedger::Open(store.db));
-    ASSIGN_OR_RETURN(store.tables,
-                     SessionTables::Create(store.db, store.ledger.get(), options.max_sessions,
-                                           options.salvage ? SessionTables::Lookup::kScan
-                                                           : SessionTables::Lookup::kIndex));
+    using Lookup = SessionTable::Lookup;
+    ASSIGN_OR_RETURN(
+        store.sessions,
+        SqliteSessions::Open(store.db, store.ledger.get(),
+                             {.max_sessions = options.max_sessions,
+                              .lookup = options.salvage ? Lookup::kScan : Lookup::kIndex}));
     return absl::OkStatus();
   };
   const auto seal = [&]() -> absl::Status {
     RETURN_IF_ERROR(StoreLedger::Make(store.db));
     RETURN_IF_ERROR(attach());
-    RETURN_IF_ERROR(store.tables->SealAll());
+    RETURN_IF_ERROR(SealAll(&store.sessions->sessions(), &store.sessions->logs()));
     made = store.ledger->sessions() == 0;
     RETURN_IF_ERROR(store.ledger->Write());
     store.ledger->Committed();
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(BringSchemaUpToDate(store.db, seal));
-  if (store.tables == nullptr) RETURN_IF_ERROR(attach());
+  if (store.sessions == nullptr) RETURN_IF_ERROR(attach());
   if (options.salvage) {
     Opening(&store, options).Look(witness.Read());
   } else {
@@ -221,7 +223,7 @@ absl::StatusOr<std::vector<std::string>> VerifyStore(const OpenedStore& store) {
   const std::vector<std::string> losses = store.ledger->losses();
   faults.insert(faults.end(), losses.begin(), losses.end());
   faults.insert(faults.end(), store.passing_faults.begin(), store.passing_faults.end());
-  const SessionScan scan = store.tables->Scan();
+  const SessionScan scan = store.sessions->sessions().Scan();
   if (!scan.end.ok()) {
     faults.emplace_back(scan.end.message());
   } else if (scan.damaged.empty() &&

@@ -1,4 +1,4 @@
-// Opening of a SQLite store: upgrades its schema, checks for damage, and ends turns that a crash
+// Opens a SQLite store: upgrades its schema, checks for damage, and ends turns that a crash
 // interrupted.
 #ifndef TIDEPOOL_SERVICE_STORE_OPEN_SQLITE_STORE_H_
 #define TIDEPOOL_SERVICE_STORE_OPEN_SQLITE_STORE_H_
@@ -9,8 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "service/store/session_tables.h"
 #include "service/store/sqlite_db.h"
+#include "service/store/sqlite_sessions.h"
 #include "service/store/store_ledger.h"
 #include "service/store/store_witness.h"
 
@@ -20,7 +20,7 @@ namespace tidepool::service {
 struct OpenedStore {
   SqliteDb db;
   std::unique_ptr<StoreLedger> ledger;
-  std::unique_ptr<SessionTables> tables;
+  std::unique_ptr<SqliteSessions> sessions;
   // The faults that were found, one line each, including losses of earlier starts.
   std::vector<std::string> faults;
   // The faults that are not recorded in the file.
@@ -29,7 +29,7 @@ struct OpenedStore {
 
 struct OpenStoreOptions {
   std::string path;
-  bool existed = false;  // there was a file, before the connection was opened
+  bool existed = false;  // the file existed before the connection was opened
   int64_t max_sessions = 0;
   bool salvage = false;  // do not write or repair anything, and do not use the indexes
   absl::Time now;

@@ -19,6 +19,7 @@ constexpr size_t kPipeline = 256;
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(50);
 constexpr absl::Duration kLongestBackoff = absl::Seconds(2);
 constexpr absl::Duration kProbeEvery = absl::Seconds(1);
+constexpr absl::Duration kRememberEvery = absl::Seconds(1);
 
 }  // namespace
 
@@ -38,10 +39,10 @@ absl::StatusOr<RedisConnection> ConnectToRedis(const RedisSessionStoreOptions& o
 }
 
 RedisCallQueue::RedisCallQueue(const RedisSessionStoreOptions& options, RedisConnection connection,
-                               StoreHealth* health)
+                               const Observers& observers)
     : options_(options),
       name_(options_.address.Name()),
-      health_(health),
+      observers_(observers),
       connection_(std::move(connection)),
       thread_([this] { Run(); }) {}
 
@@ -81,6 +82,8 @@ void RedisCallQueue::Run() {
     const bool now = !more || options_.clock->Monotonic() >= next_try_;
     if (connection_.link == nullptr && !pending_.empty() && now) Reconnect();
     if (connection_.link != nullptr) SendPending();
+    if (!more) next_remember_ = absl::ZeroDuration();
+    Remember();
     if (!more && connection_.link == nullptr) {
       // The store is closing, and the server is unavailable.
       for (Call& call : pending_) call.deliver(Away());
@@ -129,18 +132,43 @@ void RedisCallQueue::LoseLink(const absl::Status& reason) {
   }
 }
 
+void RedisCallQueue::LogFaults(const std::vector<std::string>& faults) const {
+  if (!options_.log_damage) return;
+  for (const std::string& fault : faults) {
+    options_.log_damage(absl::StrCat("session store ", name_, ": ", fault));
+  }
+}
+
+void RedisCallQueue::Remember() {
+  const absl::Duration now = options_.clock->Monotonic();
+  if (connection_.link == nullptr || now < next_remember_) return;
+  next_remember_ = now + kRememberEvery;
+  const absl::StatusOr<std::vector<std::string>> faults =
+      observers_.witness->Remember(connection_.link.get(), options_.clock->Now());
+  if (absl::IsUnavailable(faults.status())) return LoseLink(faults.status());
+  if (faults.ok()) LogFaults(*faults);
+}
+
+absl::StatusOr<RedisConnection> RedisCallQueue::Connect() {
+  ASSIGN_OR_RETURN(RedisConnection connection, ConnectToRedis(options_));
+  ASSIGN_OR_RETURN(const std::vector<std::string> faults,
+                   observers_.witness->Check(connection.link.get(), options_.clock->Now()));
+  LogFaults(faults);
+  return connection;
+}
+
 void RedisCallQueue::Reconnect() {
-  absl::StatusOr<RedisConnection> connection = ConnectToRedis(options_);
+  absl::StatusOr<RedisConnection> connection = Connect();
   if (connection.ok()) {
     connection_ = *std::move(connection);
     if (options_.log) options_.log(absl::StrCat("session store ", name_, " is available again"));
     failed_tries_ = 0;
-    health_->Set(absl::OkStatus());
+    observers_.health->Set(absl::OkStatus());
     return;
   }
   reason_ = connection.status();
-  health_->Set(Away());
-  // Two to the tries, and up to half of it more, so that fronts do not come back all at once.
+  observers_.health->Set(Away());
+  // Exponential back-off. Adds up to a half at random, so that fronts do not return all at once.
   const absl::Duration backoff =
       std::min(kFirstBackoff * (1 << std::min(failed_tries_++, 6)), kLongestBackoff);
   std::random_device device;
@@ -162,7 +190,7 @@ void RedisCallQueue::SendPending() {
     for (size_t i = 0; i < count; ++i) {
       absl::StatusOr<RedisReply> reply = connection_.link->Receive();
       if (absl::IsUnavailable(reply.status())) {
-        // Whether those that are left ran is not known: they stay, to be sent again.
+        // It is unknown whether the remaining calls ran. They are sent again.
         return LoseLink(reply.status());
       }
       const Call call = std::move(pending_.front());

@@ -22,6 +22,7 @@
 #include "service/store/redis_check.h"
 #include "service/store/redis_link.h"
 #include "service/store/redis_scripts.h"
+#include "service/store/redis_witness.h"
 #include "service/store/store_health.h"
 
 namespace tidepool::service {
@@ -32,15 +33,17 @@ struct RedisSessionStoreOptions {
   int64_t max_sessions = 0;  // of one principal; 0: no limit
   // How long calls wait for an unavailable server.
   absl::Duration patience = absl::Seconds(3);
-  absl::Duration turn_patience = absl::Seconds(10);  // those of a turn that holds its lease
+  absl::Duration turn_patience = absl::Seconds(10);  // calls of a turn that holds its lease
   absl::Duration answer_timeout = absl::Seconds(3);
   const base::Clock* clock = &base::Clock::Real();
-  // Lines for the operator: the server lost, or back; what is wrong with its indexes at the start.
-  // The store's thread; may be empty.
-  std::function<void(absl::string_view)> log;
+  // Lines for the operator, on the store's thread. Both may be empty.
+  std::function<void(absl::string_view)> log;         // the server is unavailable, or is back
+  std::function<void(absl::string_view)> log_damage;  // sessions are damaged or lost
+  // Begins the path of the file in which RedisWitness remembers the store. Empty: no file.
+  std::string witness_path;
 };
 
-// A server that passed the checks, with the scripts loaded.
+// A connection to a server that passed the checks and has loaded the scripts.
 struct RedisConnection {
   std::unique_ptr<RedisLink> link;
   std::array<std::string, kRedisScripts> scripts;  // their SHA1s
@@ -48,16 +51,20 @@ struct RedisConnection {
 absl::StatusOr<RedisConnection> ConnectToRedis(const RedisSessionStoreOptions& options);
 
 // Thread-safe. One thread sends the calls. Calls that arrive while it waits for responses are sent
-// together. Without calls, it checks every second that the server is there.
+// together. If there are no calls, it checks once a second that the server is available.
 class RedisCallQueue {
  public:
   // Takes a script's response, an array whose first element is a word, or an error. Runs on the
   // queue's thread.
   using Deliver = std::function<void(absl::StatusOr<RedisValue>)>;
 
-  // `health`, which learns whether the server is available, outlives the queue.
+  // Both outlive the queue, which uses them on its thread.
+  struct Observers {
+    StoreHealth* health;    // learns whether the server is available
+    RedisWitness* witness;  // compares the store at each new connection, and remembers it
+  };
   RedisCallQueue(const RedisSessionStoreOptions& options, RedisConnection connection,
-                 StoreHealth* health);
+                 const Observers& observers);
   // Delivers all calls first.
   ~RedisCallQueue();
 
@@ -78,24 +85,30 @@ class RedisCallQueue {
   // Waits for calls, or for the next retry if the server is unavailable. False: the store is
   // closing.
   bool TakeCalls();
-  bool Idle();  // no call has come since TakeCalls
-  // Checks that the server is there.
+  bool Idle();  // no call has arrived since TakeCalls
+  // Checks that the server is available.
   void Probe();
   void LoseLink(const absl::Status& reason);
   void Reconnect();
+  // Connects, and logs what the store has lost.
+  absl::StatusOr<RedisConnection> Connect();
+  // Lets the witness remember the store, at most once a second.
+  void Remember();
+  void LogFaults(const std::vector<std::string>& faults) const;
   void SendPending();
   void FailExpired();
   absl::Status Away() const;
 
   const RedisSessionStoreOptions options_;
   const std::string name_;  // of the server, for messages
-  StoreHealth* const health_;
+  const Observers observers_;
 
   // The queue's thread only.
   RedisConnection connection_;  // without a link, the server is unavailable
   std::deque<Call> pending_;
   absl::Status reason_;  // why the server is unavailable
   absl::Duration next_try_ = absl::ZeroDuration();
+  absl::Duration next_remember_ = absl::ZeroDuration();
   int failed_tries_ = 0;
 
   base::Mutex mutex_;

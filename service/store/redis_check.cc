@@ -13,10 +13,10 @@
 namespace tidepool::service {
 namespace {
 
-// Scripts that ask for the time and then write need the effects of a script to be what is logged.
+// The scripts read the time before they write. Older versions do not log the effects of a script.
 constexpr int kOldestMajor = 5;
 
-// A line "name:value" of INFO.
+// The value in a line "name:value" of INFO.
 absl::StatusOr<std::string> Info(RedisLink* link, const std::string& section,
                                  absl::string_view name) {
   ASSIGN_OR_RETURN(const RedisReply reply, link->Call({"INFO", section}));

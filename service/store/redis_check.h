@@ -1,4 +1,4 @@
-// What a Redis server must be to hold sessions.
+// Checks that a Redis server can store sessions.
 #ifndef TIDEPOOL_SERVICE_STORE_REDIS_CHECK_H_
 #define TIDEPOOL_SERVICE_STORE_REDIS_CHECK_H_
 
@@ -9,17 +9,17 @@
 
 namespace tidepool::service {
 
-// Whether a server may forget what it acknowledged.
+// What acknowledged writes must survive.
 enum class RedisSafety : uint8_t {
-  kProcess,    // survives restarts; its sudden end can cost the last second or two
-  kPower,      // survives kill -9 and its machine's power going
-  kUnchecked,  // whatever it does
+  kProcess,    // restarts of the server; a crash can lose the last second or two
+  kPower,      // kill -9, and power loss of the machine
+  kUnchecked,  // nothing: any server is accepted
 };
 
-// Done at each connection, since a server can come back with other settings. FAILED_PRECONDITION:
-// the server is older than Redis 5, a replica or part of a cluster, holds sessions of a newer
-// layout, or is not safe; the message names the setting and its remedy. An empty database is marked
-// as ours.
+// Call it at each connection, because a server can come back with other settings. Writes the schema
+// version to an empty database. FAILED_PRECONDITION: the server is older than Redis 5, is a replica
+// or part of a cluster, has a newer schema, or is not safe. The message names the setting and its
+// remedy.
 absl::Status CheckRedisServer(RedisLink* link, RedisSafety safety);
 
 }  // namespace tidepool::service

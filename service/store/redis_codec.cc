@@ -23,7 +23,7 @@ std::string Tie(absl::string_view value, absl::string_view request_id) {
   return absl::StrCat(value, "\n", request_id);
 }
 
-// Empty: it belongs to another turn, or was never written.
+// Empty: the field belongs to another turn, or was never written.
 std::string Untie(absl::string_view field, absl::string_view request_id) {
   const bool tied = absl::ConsumeSuffix(&field, request_id) && absl::ConsumeSuffix(&field, "\n");
   return tied ? std::string(field) : "";

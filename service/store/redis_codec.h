@@ -1,4 +1,4 @@
-// Sessions as the Redis store keeps them: fields of a hash, and back.
+// Converts sessions to and from the stored form in Redis, the fields of a hash.
 #ifndef TIDEPOOL_SERVICE_STORE_REDIS_CODEC_H_
 #define TIDEPOOL_SERVICE_STORE_REDIS_CODEC_H_
 
@@ -12,16 +12,16 @@
 
 namespace tidepool::service {
 
-// Appends names and values of all that a session's hash holds of `session`, its turns included.
+// Appends the names and values of all fields of the session and its turns.
 void EncodeSession(const SessionLogData& session, std::vector<std::string>* fields);
 
-// `info` is a script's info(), `now_us` the server's time.
+// `info` is the result of a script's info(). `now_us` is the server's time.
 SessionInfo DecodeInfo(RedisValue info, int64_t now_us);
 
-// Of one in a kList's answer: a damaged one says so.
+// `listed` is one session in the response of kList. A damaged one has SessionInfo::damage.
 SessionInfo DecodeListed(RedisValue listed, int64_t now_us);
 
-// Of a script's whole_log() of session `id`, compared with its hashes. DATA_LOSS: it is damaged.
+// `answer` is the result of a script's whole_log(). DATA_LOSS: it does not match its hashes.
 absl::StatusOr<SessionLogData> DecodeLog(absl::string_view id, RedisValue answer);
 
 }  // namespace tidepool::service

@@ -13,7 +13,7 @@
 namespace tidepool::service {
 namespace {
 
-// What the first word of an error reply means
+// The status code for the first word of an error reply
 // (https://redis.io/docs/latest/develop/reference/protocol-spec, "Simple errors"; the words
 // themselves are listed in Redis' src/server.c, createSharedObjects).
 absl::StatusCode CodeOf(absl::string_view error) {
@@ -23,7 +23,7 @@ absl::StatusCode CodeOf(absl::string_view error) {
            absl::StrContains(error, absl::StrCat("-", word, " "));
   };
   if (says("OOM") || says("MISCONF")) return absl::StatusCode::kResourceExhausted;
-  // READONLY: it became a replica; where it was the next connection may find its master.
+  // READONLY: the server became a replica. The next connection may reach its master.
   if (says("LOADING") || says("BUSY") || says("MASTERDOWN") || says("NOSCRIPT") ||
       says("TRYAGAIN") || says("READONLY")) {
     return absl::StatusCode::kUnavailable;

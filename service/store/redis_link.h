@@ -1,4 +1,4 @@
-// RedisLink: one connection to a Redis server, over hiredis, with replies and statuses of ours.
+// RedisLink: one connection to a Redis server. Wraps hiredis with RAII and absl::Status.
 #ifndef TIDEPOOL_SERVICE_STORE_REDIS_LINK_H_
 #define TIDEPOOL_SERVICE_STORE_REDIS_LINK_H_
 
@@ -20,8 +20,8 @@ struct redisReply;
 
 namespace tidepool::service {
 
-// A view of a reply, or of a part of one; the RedisReply that it is of outlives it. What is not
-// there, or of another kind, reads as empty or 0. Thread-compatible.
+// A view of a RedisReply, or of a part of it. The reply outlives the view. A missing part, or one
+// of another type, reads as empty or 0. Thread-compatible.
 class RedisValue {
  public:
   explicit RedisValue(const redisReply* reply) : reply_(reply) {}
@@ -30,14 +30,14 @@ class RedisValue {
   size_t size() const;  // of an array
   RedisValue operator[](size_t i) const;
   absl::string_view text() const;
-  // An integer reply, or a text that is one.
+  // The value of an integer reply, or of a text that is an integer.
   int64_t integer() const;
 
  private:
   const redisReply* reply_;  // null: nothing
 };
 
-// Owns a reply. Never an error: those are statuses.
+// Owns a reply, which is not an error.
 class RedisReply {
  public:
   explicit RedisReply(redisReply* reply) : reply_(reply) {}
@@ -50,15 +50,15 @@ class RedisReply {
   std::unique_ptr<redisReply, Free> reply_;
 };
 
-// Thread-compatible. A write to a connection that the server closed raises SIGPIPE: the process
-// ignores it, or the thread blocks it. After an error of the connection (`broken`) no call succeeds
-// any more.
+// Thread-compatible. A write to a connection that the server closed raises SIGPIPE, so the process
+// must ignore it or the thread must block it. After an error of the connection (`broken`) every
+// call fails.
 class RedisLink {
  public:
   struct Options {
     RedisAddress address;
     absl::Duration connect_timeout = absl::Seconds(2);
-    // Of one answer; a server that is silent for longer counts as lost.
+    // If a response takes longer, the connection counts as broken.
     absl::Duration answer_timeout = absl::Seconds(3);
   };
 
@@ -67,11 +67,11 @@ class RedisLink {
   static absl::StatusOr<std::unique_ptr<RedisLink>> Connect(const Options& options);
   ~RedisLink();
 
-  // Commands are collected until the first Receive, which sends them; answers come in their order.
+  // Collects commands. The first Receive sends them. Responses arrive in the same order.
   void Send(absl::Span<const std::string> command);
-  // UNAVAILABLE: the connection broke, and whether the command ran is not known, or the server
-  // cannot serve yet or became a replica; RESOURCE_EXHAUSTED: its memory or disk is full;
-  // FAILED_PRECONDITION: a permission is missing; INTERNAL: another error that the server told.
+  // UNAVAILABLE: the connection broke and it is unknown whether the command ran, the server is not
+  // ready, or it became a replica; RESOURCE_EXHAUSTED: its memory or disk is full;
+  // FAILED_PRECONDITION: a permission is missing; INTERNAL: any other error of the server.
   absl::StatusOr<RedisReply> Receive();
   absl::StatusOr<RedisReply> Call(const std::vector<std::string>& command);
 

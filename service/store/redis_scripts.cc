@@ -6,7 +6,7 @@
 namespace tidepool::service {
 namespace {
 
-// Before every script. Lua writes large numbers with an exponent: whole() does not.
+// Comes before every script. Lua writes large numbers with an exponent, whole() does not.
 constexpr char kCommon[] = R"(
 local call = redis.call
 local function whole(x) return string.format('%.0f', x) end
@@ -31,8 +31,8 @@ local function tied(field, request)
 end
 local function drop_lease() call('HSET', KEYS[1], 'lease_request', '', 'lease_until_us', '0') end
 
--- Hashes (sha1_chain.h): lc and xc are the chains of the log and of the running text, t<N>:i is of a
--- turn's input, t<N>:h and th of the turns that have ended; the seal is of all that and the rest.
+-- Hashes (sha1_chain.h): lc and xc are the chains of the log and of the running text. t<N>:i covers
+-- a turn's input; t<N>:h and th cover the turns that have ended. The seal covers these and the rest.
 local sha = redis.sha1hex
 local block = 256
 local function packed(values)
@@ -62,7 +62,7 @@ local function turn_hash(before, t, answer)
   return sha(before .. (call('HGET', KEYS[1], t .. 'i') or '') ..
              packed(call('HMGET', KEYS[1], t .. 'e', t .. 'f', t .. 'n')) .. answer)
 end
--- Of a session by its three keys.
+-- What a seal covers, of the session with these three keys.
 local function body(session, log, text)
   local f = call('HMGET', session, 'id', 'principal', 'model', 'digest', 'kind', 'create_us',
                  'update_us', 'tokens', 'turns', 'lc', 'xc', 'th', 'running')
@@ -74,7 +74,7 @@ local function body(session, log, text)
   end
   return sha(packed(f) .. rest_of(log, call('STRLEN', log)) .. '|' .. running)
 end
--- ok, damaged, or old: a program without seals has written since, which raises epoch or append.
+-- Returns ok, damaged or old. old: a program without seals raised epoch or append since.
 local function state_of(session, log, text)
   local f = call('HMGET', session, 'seal', 'epoch', 'append')
   if not f[1] then return 'old' end
@@ -89,11 +89,14 @@ local function state_of(session, log, text)
   end
   return 'ok'
 end
+-- Its damage must not stop a call.
+local function count_change() redis.pcall('HINCRBY', 'tidepool:store', 'commits', 1) end
 local function seal()
+  count_change()
   call('HSET', KEYS[1], 'seal', whole(number('epoch')) .. ':' .. whole(number('append')) .. ':' ..
        body(KEYS[1], KEYS[2], KEYS[3]))
 end
--- Hashes all from the beginning: what is new, or an older program wrote.
+-- Computes all hashes: of a new session, or of one that an older program wrote.
 local function rebuild()
   local th, running = '', call('HGET', KEYS[1], 'running')
   for n = 0, number('turns') - 1 do
@@ -120,12 +123,12 @@ local function finish_turn(finish)
   call('HDEL', KEYS[1], 'running')
   call('DEL', KEYS[3])
 end
--- Whose session it is may be what is damaged.
+-- The owner can be what is damaged.
 local function of_another()
   if state_of(KEYS[1], KEYS[2], KEYS[3]) == 'damaged' then return {'DAMAGED'} end
   return {'NONE'}
 end
--- The index of all sessions has it, or it has the index's place.
+-- MISSING if the index still has the session.
 local function missing(index, id)
   if call('ZSCORE', index, id) then return {'MISSING'} end
   return {'NONE'}
@@ -188,11 +191,11 @@ local ids = call('ZREVRANGEBYSCORE', KEYS[1], '(' .. ARGV[1], '-inf', 'WITHSCORE
 local page = {'OK', whole(now())}
 for i = 1, #ids / 2 do
   local id = ids[2 * i - 1]
-  local told = info(ARGV[3] .. id)
-  told[13] = state_of(ARGV[3] .. id, ARGV[4] .. id, ARGV[5] .. id)
-  if not told[1] then told[13] = 'missing' end
-  told[14], told[15] = id, ids[2 * i]
-  page[i + 2] = told
+  local entry = info(ARGV[3] .. id)
+  entry[13] = state_of(ARGV[3] .. id, ARGV[4] .. id, ARGV[5] .. id)
+  if not entry[1] then entry[13] = 'missing' end
+  entry[14], entry[15] = id, ids[2 * i]
+  page[i + 2] = entry
 end
 return page
 )";
@@ -201,11 +204,16 @@ return page
 // principal.
 constexpr char kDelete[] = R"(
 if call('EXISTS', KEYS[7]) == 1 then return {'OK'} end
-if call('EXISTS', KEYS[1]) == 0 then return {'NONE'} end
-if not owned(ARGV[2]) then return of_another() end
-if leased() then return {'BUSY', call('HGET', KEYS[1], 'lease_request')} end
+local exists = call('EXISTS', KEYS[1]) == 1
+local damaged = not exists or state_of(KEYS[1], KEYS[2], KEYS[3]) == 'damaged'
+-- A damaged session belongs to whoever has it in the list.
+local listed = call('ZSCORE', KEYS[5], ARGV[1])
+if not exists and not listed then return {'NONE'} end
+if exists and not owned(ARGV[2]) and not (damaged and listed) then return of_another() end
+if not damaged and leased() then return {'BUSY', call('HGET', KEYS[1], 'lease_request')} end
 call('DEL', KEYS[1], KEYS[2], KEYS[3])
 for i = 4, 6 do call('ZREM', KEYS[i], ARGV[1]) end
+count_change()
 call('SET', KEYS[7], '1', 'EX', 60)
 call('SET', KEYS[8], '1', 'EX', 600)
 return {'OK'}
@@ -214,9 +222,9 @@ return {'OK'}
 // KEYS: an index.
 constexpr char kCount[] = "return {'OK', call('ZCARD', KEYS[1])}";
 
-// Another log in the place of the one that is there. It frees before it takes, so that a session
-// can be cut where memory is full. KEYS: session, log, text, updated. ARGV: id, '=' and the
-// principal, mark, epoch, tokens' bytes, then names and values as of kCreate.
+// Replaces the log. Frees memory before it uses any, so that a session can be cut when memory is
+// full. KEYS: session, log, text, updated. ARGV: id, '=' and the principal, mark, epoch, tokens'
+// bytes, then names and values as in kCreate.
 constexpr char kWrite[] = R"(
 if call('EXISTS', KEYS[1]) == 0 then return {'NONE'} end
 if not owned(ARGV[2]) then return of_another() end
@@ -301,7 +309,7 @@ return {'OK'}
 )";
 
 // KEYS: session, log, text, updated, gone. ARGV: id, epoch, expected length, the append's number,
-// output tokens, output text, finish, numerics_id ('': as it was), and of a turn's first append:
+// output tokens, output text, finish, numerics_id ('': unchanged), and in a turn's first append:
 // request_id, kind, kept, input tokens, messages, the body's digest.
 constexpr char kAppend[] = R"(
 if call('EXISTS', KEYS[1]) == 0 and call('EXISTS', KEYS[5]) == 0 then return {'GONE'} end
@@ -312,7 +320,7 @@ local kept = tonumber(ARGV[11] or '0')
 if tokens ~= tonumber(ARGV[3]) or kept > tokens then return {'LENGTH', whole(tokens)} end
 local state = state_of(KEYS[1], KEYS[2], KEYS[3])
 if state == 'damaged' then return {'DAMAGED'} end
--- A server without memory refuses a script's first write only, and only one that takes memory.
+-- A server without memory refuses only a script's first write, and only if it needs memory.
 call('HSET', KEYS[1], 'append', ARGV[4])
 if state == 'old' then rebuild() end
 local lc, at = field('lc'), tokens * 4
@@ -359,29 +367,46 @@ seal()
 return {'OK'}
 )";
 
-// Deletes what nobody changed for a time and no turn holds.
-// KEYS: updated, all. ARGV: the time in microseconds, how many at most, the prefixes of keys:
-// session, log, text, principal; the latest time that it can be, should the server's clock have
-// been set forward; the prefix of gone keys.
+// Deletes sessions that were not changed for some time and have no lease. Leaves damaged sessions.
+// Returns OK, the number of deleted sessions, and the ids of the damaged ones.
+// KEYS: updated, all. ARGV: the time in microseconds, the maximum number, the prefixes of keys:
+// session, log, text, principal; the latest possible time, in case that the server's clock was set
+// forward; the prefix of gone keys.
 constexpr char kExpire[] = R"(
 local at = math.min(now(), tonumber(ARGV[7]))
-local gone = 0
+local latest = at - tonumber(ARGV[1])
 local most = tonumber(ARGV[2])
-for _, id in ipairs(call('ZRANGEBYSCORE', KEYS[1], '-inf', whole(at - tonumber(ARGV[1])),
-                            'LIMIT', 0, 1000)) do
-  local session = ARGV[3] .. id
-  -- An index that is damaged does not make a session older.
-  local changed = tonumber(call('HGET', session, 'update_us') or '0') or at
-  if gone < most and changed <= at - tonumber(ARGV[1]) and tonumber(call('HGET', session, 'lease_until_us') or '0') <= at then
-    call('ZREM', ARGV[6] .. (call('HGET', session, 'principal') or ''), id)
-    call('ZREM', KEYS[1], id)
-    call('ZREM', KEYS[2], id)
-    call('DEL', session, ARGV[4] .. id, ARGV[5] .. id)
-    call('SET', ARGV[8] .. id, '1', 'EX', 600)
-    gone = gone + 1
+local gone, kept, damaged = 0, 0, {}
+local function expire(id)
+  local session, log, text = ARGV[3] .. id, ARGV[4] .. id, ARGV[5] .. id
+  if call('TYPE', session).ok ~= 'hash' or state_of(session, log, text) == 'damaged' then
+    damaged[#damaged + 1] = id
+    return false
   end
+  -- A damaged index does not make a session older.
+  if tonumber(call('HGET', session, 'update_us')) > latest or
+     tonumber(call('HGET', session, 'lease_until_us') or '0') > at then
+    return false
+  end
+  call('ZREM', ARGV[6] .. call('HGET', session, 'principal'), id)
+  call('ZREM', KEYS[1], id)
+  call('ZREM', KEYS[2], id)
+  call('DEL', session, log, text)
+  call('SET', ARGV[8] .. id, '1', 'EX', 600)
+  return true
 end
-return {'OK', gone}
+repeat
+  local ids = call('ZRANGEBYSCORE', KEYS[1], '-inf', whole(latest), 'LIMIT', kept, 1000)
+  for _, id in ipairs(ids) do
+    if gone < most then
+      if expire(id) then gone = gone + 1 else kept = kept + 1 end
+    end
+  end
+until #ids < 1000 or gone >= most
+if gone > 0 then count_change() end
+local answer = {'OK', gone}
+for i = 1, #damaged do answer[i + 2] = damaged[i] end
+return answer
 )";
 
 // Compares the indexes with some of the sessions. Returns OK, the number of checked sessions, and
@@ -413,8 +438,6 @@ if first == 0 and call('ZCARD', KEYS[2]) ~= call('ZCARD', KEYS[1]) then
 end
 return faults
 )";
-
-constexpr char kPrefix[] = "tidepool:";
 
 const char* TextOf(RedisScript script) {
   switch (script) {
@@ -449,28 +472,5 @@ const char* TextOf(RedisScript script) {
 }  // namespace
 
 std::string RedisScriptText(RedisScript script) { return absl::StrCat(kCommon, TextOf(script)); }
-
-std::string RedisSessionKey(absl::string_view session_id) {
-  return absl::StrCat(kPrefix, "session:", session_id);
-}
-std::string RedisLogKey(absl::string_view session_id) {
-  return absl::StrCat(kPrefix, "log:", session_id);
-}
-std::string RedisTextKey(absl::string_view session_id) {
-  return absl::StrCat(kPrefix, "text:", session_id);
-}
-std::string RedisPrincipalKey(absl::string_view principal) {
-  return absl::StrCat(kPrefix, "principal:", principal);
-}
-std::string RedisDeletedKey(absl::string_view mark) {
-  return absl::StrCat(kPrefix, "deleted:", mark);
-}
-std::string RedisGoneKey(absl::string_view session_id) {
-  return absl::StrCat(kPrefix, "gone:", session_id);
-}
-std::string RedisAllKey() { return absl::StrCat(kPrefix, "all"); }
-std::string RedisUpdatedKey() { return absl::StrCat(kPrefix, "updated"); }
-std::string RedisSequenceKey() { return absl::StrCat(kPrefix, "sequence"); }
-std::string RedisSchemaKey() { return absl::StrCat(kPrefix, "schema"); }
 
 }  // namespace tidepool::service

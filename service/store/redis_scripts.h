@@ -7,10 +7,13 @@
 // Sorted sets index sessions by creation (all, and per principal) and by their last change. Times
 // are the server's, in microseconds, so the clocks of fronts need not agree.
 //
-// A session has a seal, a SHA-1 over its fields and over chains of its log, text and turns
-// (sha1_chain.h). Scripts check the seal before they write. Reading the whole log checks the data
-// of the chains (redis_codec.h). If an older program has written the session since, it counts as
+// A session has a seal: a SHA-1 over its fields and over the hash chains of its log, text and turns
+// (sha1_chain.h). Scripts check the seal before they write. Whoever reads the whole log checks the
+// chains (redis_codec.h). If an older program has written the session since, the session counts as
 // not sealed, and the next write seals it.
+//
+// A hash `store` names the database and counts the changes to it, so that a front notices that a
+// server came back without them, or with another database (redis_witness.h).
 //
 // Older programs neither write nor delete newer fields. So such a field contains the request_id of
 // its turn, in a second line; if it belongs to another turn, it is ignored.
@@ -25,11 +28,11 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/strings/string_view.h"
+#include "service/store/redis_keys.h"
 
 namespace tidepool::service {
 
-// The layout that this code reads and writes; the value of SchemaKey().
+// The schema version that this code reads and writes, as the value of RedisSchemaKey().
 inline constexpr int64_t kRedisSchemaVersion = 1;
 
 enum class RedisScript : uint8_t {
@@ -49,20 +52,6 @@ enum class RedisScript : uint8_t {
 inline constexpr int kRedisScripts = 12;
 
 std::string RedisScriptText(RedisScript script);
-
-std::string RedisSessionKey(absl::string_view session_id);
-std::string RedisLogKey(absl::string_view session_id);
-std::string RedisTextKey(absl::string_view session_id);
-std::string RedisPrincipalKey(absl::string_view principal);
-// Stands for a minute in the place of a session that a call with this mark deleted.
-std::string RedisDeletedKey(absl::string_view mark);
-// Stands for ten minutes in the place of a session that was deleted or expired: a turn that lost it
-// otherwise knows that the server lost it.
-std::string RedisGoneKey(absl::string_view session_id);
-std::string RedisAllKey();
-std::string RedisUpdatedKey();
-std::string RedisSequenceKey();
-std::string RedisSchemaKey();
 
 }  // namespace tidepool::service
 

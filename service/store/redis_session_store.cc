@@ -26,8 +26,7 @@ std::string Number(int64_t number) { return absl::StrCat(number); }
 
 std::string Owner(absl::string_view principal) { return absl::StrCat("=", principal); }
 
-// What a script's word means for session `session_id`, and a turn of `request_id`; OK when it says
-// so.
+// Converts the first word of a script's response.
 absl::Status ToStatus(const absl::StatusOr<RedisValue>& answer, absl::string_view session_id,
                       absl::string_view request_id = "") {
   if (!answer.ok()) return answer.status();
@@ -84,9 +83,9 @@ std::vector<std::string> CreateKeys(const std::string& session_id, const std::st
   return keys;
 }
 
-// Sessions that no index leads to are missed at the start, not by whoever looks for them.
+// A call does not find a session that is missing from an index, so the start looks for such ones.
 SessionStore::Done<std::vector<std::string>> LogFaults(const RedisSessionStoreOptions& options) {
-  return [log = options.log,
+  return [log = options.log_damage,
           name = options.address.Name()](const absl::StatusOr<std::vector<std::string>>& faults) {
     if (!faults.ok()) return;
     const size_t named = std::min(faults->size(), kMaxNamedFaults);
@@ -106,10 +105,12 @@ absl::StatusOr<std::unique_ptr<SessionStore>> RedisSessionStore::Open(
     RedisSessionStoreOptions options) {
   const auto open = [&options]() -> absl::StatusOr<std::unique_ptr<SessionStore>> {
     ASSIGN_OR_RETURN(RedisConnection connection, ConnectToRedis(options));
+    auto witness = std::make_unique<RedisWitness>(options.witness_path, options.address.database);
+    RETURN_IF_ERROR(witness->Check(connection.link.get(), options.clock->Now()).status());
     ASSIGN_OR_RETURN(const ServerTime opened, AskTime(options, connection.link.get()));
     auto store = std::unique_ptr<SessionStore>(
-        new RedisSessionStore(options, std::move(connection), opened));
-    if (options.log) store->Verify(LogFaults(options));
+        new RedisSessionStore(options, std::move(witness), std::move(connection), opened));
+    if (options.log_damage) store->Verify(LogFaults(options));
     return store;
   };
   absl::StatusOr<std::unique_ptr<SessionStore>> store = open();
@@ -120,7 +121,7 @@ absl::StatusOr<std::unique_ptr<SessionStore>> RedisSessionStore::Open(
 
 absl::StatusOr<RedisSessionStore::ServerTime> RedisSessionStore::AskTime(
     const RedisSessionStoreOptions& options, RedisLink* link) {
-  // Read before the question: what follows from it is rather later than the server's time.
+  // Read before the call, so that a time that is computed from it is never before the server's.
   ServerTime time = {.monotonic = options.clock->Monotonic()};
   ASSIGN_OR_RETURN(const RedisReply reply, link->Call({"TIME"}));
   if (reply.value().size() != 2) return absl::InternalError("the server does not report its TIME");
@@ -129,8 +130,12 @@ absl::StatusOr<RedisSessionStore::ServerTime> RedisSessionStore::AskTime(
 }
 
 RedisSessionStore::RedisSessionStore(const RedisSessionStoreOptions& options,
+                                     std::unique_ptr<RedisWitness> witness,
                                      RedisConnection connection, const ServerTime& opened)
-    : options_(options), opened_(opened), queue_(options_, std::move(connection), &health_) {}
+    : options_(options),
+      opened_(opened),
+      witness_(std::move(witness)),
+      queue_(options_, std::move(connection), {.health = &health_, .witness = witness_.get()}) {}
 
 RedisSessionStore::~RedisSessionStore() = default;
 
@@ -181,7 +186,7 @@ void RedisSessionStore::List(std::optional<std::string> principal, int page_size
                              std::string page_token, Done<SessionPage> done) {
   int64_t before = 0;
   if (!page_token.empty() && (!absl::SimpleAtoi(page_token, &before) || before < 1)) {
-    // Told on the store's thread, like every end.
+    // Delivered on the store's thread, like every result.
     return Count([done = std::move(done)](const absl::StatusOr<int64_t>&) {
       done(absl::InvalidArgumentError("page_token did not come from ListSessions"));
     });
@@ -211,12 +216,13 @@ void RedisSessionStore::List(std::optional<std::string> principal, int page_size
                  std::move(deliver));
 }
 
-void RedisSessionStore::Delete(std::string principal, std::string session_id, DoneStatus done) {
+void RedisSessionStore::Delete(std::string principal, std::string shown_id, DoneStatus done) {
+  const std::string session_id = BytesOfText(shown_id);
   std::vector<std::string> keys = LogKeys(session_id);
   keys.insert(keys.end(), {RedisAllKey(), RedisPrincipalKey(principal), RedisUpdatedKey(),
                            RedisDeletedKey(base::RandomHex()), RedisGoneKey(session_id)});
   queue_.Enqueue(RedisScript::kDelete, std::move(keys), {session_id, Owner(principal)},
-                 StatusTo(session_id, std::move(done)));
+                 StatusTo(std::move(shown_id), std::move(done)));
 }
 
 void RedisSessionStore::Count(Done<int64_t> done) {
@@ -226,17 +232,28 @@ void RedisSessionStore::Count(Done<int64_t> done) {
 void RedisSessionStore::Expire(absl::Duration age, int64_t most, Done<int64_t> done) {
   const int64_t latest_us =
       opened_.unix_us + absl::ToInt64Microseconds(options_.clock->Monotonic() - opened_.monotonic);
+  auto deliver = [this, done = std::move(done)](absl::StatusOr<RedisValue> answer) {
+    if (!answer.ok()) return done(answer.status());
+    for (size_t i = 2; i < answer->size(); ++i) LogKeptByExpiry((*answer)[i].text());
+    done((*answer)[1].integer());
+  };
   queue_.Enqueue(RedisScript::kExpire, {RedisUpdatedKey(), RedisAllKey()},
                  {Micros(age), Number(most), RedisSessionKey(""), RedisLogKey(""), RedisTextKey(""),
                   RedisPrincipalKey(""), Number(latest_us), RedisGoneKey("")},
-                 NumberTo(std::move(done)));
+                 std::move(deliver));
+}
+
+void RedisSessionStore::LogKeptByExpiry(absl::string_view session_id) {
+  if (!kept_by_expiry_.emplace(session_id).second || !options_.log_damage) return;
+  options_.log_damage(absl::StrCat("session store ", options_.address.Name(), ": ",
+                                   FieldsDamaged(session_id).message(), ". ", kNotExpired));
 }
 
 void RedisSessionStore::Verify(Done<std::vector<std::string>> done) {
   VerifyFrom(0, {}, std::move(done));
 }
 
-// The server does nothing else while a script runs: none looks at more than a part.
+// While a script runs, the server does nothing else. So each script checks only a part.
 void RedisSessionStore::VerifyFrom(int64_t first, std::vector<std::string> faults,
                                    Done<std::vector<std::string>> done) {
   auto deliver = [this, first, faults = std::move(faults),
@@ -245,7 +262,11 @@ void RedisSessionStore::VerifyFrom(int64_t first, std::vector<std::string> fault
     for (size_t i = 2; i < answer->size(); ++i) {
       faults.push_back(Utf8Text((*answer)[i].text()));
     }
-    if ((*answer)[1].integer() < kVerifiedAtOnce) return done(std::move(faults));
+    if ((*answer)[1].integer() < kVerifiedAtOnce) {
+      const std::vector<std::string> losses = witness_->Faults();
+      faults.insert(faults.end(), losses.begin(), losses.end());
+      return done(std::move(faults));
+    }
     VerifyFrom(first + kVerifiedAtOnce, std::move(faults), std::move(done));
   };
   queue_.Enqueue(
@@ -294,7 +315,7 @@ void RedisSessionStore::Append(AppendRequest append, DoneStatus done) {
   const std::string& id = append.session_id;
   std::vector<std::string> keys = LogKeys(id);
   keys.insert(keys.end(), {RedisUpdatedKey(), RedisGoneKey(id)});
-  // The fourth is the append's number, which Enqueue gives.
+  // Enqueue sets the fourth argument, the number of the append.
   std::vector<std::string> arguments = {id,
                                         Number(append.epoch),
                                         Number(append.expected_length),

@@ -17,10 +17,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "service/store/redis_call_queue.h"
 #include "service/store/redis_link.h"
+#include "service/store/redis_witness.h"
 #include "service/store/session_store.h"
 #include "service/store/store_health.h"
 
@@ -41,7 +44,7 @@ class RedisSessionStore : public SessionStore {
            Done<SessionLogData> done) override;
   void List(std::optional<std::string> principal, int page_size, std::string page_token,
             Done<SessionPage> done) override;
-  void Delete(std::string principal, std::string session_id, DoneStatus done) override;
+  void Delete(std::string principal, std::string shown_id, DoneStatus done) override;
   void Count(Done<int64_t> done) override;
   void Expire(absl::Duration age, int64_t most, Done<int64_t> done) override;
   void Verify(Done<std::vector<std::string>> done) override;
@@ -54,22 +57,26 @@ class RedisSessionStore : public SessionStore {
   void Append(AppendRequest append, DoneStatus done) override;
 
  private:
-  // The server's clock at one moment of ours.
+  // The server's clock and the local monotonic clock at the same moment.
   struct ServerTime {
     absl::Duration monotonic;
     int64_t unix_us = 0;
   };
 
-  RedisSessionStore(const RedisSessionStoreOptions& options, RedisConnection connection,
-                    const ServerTime& opened);
+  RedisSessionStore(const RedisSessionStoreOptions& options, std::unique_ptr<RedisWitness> witness,
+                    RedisConnection connection, const ServerTime& opened);
   static absl::StatusOr<ServerTime> AskTime(const RedisSessionStoreOptions& options,
                                             RedisLink* link);
+  // Logs, once, that a damaged session has expired and stays.
+  void LogKeptByExpiry(absl::string_view session_id);
   void VerifyFrom(int64_t first, std::vector<std::string> faults,
                   Done<std::vector<std::string>> done);
 
   const RedisSessionStoreOptions options_;
   const ServerTime opened_;
   StoreHealth health_;
+  const std::unique_ptr<RedisWitness> witness_;      // the queue's thread only
+  absl::flat_hash_set<std::string> kept_by_expiry_;  // damaged sessions, the queue's thread only
   RedisCallQueue queue_;
 };
 

@@ -1,6 +1,5 @@
-// Hashes over what a store keeps, to notice damage: XXH3-128 (https://xxhash.com). They guard
-// against accidents (flipped bits, lost or stale pages), not against somebody who can write the
-// file.
+// Hashes of stored rows, to detect damage: XXH3-128 (https://xxhash.com). They detect accidents
+// such as flipped bits and lost or stale pages. They do not stop anyone who can write the file.
 //
 //   const Hash128 hash = RowHasher("chunk").Add(previous).Add(start).Add(tokens).Finish();
 #ifndef TIDEPOOL_SERVICE_STORE_ROW_HASH_H_
@@ -19,24 +18,24 @@ struct Hash128 {
 
   // 16 bytes, big-endian.
   std::string Bytes() const;
-  // Another number of bytes gives 0, which no row has.
+  // If there are not 16 bytes, the result is 0, which no row has.
   static Hash128 FromBytes(absl::string_view bytes);
   // 32 hex digits.
   std::string Hex() const;
 
-  // Two sums, each modulo 2^64: a hash of a set, whatever the order.
+  // Adds both halves, each modulo 2^64. A sum is a hash of a set: the order does not matter.
   Hash128& operator+=(const Hash128& other);
   Hash128& operator-=(const Hash128& other);
   friend bool operator==(const Hash128&, const Hash128&) = default;
 };
 
-// Of any bytes.
 Hash128 HashBytes(absl::string_view bytes);
 
-// Thread-compatible. Values are length-prefixed, so that two lists of values differ in their bytes.
+// Thread-compatible. Each value has its length before it, so different lists of values never have
+// the same bytes.
 class RowHasher {
  public:
-  // `kind` keeps rows of different tables apart.
+  // `kind` is different for each table, so that rows of two tables never have the same hash.
   explicit RowHasher(absl::string_view kind) { Add(kind); }
 
   RowHasher& Add(int64_t value);

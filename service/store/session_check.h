@@ -1,4 +1,4 @@
-// What holds of every session, whatever store it is in.
+// Checks the invariants of a session, in any store.
 #ifndef TIDEPOOL_SERVICE_STORE_SESSION_CHECK_H_
 #define TIDEPOOL_SERVICE_STORE_SESSION_CHECK_H_
 
@@ -7,8 +7,8 @@
 
 namespace tidepool::service {
 
-// INVALID_ARGUMENT says what does not hold and where: counts that differ from what they count,
-// turns that do not join, a kind that its turns are not of, ids that no request could have.
+// INVALID_ARGUMENT says what is wrong and where: a count does not match, turns do not join, turns
+// are not of the session's kind, or no request could have an id.
 absl::Status CheckSession(const SessionLogData& session);
 
 }  // namespace tidepool::service

@@ -49,7 +49,7 @@ std::string CutAnswer(absl::string_view answer, absl::string_view kept_text) {
   while (absl::ConsumeSuffix(&kept_text, kBrokenCharacter)) {
   }
   if (absl::StartsWith(answer, kept_text)) return std::string(kept_text);
-  // A worker of before keep_spaces left the first space out.
+  // A worker without keep_spaces left out the first space.
   const absl::string_view body = absl::StripLeadingAsciiWhitespace(answer);
   const absl::string_view kept = absl::StripLeadingAsciiWhitespace(kept_text);
   const size_t space = answer.size() - body.size();

@@ -30,12 +30,14 @@ struct SessionCut {
 // INVALID_ARGUMENT names the position and the nearest ones that are accepted.
 absl::StatusOr<SessionCut> PlanCut(const SessionLogData& log, int64_t position);
 
-// What stays of `answer` when its tokens are cut to those that decode to `kept_text`, where a last
-// character may be broken (U+FFFD) and, if a worker of an earlier release decoded it, a space may
-// be missing at the front. Decoding does not know which stop string was taken off the end.
+// The part of `answer` that is left when its tokens are cut to those that decode to `kept_text`.
+// `kept_text` can end in a broken character (U+FFFD). If a worker of an earlier release decoded it,
+// it can lack a space at the front. Decoding does not know which stop string was removed from the
+// end.
 std::string CutAnswer(absl::string_view answer, absl::string_view kept_text);
 
-// `answer` is for the turn that is cut, if one is. `cut` is PlanCut's of the same log.
+// `answer` is the new response of the turn that is cut, if there is one. `cut` is the result of
+// PlanCut for the same log.
 void CutSession(const SessionCut& cut, std::string answer, SessionLogData* log);
 
 }  // namespace tidepool::service

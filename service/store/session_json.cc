@@ -84,7 +84,7 @@ absl::Status TakeName(const Json& object, const char* key, const char* const (&n
   return absl::OkStatus();
 }
 
-// Of a key that turns of older programs do not have.
+// For a key that turns of older programs do not have.
 absl::Status TakeIfThere(const Json& object, const char* key, std::string* value) {
   return object.contains(key) ? Take(object, key, value) : absl::OkStatus();
 }
@@ -134,7 +134,7 @@ absl::Status TakeTokens(const Json& object, std::vector<int32_t>* tokens) {
   return absl::OkStatus();
 }
 
-// A line's object. What is nested deeper than a session can be is left out while it is read.
+// Parses a line. Values that are nested deeper than those of a session are left out.
 absl::StatusOr<Json> ParseLine(absl::string_view line) {
   const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxDepth; };
   Json json = Json::parse(line.begin(), line.end(), shallow, /*allow_exceptions=*/false);
@@ -182,7 +182,7 @@ absl::Status CheckHead(absl::string_view line) {
 constexpr absl::string_view kHashKey = ",\"hash\":\"";
 constexpr size_t kHashDigits = 32;
 constexpr absl::string_view kEndStart = "{\"end\":";
-// Of a session's name in a report.
+// For the name of a session in a report.
 constexpr size_t kMaxNameBytes = 256;
 
 // The line with its hash. Requires: it is a JSON object with a value.
@@ -192,7 +192,7 @@ std::string WithHash(std::string line) {
   return absl::StrCat(line, kHashKey, hash, "\"}");
 }
 
-// OK where the line has no hash: older programs wrote none.
+// OK if the line has no hash: older programs wrote none.
 absl::Status CheckHash(absl::string_view line, const Json& json) {
   if (!json.contains("hash")) return absl::OkStatus();
   constexpr size_t kTail = kHashKey.size() + kHashDigits + 2;
@@ -245,7 +245,7 @@ absl::StatusOr<bool> ReadLine(std::istream& in, std::string* line) {
   }
 }
 
-// INVALID_ARGUMENT: it tells another number of sessions than came before it.
+// INVALID_ARGUMENT: the line does not have the number of sessions before it.
 absl::Status CheckEnd(const Json& json, int64_t sessions) {
   int64_t told = 0;
   RETURN_IF_ERROR(Take(json, "sessions", &told));

@@ -8,13 +8,13 @@
 namespace tidepool::service {
 namespace {
 
-// "TPL1", so that another program's database is not taken for ours.
+// "TPL1". Distinguishes our databases from those of other programs.
 constexpr int64_t kApplicationId = 0x54504c31;
 
-// Files of every version before are out there: a step that was released never changes.
+// Files of every older version exist, so a released step never changes.
 //
-// A turn that runs has no end and no answer yet: both follow from the log. The log's pieces are
-// rows of their own, so that appending never rewrites what is there.
+// A running turn has no end and no answer: both are computed from the log. The log is stored in
+// chunks, so that an append does not rewrite it.
 constexpr char kVersion1[] = R"(
 CREATE TABLE sessions (
   key INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -51,18 +51,17 @@ CREATE TABLE chunks (
   PRIMARY KEY (session, start)) WITHOUT ROWID;
 )";
 
-// Sessions that expire are found by their last change.
+// For --session-ttl, which looks for sessions by their last change.
 constexpr char kVersion2[] = "CREATE INDEX sessions_by_update ON sessions (update_us);";
 
-// What tells a request that comes again from another one, and the workers that made an answer.
+// To recognize a repeated request, and the workers that generated a response.
 constexpr char kVersion3[] = R"(
 ALTER TABLE sessions ADD COLUMN lease_body TEXT NOT NULL DEFAULT '';
 ALTER TABLE turns ADD COLUMN body TEXT NOT NULL DEFAULT '';
 ALTER TABLE turns ADD COLUMN numerics_id TEXT NOT NULL DEFAULT '';
 )";
 
-// Hashes, so that damage is noticed: each chunk's and turn's is over its session's id and all
-// before it; a session's seal is over its row with the last of both (session_tables.h).
+// Hashes, to detect damage (session_seals.h).
 constexpr char kVersion4[] = R"(
 ALTER TABLE sessions ADD COLUMN log_hash BLOB NOT NULL DEFAULT x'';
 ALTER TABLE sessions ADD COLUMN turns_hash BLOB NOT NULL DEFAULT x'';
@@ -80,7 +79,7 @@ CREATE TABLE store (
   seal BLOB NOT NULL);
 )";
 
-// Step i leads from version i to i + 1.
+// Step i upgrades version i to i + 1.
 constexpr const char* kSteps[] = {kVersion1, kVersion2, kVersion3, kVersion4};
 static_assert(std::size(kSteps) == kSessionSchemaVersion);
 
@@ -112,7 +111,7 @@ absl::Status BringSchemaUpToDate(const SqliteDb& db, const std::function<absl::S
                      kSessionSchemaVersion, ": use a newer program"));
   }
   if (version == kSessionSchemaVersion) return absl::OkStatus();
-  // All steps or none: what goes wrong half-way leaves the file as it was.
+  // All steps or none: an error leaves the file unchanged.
   RETURN_IF_ERROR(db.Execute("BEGIN IMMEDIATE"));
   absl::Status status = Migrate(db, version, seal);
   if (status.ok()) status = db.Execute("COMMIT");

@@ -1,4 +1,4 @@
-// The layout of the session store's SQLite file, and the way to it from every older one.
+// The schema of the session store's SQLite file, and the upgrade from each older version.
 #ifndef TIDEPOOL_SERVICE_STORE_SESSION_SCHEMA_H_
 #define TIDEPOOL_SERVICE_STORE_SESSION_SCHEMA_H_
 
@@ -13,15 +13,15 @@
 
 namespace tidepool::service {
 
-// The layout that this code writes; PRAGMA user_version of the file.
+// The version that this code writes, as PRAGMA user_version of the file.
 inline constexpr int64_t kSessionSchemaVersion = 4;
 
-// Makes the tables in a new file, and brings those of an older version up to date in one
-// transaction; `seal` is called in it when the tables are there, to hash what they hold.
-// FAILED_PRECONDITION: the file is another program's, or of a newer version of this one.
+// Creates the tables in a new file, or upgrades those of an older version, in one transaction. Then
+// calls `seal` in the same transaction, to hash the rows. FAILED_PRECONDITION: the file belongs to
+// another program or to a newer version of this one.
 absl::Status BringSchemaUpToDate(const SqliteDb& db, const std::function<absl::Status()>& seal);
 
-// What SQLite finds broken, and rows that belong to no session: a line for each.
+// A line for each fault that SQLite finds, and for rows that belong to no session.
 absl::StatusOr<std::vector<std::string>> FindFaults(const SqliteDb& db);
 
 }  // namespace tidepool::service

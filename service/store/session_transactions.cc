@@ -9,17 +9,18 @@
 namespace tidepool::service {
 namespace {
 
-// The two clocks are read one after the other, and both are steered: up to this they agree.
+// Up to this difference the two clocks count as equal: they are not read at the same moment, and
+// both are adjusted.
 constexpr absl::Duration kClockSlack = absl::Seconds(1);
 constexpr absl::Duration kLookEvery = absl::Milliseconds(500);  // reads of the file
 
-// Errors of the file, not of the call: the whole transaction is in doubt.
+// Whether the error concerns the file and not only the call. Then the transaction is rolled back.
 bool IsStorageError(const absl::Status& status) {
   return absl::IsResourceExhausted(status) || absl::IsInternal(status) ||
          absl::IsDataLoss(status) || absl::IsFailedPrecondition(status);
 }
 
-// As SQLite's own default. The store does it itself, to know its own writes to the file.
+// SQLite's own default. The store runs the checkpoints itself, to know when the file changes.
 constexpr int kFramesPerCheckpoint = 1000;
 
 }  // namespace
@@ -34,11 +35,7 @@ SessionTransactions::SessionTransactions(const SqliteSessionStoreOptions& option
       opened_(std::move(opened)),
       witness_(options.path),
       file_(options.path) {
-  if (options_.log) {
-    for (const std::string& fault : opened_.faults) {
-      options_.log(absl::StrCat("session store '", options_.path, "': ", fault));
-    }
-  }
+  for (const std::string& fault : opened_.faults) Log(fault);
   if (options_.use == StoreUse::kSalvage) {
     file_status_ = absl::FailedPreconditionError(
         absl::StrCat("session store '", options_.path, "' is damaged and can only be read"));
@@ -46,15 +43,19 @@ SessionTransactions::SessionTransactions(const SqliteSessionStoreOptions& option
   }
   file_status_ = file_.Check(opened_.db);
   file_.Reserve();
-  // From here on a store without its witness has lost it. One of another store stays until this one
-  // is written.
+  // From now on a missing witness means that it was lost. The witness of another store stays until
+  // this store is written.
   if (!witness_.Read().has_value()) WriteWitness();
+}
+
+void SessionTransactions::Log(absl::string_view line) const {
+  if (options_.log) options_.log(absl::StrCat("session store '", options_.path, "': ", line));
 }
 
 void SessionTransactions::WatchFile() {
   if (options_.use == StoreUse::kSalvage) return;
   const absl::Duration now = base::Clock::Real().Monotonic();
-  // Before each write, because it can make a truncated file as long as before.
+  // Checked before each write, because a write can make a truncated file as long as before.
   if (now < next_look_) return SetFileStatus(file_.CheckSizes(opened_.db.log_bytes()));
   next_look_ = now + kLookEvery;
   SetFileStatus(file_.Check(opened_.db));
@@ -90,7 +91,7 @@ void SessionTransactions::CommitGroup(std::vector<Job>& jobs) {
     for (size_t i = 0; i < jobs.size(); ++i) jobs[i].deliver(std::move(results[i]));
     return;
   }
-  // One of them broke the transaction of all: alone, each gets its own answer.
+  // One job made the shared transaction fail. Run each alone, so that each gets its own result.
   for (Job& job : jobs) {
     absl::Status status = CommitAlone(&job, &results);
     job.deliver(status.ok() ? std::move(results[0]) : std::move(status));
@@ -103,7 +104,7 @@ absl::Status SessionTransactions::CommitAlone(Job* job, std::vector<absl::Status
     return absl::IsResourceExhausted(status) && job->access == Access::kFree;
   };
   if (stuck()) {
-    // The log begins again at its start, where it has room, if the file can take what it holds.
+    // After the checkpoint, the log is written from its start, where it already has space.
     Checkpoint("RESTART");
     status = TryTransaction(job, 1, results);
   }
@@ -133,13 +134,13 @@ absl::Status SessionTransactions::TryTransaction(Job* jobs, size_t count,
   results->clear();
   absl::Status status = opened_.db.Execute("BEGIN IMMEDIATE");
   for (size_t i = 0; i < count && status.ok(); ++i) {
-    results->push_back(jobs[i].run(*opened_.tables, now));
+    results->push_back(jobs[i].run(*opened_.sessions, now));
     if (IsStorageError(results->back())) status = results->back();
   }
   if (status.ok()) status = Commit(changes);
   if (status.ok()) return status;
   opened_.ledger->Rollback();
-  // Its own failure adds nothing: the first error is the one to tell.
+  // Report the first error, not one of the ROLLBACK.
   if (opened_.db.in_transaction()) opened_.db.Execute("ROLLBACK").IgnoreError();
   return status;
 }
@@ -156,7 +157,7 @@ absl::Status SessionTransactions::Commit(int64_t changes) {
   WriteWitness();
   if (opened_.db.log_frames() >= kFramesPerCheckpoint) Checkpoint("PASSIVE");
   if (std::exchange(reserve_used_, false)) {
-    // What was freed goes back to the disk, and the reserve takes its place.
+    // Return the freed space to the disk, and reserve again.
     Checkpoint("TRUNCATE");
     file_.Reserve();
   }

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "kernels/base/clock.h"
 #include "service/store/open_sqlite_store.h"
-#include "service/store/session_tables.h"
+#include "service/store/sqlite_sessions.h"
 #include "service/store/store_file.h"
 #include "service/store/store_health.h"
 #include "service/store/store_witness.h"
@@ -23,25 +23,25 @@ namespace tidepool::service {
 // What a committed append survives.
 enum class Durability : uint8_t {
   kProcess,  // the end of the process, kill -9 included (WAL, synchronous=NORMAL)
-  kPower,    // the machine's power going too (synchronous=FULL)
+  kPower,    // also power loss of the machine (synchronous=FULL)
 };
 
 enum class StoreUse : uint8_t {
   kServe,
-  // Reads what is left of a store that is too damaged for kServe. Writes and repairs nothing, and
-  // does not use the indexes. Calls that write fail with FAILED_PRECONDITION.
+  // For a store that is too damaged for kServe: reads what can be read. Writes and repairs nothing,
+  // and does not use the indexes. Calls that write fail with FAILED_PRECONDITION.
   kSalvage,
 };
 
 struct SqliteSessionStoreOptions {
-  std::string path;  // ":memory:": gone with the store
+  std::string path;  // ":memory:": no file
   Durability durability = Durability::kProcess;
-  int64_t max_bytes = 0;     // of the file; 0: what the disk holds
-  int64_t max_sessions = 0;  // of one principal; 0: any number
+  int64_t max_bytes = 0;     // of the file; 0: no limit
+  int64_t max_sessions = 0;  // of one principal; 0: no limit
   StoreUse use = StoreUse::kServe;
   const base::Clock* clock = &base::Clock::Real();
-  // Lines for the operator: damage and losses that were found, the file gone or back. Any thread;
-  // may be empty.
+  // Takes lines for the operator about damage, losses and a missing file, on any thread. May be
+  // empty.
   std::function<void(absl::string_view)> log = {};
 };
 
@@ -51,16 +51,16 @@ class SessionTransactions {
   enum class Access : uint8_t {
     kRead,
     kWrite,
-    kFree,  // writes less than it frees: a full disk must not stop it
+    kFree,  // frees more than it writes, so it must work on a full disk
   };
   // One call: its work inside a transaction, and the delivery of its result after the commit.
   struct Job {
     Access access = Access::kWrite;
-    std::function<absl::Status(SessionTables&, const StoreTime& now)> run;
+    std::function<absl::Status(SqliteSessions&, const StoreTime& now)> run;
     std::function<void(absl::Status)> deliver;
   };
 
-  // `health`, which learns whether the file can be used, outlives this object.
+  // `health` is set to whether the file can be used. It outlives this object.
   SessionTransactions(const SqliteSessionStoreOptions& options, OpenedStore opened,
                       StoreHealth* health);
 
@@ -71,6 +71,8 @@ class SessionTransactions {
   // Runs the jobs in one transaction, or, if that fails, in one transaction each. Delivers all
   // results.
   void CommitGroup(std::vector<Job>& jobs);
+  // A line for the operator about this store.
+  void Log(absl::string_view line) const;
 
  private:
   StoreTime Now() const;

@@ -23,11 +23,11 @@ constexpr int64_t kLogHead = 32;
 constexpr int64_t kLogPageSizeAt = 8;
 constexpr int64_t kLogSaltsAt = 16;
 constexpr int64_t kLogChecksumAt = 24;
-// Of a log whose checksums were computed in this machine's byte order.
+// The magic number of a log whose checksums are in this machine's byte order.
 constexpr uint32_t kLogMagic = std::endian::native == std::endian::little ? 0x377f0682 : 0x377f0683;
 constexpr int64_t kFrameHead = 24;
 constexpr int64_t kFrameBytes = kFrameHead + kPageBytes;
-constexpr int64_t kFrameSaltsAt = 8;  // what is before them is in the checksum
+constexpr int64_t kFrameSaltsAt = 8;  // the checksum covers the bytes before
 constexpr int64_t kFrameChecksumAt = 16;
 constexpr int64_t kSaltBytes = 8;
 constexpr int kFramesPerRead = 64;
@@ -43,8 +43,8 @@ bool FramesAreWhole(absl::string_view frames, absl::string_view salts, LogChecks
   return true;
 }
 
-// Why there is no room, of an error of the system; null: that is not what it says. SQLite itself
-// takes only ENOSPC of a write for a full disk.
+// The message for an errno that means that there is no space, or null. SQLite itself recognizes
+// only ENOSPC of a write as a full disk.
 const char* FullDisk(int system_errno) {
   switch (system_errno) {
     case ENOSPC:
@@ -59,8 +59,8 @@ const char* FullDisk(int system_errno) {
   }
 }
 
-// The errno of the latest call to the system that failed on one of the connection's files: of the
-// database (SQLITE_FCNTL_FILE_POINTER) or of its log (SQLITE_FCNTL_JOURNAL_POINTER).
+// The errno of the last failed system call on one of the connection's files: the database
+// (SQLITE_FCNTL_FILE_POINTER) or its log (SQLITE_FCNTL_JOURNAL_POINTER).
 int LastErrno(sqlite3* db, int which) {
   sqlite3_file* file = nullptr;
   int last = 0;
@@ -70,10 +70,10 @@ int LastErrno(sqlite3* db, int which) {
   return last;
 }
 
-// Why there was no room for what could not be written; null: there was, or it is not known.
+// The message for a write that failed because there was no space. Null: another or unknown reason.
 const char* NoRoom(sqlite3* db, int extended_code) {
   if (extended_code != SQLITE_IOERR_WRITE && extended_code != SQLITE_IOERR_FSYNC) return nullptr;
-  // sqlite3_system_errno says nothing of a commit.
+  // After a commit, sqlite3_system_errno is not set.
   const char* log = FullDisk(LastErrno(db, SQLITE_FCNTL_JOURNAL_POINTER));
   return log != nullptr ? log : FullDisk(LastErrno(db, SQLITE_FCNTL_FILE_POINTER));
 }
@@ -180,8 +180,17 @@ bool SqliteStatement::HasClasses(absl::string_view classes) const {
   return true;
 }
 
+TolerateIndexDamage::TolerateIndexDamage(const SqliteStatement& statement)
+    : db_(sqlite3_db_handle(statement.statement_.get())) {
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_WRITABLE_SCHEMA, 1, nullptr);
+}
+
+TolerateIndexDamage::~TolerateIndexDamage() {
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_WRITABLE_SCHEMA, 0, nullptr);
+}
+
 absl::StatusOr<SqliteDb> SqliteDb::Open(const std::string& path) {
-  // What was said in sessions is their users' alone. SQLite gives its side files the same mode.
+  // Conversations are private. SQLite creates its other files with the same mode.
   if (path != ":memory:") {
     const int file = open(path.c_str(), O_CREAT | O_CLOEXEC | O_RDWR, 0600);
     if (file >= 0) close(file);  // else SQLite says why
@@ -213,6 +222,14 @@ absl::StatusOr<SqliteStatement> SqliteDb::Prepare(absl::string_view sql) const {
   SqliteStatement statement;
   statement.statement_.reset(raw);
   return statement;
+}
+
+absl::Status SqliteDb::PrepareAll(
+    std::initializer_list<std::pair<SqliteStatement*, absl::string_view>> statements) const {
+  for (const auto& [statement, sql] : statements) {
+    ASSIGN_OR_RETURN(*statement, Prepare(sql));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SqliteDb::Execute(const char* sql) const {

@@ -16,14 +16,14 @@ namespace {
 constexpr absl::Duration kWatchEvery = absl::Milliseconds(500);
 
 absl::Status Configure(const SqliteDb& db, const SqliteSessionStoreOptions& options) {
-  // Before the first access, so that WAL keeps its index in memory and the lock is never let go.
+  // Must be set before the first access. Then the WAL index is in memory, and the lock is kept.
   RETURN_IF_ERROR(db.Execute("PRAGMA locking_mode = EXCLUSIVE"));
   RETURN_IF_ERROR(db.Execute(absl::StrCat("PRAGMA page_size = ", kPageBytes).c_str()));
   RETURN_IF_ERROR(db.Execute("PRAGMA journal_mode = WAL"));
   RETURN_IF_ERROR(db.Execute(options.durability == Durability::kPower
                                  ? "PRAGMA synchronous = FULL"
                                  : "PRAGMA synchronous = NORMAL"));
-  // Takes the lock now rather than at the first write.
+  // Takes the lock now instead of at the first write.
   RETURN_IF_ERROR(db.Execute("BEGIN EXCLUSIVE; COMMIT"));
   if (options.max_bytes > 0) {
     const int64_t pages = std::max<int64_t>(1, options.max_bytes / kPageBytes);
@@ -79,14 +79,14 @@ SqliteSessionStore::~SqliteSessionStore() {
 
 template <typename T>
 void SqliteSessionStore::Enqueue(
-    Access access, std::function<absl::StatusOr<T>(SessionTables&, const StoreTime&)> run,
+    Access access, std::function<absl::StatusOr<T>(SqliteSessions&, const StoreTime&)> run,
     Done<T> done) {
   auto result = std::make_shared<std::optional<T>>();
   EnqueueJob({
       .access = access,
-      .run = [run = std::move(run), result](SessionTables& tables,
+      .run = [run = std::move(run), result](SqliteSessions& sessions,
                                             const StoreTime& now) -> absl::Status {
-        ASSIGN_OR_RETURN(*result, run(tables, now));
+        ASSIGN_OR_RETURN(*result, run(sessions, now));
         return absl::OkStatus();
       },
       .deliver =
@@ -121,8 +121,8 @@ void SqliteSessionStore::Run() {
 void SqliteSessionStore::Create(NewSession session, Done<SessionInfo> done) {
   Enqueue<SessionInfo>(
       Access::kWrite,
-      [session = std::move(session)](SessionTables& tables, const StoreTime& now) {
-        return tables.Create(session, now);
+      [session = std::move(session)](SqliteSessions& sessions, const StoreTime& now) {
+        return sessions.Create(session, now);
       },
       std::move(done));
 }
@@ -131,9 +131,9 @@ void SqliteSessionStore::Get(std::optional<std::string> principal, std::string s
                              Done<SessionLogData> done) {
   Enqueue<SessionLogData>(
       Access::kRead,
-      [principal = std::move(principal), session_id = std::move(session_id)](SessionTables& tables,
-                                                                             const StoreTime& now) {
-        return Named(session_id, tables.Get(principal, session_id, now));
+      [principal = std::move(principal), session_id = std::move(session_id)](
+          SqliteSessions& sessions, const StoreTime& now) {
+        return Named(session_id, sessions.Get(principal, session_id, now));
       },
       std::move(done));
 }
@@ -143,8 +143,8 @@ void SqliteSessionStore::List(std::optional<std::string> principal, int page_siz
   Enqueue<SessionPage>(
       Access::kRead,
       [principal = std::move(principal), page_size, page_token = std::move(page_token)](
-          SessionTables& tables, const StoreTime& now) {
-        return tables.List(principal, page_size, page_token, now);
+          SqliteSessions& sessions, const StoreTime& now) {
+        return sessions.sessions().List(principal, page_size, page_token, now);
       },
       std::move(done));
 }
@@ -154,11 +154,11 @@ void SqliteSessionStore::Delete(std::string principal, std::string session_id, D
       .access = Access::kFree,
       .run =
           [principal = std::move(principal), session_id = std::move(session_id),
-           rows = SessionTables::Rows::kAll](SessionTables& tables, const StoreTime& now) mutable {
-            const absl::Status deleted = tables.Delete(principal, session_id, now, rows);
-            // SQLite lets a transaction do nothing more after such an error: the next one, in which
-            // this runs by itself, leaves the rows of its log alone.
-            if (absl::IsDataLoss(deleted)) rows = SessionTables::Rows::kSession;
+           rows = DeletedRows::kAll](SqliteSessions& sessions, const StoreTime& now) mutable {
+            const absl::Status deleted = sessions.Delete(principal, session_id, now, rows);
+            // After such an error SQLite does nothing more in this transaction. This job then runs
+            // alone in another one, and leaves the rows of the log.
+            if (absl::IsDataLoss(deleted)) rows = DeletedRows::kRow;
             return WithSession(session_id, deleted);
           },
       .deliver = std::move(done),
@@ -167,31 +167,39 @@ void SqliteSessionStore::Delete(std::string principal, std::string session_id, D
 
 void SqliteSessionStore::Count(Done<int64_t> done) {
   Enqueue<int64_t>(
-      Access::kRead, [](SessionTables& tables, const StoreTime&) { return tables.Count(); },
+      Access::kRead,
+      [](SqliteSessions& sessions, const StoreTime&) { return sessions.sessions().Count(); },
       std::move(done));
 }
 
 void SqliteSessionStore::Expire(absl::Duration age, int64_t most, Done<int64_t> done) {
+  auto deliver = [this, age, most, done = std::move(done)](const absl::StatusOr<int64_t>& gone) {
+    const std::vector<std::string> damaged = transactions_.opened().sessions->TakeExpiryFindings();
+    for (const std::string& line : damaged) transactions_.Log(line);
+    // The transaction was rolled back. The next one passes the sessions that were found.
+    if (absl::IsDataLoss(gone.status()) && !damaged.empty()) return Expire(age, most, done);
+    done(gone);
+  };
   Enqueue<int64_t>(
       Access::kFree,
-      [age, most](SessionTables& tables, const StoreTime& now) {
-        return tables.Expire(age, most, now);
+      [age, most](SqliteSessions& sessions, const StoreTime& now) {
+        return sessions.Expire(age, most, now);
       },
-      std::move(done));
+      std::move(deliver));
 }
 
 void SqliteSessionStore::Verify(Done<std::vector<std::string>> done) {
   Enqueue<std::vector<std::string>>(
       Access::kRead,
-      [this](SessionTables&, const StoreTime&) { return VerifyStore(transactions_.opened()); },
+      [this](SqliteSessions&, const StoreTime&) { return VerifyStore(transactions_.opened()); },
       std::move(done));
 }
 
 void SqliteSessionStore::Insert(SessionLogData session, Done<SessionInfo> done) {
   Enqueue<SessionInfo>(
       Access::kWrite,
-      [session = std::move(session)](SessionTables& tables, const StoreTime& now) {
-        return tables.Insert(session, now);
+      [session = std::move(session)](SqliteSessions& sessions, const StoreTime& now) {
+        return sessions.Insert(session, now);
       },
       std::move(done));
 }
@@ -199,8 +207,8 @@ void SqliteSessionStore::Insert(SessionLogData session, Done<SessionInfo> done) 
 void SqliteSessionStore::Replace(SessionLogData session, Done<SessionInfo> done) {
   Enqueue<SessionInfo>(
       Access::kFree,
-      [session = std::move(session)](SessionTables& tables, const StoreTime& now) {
-        return Named(session.info.session_id, tables.Replace(session, now));
+      [session = std::move(session)](SqliteSessions& sessions, const StoreTime& now) {
+        return Named(session.info.session_id, sessions.Replace(session, now));
       },
       std::move(done));
 }
@@ -208,8 +216,8 @@ void SqliteSessionStore::Replace(SessionLogData session, Done<SessionInfo> done)
 void SqliteSessionStore::BeginTurn(TurnRequest turn, Done<OpenTurn> done) {
   Enqueue<OpenTurn>(
       Access::kWrite,
-      [turn = std::move(turn)](SessionTables& tables, const StoreTime& now) {
-        return Named(turn.session_id, tables.BeginTurn(turn, now));
+      [turn = std::move(turn)](SqliteSessions& sessions, const StoreTime& now) {
+        return Named(turn.session_id, sessions.BeginTurn(turn, now));
       },
       std::move(done));
 }
@@ -219,10 +227,10 @@ void SqliteSessionStore::RenewLease(std::string session_id, int64_t epoch, absl:
   EnqueueJob({
       .access = Access::kWrite,
       .run =
-          [session_id = std::move(session_id), epoch, lease](SessionTables& tables,
+          [session_id = std::move(session_id), epoch, lease](SqliteSessions& sessions,
                                                              const StoreTime& now) {
             return WithSession(session_id,
-                               tables.RenewLease(session_id, epoch, now.monotonic + lease));
+                               sessions.RenewLease(session_id, epoch, now.monotonic + lease));
           },
       .deliver = std::move(done),
   });
@@ -232,8 +240,8 @@ void SqliteSessionStore::ReleaseLease(std::string session_id, int64_t epoch, Don
   EnqueueJob({
       .access = Access::kWrite,
       .run =
-          [session_id = std::move(session_id), epoch](SessionTables& tables, const StoreTime&) {
-            return WithSession(session_id, tables.ReleaseLease(session_id, epoch));
+          [session_id = std::move(session_id), epoch](SqliteSessions& sessions, const StoreTime&) {
+            return WithSession(session_id, sessions.ReleaseLease(session_id, epoch));
           },
       .deliver = std::move(done),
   });
@@ -243,8 +251,8 @@ void SqliteSessionStore::Append(AppendRequest append, DoneStatus done) {
   EnqueueJob({
       .access = Access::kWrite,
       .run =
-          [append = std::move(append)](SessionTables& tables, const StoreTime& now) {
-            return WithSession(append.session_id, tables.Append(append, now));
+          [append = std::move(append)](SqliteSessions& sessions, const StoreTime& now) {
+            return WithSession(append.session_id, sessions.Append(append, now));
           },
       .deliver = std::move(done),
   });

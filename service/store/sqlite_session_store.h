@@ -20,22 +20,22 @@
 #include "kernels/base/mutex.h"
 #include "service/store/open_sqlite_store.h"
 #include "service/store/session_store.h"
-#include "service/store/session_tables.h"
 #include "service/store/session_transactions.h"
+#include "service/store/sqlite_sessions.h"
 #include "service/store/store_health.h"
 
 namespace tidepool::service {
 
-// Beside FILE and SQLite's own FILE-wal lie FILE-commits, which knows the last commit
-// (StoreWitness), and FILE-reserve, the room that deletions take when the disk is full (StoreFile).
+// A store FILE has these files beside it: SQLite's FILE-wal, FILE-commits with the last commit
+// (StoreWitness), and FILE-reserve, which is space for deletions on a full disk (StoreFile).
 //
-// Thread-safe. Calls that arrive while a transaction is written share the next one.
+// Thread-safe. Calls that arrive during a transaction share the next one.
 class SqliteSessionStore : public SessionStore {
  public:
-  // Opens or creates the file, locks it until the destruction, and ends turns that a crash
-  // interrupted. FAILED_PRECONDITION: another process has it open, it belongs to another program,
-  // or it is not writable; DATA_LOSS: nothing in it can be read. Damage to single sessions is
-  // logged.
+  // Opens or creates the file and ends turns that a crash interrupted. The file is locked until the
+  // store is destroyed. FAILED_PRECONDITION: another process has the file open, it belongs to
+  // another program, or it is not writable; DATA_LOSS: nothing in it can be read. Damage to single
+  // sessions is logged.
   static absl::StatusOr<std::unique_ptr<SessionStore>> Open(
       const SqliteSessionStoreOptions& options);
   ~SqliteSessionStore() override;
@@ -66,7 +66,7 @@ class SqliteSessionStore : public SessionStore {
 
   template <typename T>
   void Enqueue(Access access,
-               std::function<absl::StatusOr<T>(SessionTables&, const StoreTime&)> run,
+               std::function<absl::StatusOr<T>(SqliteSessions&, const StoreTime&)> run,
                Done<T> done);
   void EnqueueJob(Job job);
   void Run();

@@ -1,4 +1,4 @@
-// What every store says when a call does not fit the session.
+// The errors that all stores have in common.
 #ifndef TIDEPOOL_SERVICE_STORE_STORE_ERRORS_H_
 #define TIDEPOOL_SERVICE_STORE_STORE_ERRORS_H_
 
@@ -17,10 +17,17 @@
 
 namespace tidepool::service {
 
-// Text of a damaged store, which can be any bytes, for messages and fields that must be UTF-8.
+// Text from a damaged store, for messages and fields that must be UTF-8. Invalid text is escaped.
 inline std::string Utf8Text(absl::string_view bytes) {
   const bool valid = base::ValidUtf8Prefix(bytes) == bytes.size();
   return valid ? std::string(bytes) : absl::CHexEscape(bytes);
+}
+
+// The inverse of Utf8Text, for ids of damaged sessions, which can be any bytes.
+inline std::string BytesOfText(absl::string_view text) {
+  std::string bytes;
+  const bool shown = absl::CUnescape(text, &bytes) && Utf8Text(bytes) == text;
+  return shown ? bytes : std::string(text);
 }
 
 inline absl::Status NoSuchSession(absl::string_view session_id) {
@@ -42,7 +49,7 @@ inline absl::Status SessionBusy(absl::string_view session_id, absl::string_view 
       base::kUsualRetryAfter);
 }
 
-// The caller gave this request_id to something else.
+// The caller used this request_id for a different request.
 inline absl::Status AnotherRequest(absl::string_view request_id) {
   return absl::AlreadyExistsError(absl::StrCat(
       "request_id '", request_id,
@@ -71,26 +78,30 @@ inline absl::Status LengthDiffers(absl::string_view session_id, int64_t length, 
       absl::StrCat("session '", session_id, "': its log has ", length, " tokens, not ", expected));
 }
 
-// What is stored of the session does not match its hashes.
+// The stored session does not match its hashes.
 inline absl::Status SessionDamaged(absl::string_view session_id, absl::string_view what) {
   return absl::DataLossError(
       absl::StrCat("session '", Utf8Text(session_id), "' is damaged in the session store: ", what,
                    "; restore a backup of the store, or delete the session"));
 }
 
-// Damage that SQLite found itself says what is wrong with the file, and not whose it is.
+// Adds the session to an error of SQLite, which describes only the damage of the file.
 inline absl::Status WithSession(absl::string_view session_id, absl::Status status) {
   if (!absl::IsDataLoss(status) || absl::StrContains(status.message(), session_id)) return status;
   return SessionDamaged(session_id, status.message());
 }
 
-// A damaged session in a list. Its other fields can have any value, and are left out.
+// The list entry of a damaged session. Other fields are left out: they can have any value.
 inline SessionInfo DamagedSession(absl::string_view session_id, const absl::Status& damage) {
   SessionInfo info;
   info.session_id = Utf8Text(session_id);
   info.damage = std::string(damage.message());
   return info;
 }
+
+// Follows the message about a damaged session.
+inline constexpr absl::string_view kNotExpired =
+    "It has expired, but --session-ttl does not delete damaged sessions";
 
 inline absl::Status FieldsDamaged(absl::string_view session_id) {
   return SessionDamaged(session_id, "its fields do not match their seal");
@@ -100,7 +111,7 @@ inline absl::Status SessionMissing(absl::string_view session_id) {
   return SessionDamaged(session_id, "it is in the index, but does not exist");
 }
 
-// Nobody deletes a session while its turn holds the lease, so the store itself has lost it.
+// A session whose turn holds the lease cannot be deleted, so the store has lost it.
 inline absl::Status SessionGone(absl::string_view session_id) {
   return absl::DataLossError(
       absl::StrCat("session '", session_id,

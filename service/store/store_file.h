@@ -1,5 +1,5 @@
-// StoreFile: the files of a SQLite store as the file system has them: whether they are still there
-// under their names, and some room kept for a full disk.
+// StoreFile: checks that the files of a SQLite store still exist under their names, and reserves
+// space for a full disk.
 #ifndef TIDEPOOL_SERVICE_STORE_STORE_FILE_H_
 #define TIDEPOOL_SERVICE_STORE_STORE_FILE_H_
 
@@ -14,8 +14,8 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. SQLite holds locks that go when any descriptor of the file is closed, so this
-// opens none of them.
+// Thread-compatible. Opens none of SQLite's files: closing any descriptor of a file would release
+// SQLite's locks on it.
 class StoreFile {
  public:
   // Reserved beside the store, because deletions need space for their log before they free any.
@@ -25,14 +25,14 @@ class StoreFile {
   explicit StoreFile(std::string path);
 
   const std::string& path() const { return path_; }
-  // UNAVAILABLE, with the name of the file: the store or its log was deleted, renamed or replaced,
-  // until it is back; or it was truncated or overwritten, permanently. Looks only at names and
-  // sizes, so it is cheap enough to run before each write. log_bytes: the minimum size of the
-  // write-ahead log.
+  // Compares only names and sizes, so it is cheap enough to run before each write. `log_bytes` is
+  // the minimum size of the write-ahead log. UNAVAILABLE names the file. If the file was deleted,
+  // renamed or replaced, the error lasts until it is back. If it was truncated or overwritten, the
+  // error is permanent.
   absl::Status CheckSizes(int64_t log_bytes);
-  // The same, and also reads the files that `db` has open.
+  // As CheckSizes, and also reads the files that `db` has open.
   absl::Status Check(const SqliteDb& db);
-  // Called after the store has written to its file from its log.
+  // Call it after each checkpoint.
   void Written(const SqliteDb& db);
 
   // The log's file does not hold what SQLite wrote there.
@@ -40,7 +40,7 @@ class StoreFile {
 
   // Reserves space in STORE-reserve, if there is any.
   void Reserve();
-  // Gives it to whoever writes next. False: there was none.
+  // Frees the reserved space for the next write. False: no space was reserved.
   bool ReleaseReserve();
 
  private:
@@ -56,11 +56,11 @@ class StoreFile {
   const std::string path_;
   const bool in_memory_;
   const std::optional<Identity> store_;
-  std::optional<Identity> log_;  // seen first with the first write
+  std::optional<Identity> log_;  // from the first check that finds the log
   std::optional<off_t> size_;
   std::optional<std::string> start_;
-  std::string log_start_;  // empty: not seen since the log began again
-  absl::Status damaged_;   // by others; there is no way back
+  std::string log_start_;  // empty: not read since the log was restarted
+  absl::Status damaged_;   // not OK: another program overwrote a file; permanent
   bool log_is_damaged_ = false;
 };
 

@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kMaxLosses = 20;
 
-// The text of our own tables and indexes: a column's type and an index's columns decide what a
-// query finds.
+// Covers the SQL of our tables and indexes, because column types and indexes change what a query
+// finds.
 absl::StatusOr<Hash128> HashSchema(const SqliteDb& db) {
   ASSIGN_OR_RETURN(
       SqliteStatement rows,

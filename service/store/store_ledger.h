@@ -1,6 +1,6 @@
-// StoreLedger: the one row about the whole SQLite store: how many sessions it has, the sum of their
-// seals, and the number of the last commit. A session that vanished, and a store that went back in
-// time, differ from it.
+// StoreLedger: the only row of the table `store`. It has the number of sessions, the sum of their
+// seals and the number of the last commit. A store that lost a session or its last commits does not
+// match it.
 #ifndef TIDEPOOL_SERVICE_STORE_STORE_LEDGER_H_
 #define TIDEPOOL_SERVICE_STORE_STORE_LEDGER_H_
 
@@ -17,38 +17,37 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. Changes are written by Write, in the caller's transaction, or taken back by
-// Rollback.
+// Thread-compatible. Write writes the changes in the caller's transaction. Rollback undoes them.
 class StoreLedger {
  public:
   // DATA_LOSS: the schema is not the one that was written.
   static absl::StatusOr<std::unique_ptr<StoreLedger>> Open(const SqliteDb& db);
-  // Puts the row into a file that has none, with a new id. Requires: the schema is there.
+  // Adds the row, with a new id, to a file that has none. Requires: the schema exists.
   static absl::Status Make(const SqliteDb& db);
 
   const std::string& store_id() const { return now_.store_id; }
   int64_t commits() const { return now_.commits; }
   int64_t sessions() const { return now_.sessions; }
   const Hash128& sum() const { return now_.sum; }
-  // What was found lost in this store so far, oldest first.
+  // All losses that were ever found in this store, oldest first.
   std::vector<std::string> losses() const;
-  // The row did not match its own seal, or was missing.
+  // When the ledger was opened, its row was missing or did not match its seal.
   bool damaged() const { return damaged_; }
 
   void AddSession(const Hash128& seal);
   void RemoveSession(const Hash128& seal);
   void ReplaceSeal(const Hash128& before, const Hash128& after);
-  // What a scan of all sessions found.
+  // Takes the result of a scan of all sessions.
   void Recount(int64_t sessions, const Hash128& sum);
   void AddLoss(absl::string_view line);
-  // Commits count on from here, if that is more than they are.
+  // Raises the number of commits to `commits` if it is less.
   void CountFrom(int64_t commits);
 
-  // One commit more. Call it last in each transaction that wrote something.
+  // Counts one more commit. Call it last in each transaction that wrote something.
   absl::Status Write();
-  // The transaction was rolled back.
+  // Call it after the transaction was rolled back.
   void Rollback() { now_ = written_; }
-  // It was committed.
+  // Call it after the transaction was committed.
   void Committed() { written_ = now_; }
 
  private:

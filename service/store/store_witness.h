@@ -1,11 +1,9 @@
-// StoreWitness: a small file beside the SQLite store that knows its last commit. SQLite drops the
-// rest of a damaged write-ahead log without a word; this file then knows more commits than the
-// store has.
+// StoreWitness: a small file that records the last commit of a store. SQLite drops the rest of a
+// damaged write-ahead log without an error. The file then has more commits than the store.
 //
-// It is written after each commit, before the commit is acknowledged, and never waits for the disk.
-// So it is never ahead of what a killed process committed. A power cut can leave it ahead only
-// where commits did not wait for the disk either (Durability::kProcess), and then they are lost
-// indeed.
+// It is written after each commit, before the commit is acknowledged, and is not synced to the
+// disk. After kill -9 it never has more commits than the store. After a power loss it can have more
+// only with Durability::kProcess, and then these commits are lost.
 #ifndef TIDEPOOL_SERVICE_STORE_STORE_WITNESS_H_
 #define TIDEPOOL_SERVICE_STORE_STORE_WITNESS_H_
 
@@ -25,14 +23,14 @@ struct WitnessedCommit {
   friend bool operator==(const WitnessedCommit&, const WitnessedCommit&) = default;
 };
 
-// The file's one line, and back. None: it is not such a line, or it is damaged.
+// Converts to and from the only line of the file. None: the line is damaged.
 std::string FormatWitness(const WitnessedCommit& commit);
 std::optional<WitnessedCommit> ParseWitness(absl::string_view line);
 
 // Thread-compatible.
 class StoreWitness {
  public:
-  // Of the store at `store_path`; one in memory has none. Nothing is opened or written yet.
+  // For the store at `store_path`. A store in memory has no file. Opens and writes nothing yet.
   explicit StoreWitness(absl::string_view store_path);
   ~StoreWitness();
   StoreWitness(const StoreWitness&) = delete;
@@ -42,12 +40,12 @@ class StoreWitness {
   const std::string& path() const { return path_; }
   // None: there is no such file, or it is damaged.
   std::optional<WitnessedCommit> Read() const;
-  // Best effort: without room for it, the file stays as it is, and knows less.
+  // Best effort: on a full disk, the file keeps the commit of an earlier call.
   void Write(const WitnessedCommit& commit);
 
  private:
   std::string path_;
-  int file_ = -1;  // of the first Write
+  int file_ = -1;  // opened by the first Write
 };
 
 }  // namespace tidepool::service

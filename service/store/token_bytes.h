@@ -1,4 +1,4 @@
-// Token ids as a store keeps them: four bytes each, little-endian.
+// The stored form of token ids: four bytes each, little-endian.
 #ifndef TIDEPOOL_SERVICE_STORE_TOKEN_BYTES_H_
 #define TIDEPOOL_SERVICE_STORE_TOKEN_BYTES_H_
 
@@ -14,7 +14,7 @@ namespace tidepool::service {
 
 std::string PackTokens(absl::Span<const int32_t> tokens);
 
-// Appends. DATA_LOSS: not a whole number of tokens.
+// Appends the tokens. DATA_LOSS: the number of bytes is not a multiple of four.
 absl::Status UnpackTokens(absl::string_view bytes, std::vector<int32_t>* tokens);
 
 }  // namespace tidepool::service

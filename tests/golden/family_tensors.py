@@ -21,6 +21,9 @@ NAMES = {
     "mlp.gate.wg": "ffn_gate_inp", "block_sparse_moe.router": "ffn_gate_inp",
     "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
     "mlp.gate.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
+    "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm",
+    "self_attn.q_b_proj": "attn_q_b", "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
+    "self_attn.kv_a_layernorm": "attn_kv_a_norm",
     "shared_mlp.output_linear": "ffn_down_shexp", "self_attn.sinks": "attn_sinks.weight",
 }
 for part in ("gate", "up", "down"):
@@ -63,6 +66,10 @@ def layer_tensors(arch, config, blk, inner, values):
     module, _, kind = inner.rpartition(".")
     if "experts." in inner and "shared" not in inner:
         yield from expert_tensors(arch, blk, kind, values)
+    elif module == "self_attn.kv_b_proj":
+        heads = values.reshape(config.num_attention_heads, -1, config.kv_lora_rank)
+        yield blk + "attn_k_b.weight", heads[:, :config.qk_nope_head_dim].swapaxes(1, 2)
+        yield blk + "attn_v_b.weight", heads[:, config.qk_nope_head_dim:]
     elif module == "shared_mlp.input_linear":
         half = values.shape[0] // 2
         yield blk + "ffn_gate_shexp.weight", values[:half]
@@ -118,6 +125,8 @@ def add_rope(writer, arch, config, head_dim):
         writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
         writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
         writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+        if "mscale_all_dim" in rope:
+            writer.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
     elif rope["rope_type"] == "longrope":
         scale = config.max_position_embeddings / rope["original_max_position_embeddings"]
         writer.add_rope_scaling_attn_factors(
@@ -145,10 +154,12 @@ def add_experts(writer, arch, config):
         writer.add_expert_feed_forward_length(width)
     if arch == "granitemoe" and get("shared_intermediate_size"):
         writer.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
-    if arch in ("glm4moe", "dots1"):
+    if arch in ("glm4moe", "dots1", "deepseek2"):
         writer.add_expert_shared_count(config.n_shared_experts)
         writer.add_leading_dense_block_count(config.first_k_dense_replace)
-        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        softmax = config.model_type == "deepseek_v2"
+        kinds = gguf.ExpertGatingFuncType
+        writer.add_expert_gating_func(kinds.SOFTMAX if softmax else kinds.SIGMOID)
         writer.add_expert_weights_scale(config.routed_scaling_factor)
         writer.add_expert_weights_norm(config.norm_topk_prob)
         writer.add_expert_group_count(config.n_group)
@@ -172,8 +183,21 @@ def add_windows(writer, arch, config):
         writer.add_sliding_window_pattern([t == "sliding_attention" for t in config.layer_types])
 
 
+def add_mla(writer, config):
+    stored = config.kv_lora_rank + config.qk_rope_head_dim
+    writer.add_head_count_kv(1)
+    writer.add_key_length(stored)
+    writer.add_value_length(config.kv_lora_rank)
+    writer.add_key_length_mla(config.qk_nope_head_dim + config.qk_rope_head_dim)
+    writer.add_value_length_mla(config.v_head_dim)
+    writer.add_kv_lora_rank(config.kv_lora_rank)
+    if config.q_lora_rank:
+        writer.add_q_lora_rank(config.q_lora_rank)
+
+
 def add_keys(writer, arch, config, name):
-    head_dim = (getattr(config, "head_dim", None)
+    mla = arch == "deepseek2"
+    head_dim = config.qk_rope_head_dim if mla else (getattr(config, "head_dim", None)
                 or config.hidden_size // config.num_attention_heads)
     writer.add_name(f"tiny {name}")
     writer.add_context_length(config.max_position_embeddings)
@@ -181,8 +205,11 @@ def add_keys(writer, arch, config, name):
     writer.add_block_count(config.num_hidden_layers)
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    if head_dim != config.hidden_size // config.num_attention_heads:
+    if mla:
+        add_mla(writer, config)
+    else:
+        writer.add_head_count_kv(config.num_key_value_heads)
+    if not mla and head_dim != config.hidden_size // config.num_attention_heads:
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)

@@ -3,8 +3,7 @@
 
     python3 make_families.py [--out families] [--only NAME ...] [--big]
 
-transformers builds each model in float32 with odd sizes. Norms, biases and gates are away from their
-neutral values. The script rounds the parameters to the type of the file (buffers such as rotary
+transformers builds each model in float32 with odd sizes. No norm, bias or gate is neutral. The script rounds the parameters to the type of the file (buffers such as rotary
 tables stay as they are) and writes the file with the keys and the tensor names that llama.cpp's
 converter writes. The reference logits are those of the rounded model. A seed is accepted if float64
 gives nearly the same logits, which excludes near-ties in routers. --big makes larger models, for
@@ -52,6 +51,8 @@ SIGMOID_MOE = {
     "n_routed_experts": 6, "num_local_experts": 6, "num_experts_per_tok": 2,
     "moe_intermediate_size": 24, "n_shared_experts": 2, "first_k_dense_replace": 1, "n_group": 1,
     "topk_group": 1, "routed_scaling_factor": 1.7, "norm_topk_prob": True}
+MLA = SIGMOID_MOE | {"kv_lora_rank": 24, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8,
+                     "v_head_dim": 10, "num_key_value_heads": 5}
 MULTIPLIERS = {"embedding_multiplier": 5.5, "residual_multiplier": 0.3, "logits_scaling": 1.75,
                "attention_multiplier": 0.21}
 SPECS = (
@@ -101,6 +102,12 @@ SPECS = (
          {"head_dim": 16, "num_experts": 6, "moe_topk": 2, "num_experts_per_tok": 2}),
     Spec("seed_oss", "SeedOss", "seed_oss", {"head_dim": 16, "attention_bias": True,
                                              "attention_out_bias": True, "mlp_bias": True}),
+    Spec("deepseek_v2", "DeepseekV2", "deepseek2",
+         MLA | {"q_lora_rank": None, "topk_method": "group_limited_greedy", "n_group": 3,
+                "topk_group": 2, "norm_topk_prob": False}),
+    Spec("deepseek_v3", "DeepseekV3", "deepseek2",
+         MLA | {"q_lora_rank": 22, "n_group": 3, "topk_group": 2, "rope_parameters": YARN | {
+             "mscale": 0.8, "mscale_all_dim": 0.8}}),
     Spec("gpt_oss", "GptOss", "gpt-oss",
          {"head_dim": 16, "num_local_experts": 6, "num_experts_per_tok": 2,
           "intermediate_size": 32, "sliding_window": 9, "rope_parameters": YARN | {
@@ -119,6 +126,8 @@ def build_model(spec, big):
     }
     if big:
         settings |= BIG
+        if spec.arch == "deepseek2":
+            settings.pop("head_dim")
     settings |= {k: v for k, v in spec.config.items() if not (big and k == "head_dim")}
     partial = settings.pop("partial_rotary_factor", None)
     if partial:
@@ -225,7 +234,8 @@ def main():
     common.setup_torch()
     args.out.mkdir(parents=True, exist_ok=True)
     for spec in SPECS:
-        if not args.only or spec.name in args.only:
+        sized = args.big and "long_factor" in spec.config.get("rope_parameters", {})
+        if not sized and (not args.only or spec.name in args.only):
             make_one(spec, args.out, args.big)
 
 

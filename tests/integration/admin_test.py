@@ -111,7 +111,7 @@ class AdminTest(CommandTest):
         before = self.settings()
         worker = self.client.worker_stats().worker_id
         cases = [
-            ({"policy": "fifo"}, "policy: there is no offload policy \"fifo\""),
+            ({"policy": "fifo"}, "policy: unknown offload policy \"fifo\""),
             ({"refresh_interval": 0}, "refresh_interval is 0; accepted: 1 or more"),
             ({"expert_memory_bytes": LEAST * self.record - 1},
              f"expert_memory_bytes is {LEAST * self.record - 1}; accepted: {LEAST * self.record} "

@@ -32,23 +32,20 @@ struct Golden {
 std::vector<Golden> Goldens(const std::string& kind) {
   std::ifstream file("tests/kernels/ops_golden.txt");
   std::vector<Golden> all;
-  std::string line;
+  bool begins = true;  // the next line is the kind and the name of a case
   bool wanted = false;
-  while (std::getline(file, line)) {
+  for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
-    std::string field;
-    if (!(words >> field)) {
-      wanted = false;
-      continue;
+    std::string first;
+    words >> first;
+    if (first.empty() || begins) {
+      begins = first.empty();
+      wanted = first == kind;
+      if (wanted) words >> all.emplace_back().name;
+    } else if (wanted) {
+      std::vector<float>& values = all.back().fields[first];
+      for (std::string value; words >> value;) values.push_back(std::stof(value));
     }
-    if (!wanted && field == kind) {
-      wanted = true;
-      words >> all.emplace_back().name;
-      continue;
-    }
-    if (!wanted) continue;
-    std::vector<float>& values = all.back().fields[field];
-    for (std::string value; words >> value;) values.push_back(std::stof(value));
   }
   return all;
 }

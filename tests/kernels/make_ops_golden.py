@@ -4,7 +4,7 @@ Usage: python3 make_ops_golden.py > ops_golden.txt
 
 Needs torch and transformers (5.23), whose own modules compute the outputs. One case is a line of
 its kind and name, then lines of a field's name and its numbers, then an empty line. Inputs are
-multiples of 1/16 (logits: 1/256, so that there are few ties), so that a few digits are exact.
+multiples of 1/16 (logits: 1/256), so that a few digits are exact.
 """
 
 import types
@@ -36,12 +36,20 @@ def field(name, values):
 SOFTMAX, SIGMOID, SOFTMAX_OF_CHOSEN = 0, 1, 2
 
 
+def without_ties(rows, experts):
+    """torch chooses any of equal logits."""
+    while True:
+        logits = grid(rows, experts, scale=2, steps=256)
+        if all(len(set(row)) == experts for row in logits.tolist()):
+            return logits
+
+
 def gate(name, router, *, kind, rows=5, bias=None, normalize=0, epsilon=0.0, group_score=0):
     """`group_score`: 0 max, 1 sum of two. The router's weight becomes the identity."""
     experts = router.weight.shape[0]
     with torch.no_grad():
         router.weight.copy_(torch.eye(experts))
-        logits = grid(rows, experts, scale=2, steps=256)
+        logits = without_ties(rows, experts)
         _, weights, ids = router(logits)
     order = ids.argsort(dim=-1)
     print("gate", name)
@@ -113,7 +121,7 @@ def gates():
 
 
 def glu(form, alpha, limit, function):
-    gates_and_ups = grid(2, 100, scale=3)
+    gates_and_ups = grid(2, 100, scale=3).double()
     print("glu", form)
     field("alpha", alpha)
     field("limit", limit)

@@ -67,7 +67,7 @@ class ExpertFetcherTest : public testing::Test {
   std::unique_ptr<ExpertFetcher> fetcher_;
 };
 
-TEST_F(ExpertFetcherTest, GivesExpertsOutAsTheyArrive) {
+TEST_F(ExpertFetcherTest, ReturnsExpertsAsTheyArrive) {
   fetcher_->Begin(0, {1, 2, 9});
   EXPECT_EQ(InFlight(), 3);
   EXPECT_THAT(Ready(), IsEmpty());
@@ -109,7 +109,7 @@ TEST_F(ExpertFetcherTest, ReadsMoreWhenABufferIsReleased) {
   EXPECT_TRUE(fetcher_->request().done());
 }
 
-TEST_F(ExpertFetcherTest, AFailedReadEndsTheRequestAndCostsItsSlot) {
+TEST_F(ExpertFetcherTest, AFailedReadEndsTheRequestAndFreesItsSlot) {
   fetcher_->Begin(0, {1, 2});
   reader_->End(2, absl::UnavailableError("cannot be read"));
   const absl::Status status = fetcher_->NextReady(Patience::kUntilOne).status();
@@ -124,7 +124,7 @@ TEST_F(ExpertFetcherTest, AFailedReadEndsTheRequestAndCostsItsSlot) {
   EXPECT_THAT(Ready(), ElementsAre(1));
 }
 
-TEST_F(ExpertFetcherTest, LateReadsFailTheirRequestsAtOnceAndNoOthers) {
+TEST_F(ExpertFetcherTest, LateReadsFailOnlyTheirRequests) {
   fetcher_->Begin(0, {1, 2});
   reader_->End(2);
   EXPECT_THAT(Ready(), ElementsAre(2));
@@ -139,7 +139,7 @@ TEST_F(ExpertFetcherTest, LateReadsFailTheirRequestsAtOnceAndNoOthers) {
   EXPECT_THAT(Ready(Patience::kUntilOne), ElementsAre(3));
 }
 
-TEST_F(ExpertFetcherTest, HintsGiveWayToReadsOnDemand) {
+TEST_F(ExpertFetcherTest, DemandReadsReplaceHints) {
   fetcher_->PrefetchHint(1, {8});
   EXPECT_EQ(InFlight(), 1);
   EXPECT_EQ(reader_->reads()[0].priority, ReadPriority::kSpeculative);
@@ -149,7 +149,7 @@ TEST_F(ExpertFetcherTest, HintsGiveWayToReadsOnDemand) {
   EXPECT_EQ(fetcher_->counters().prefetch.bytes, 0);
 }
 
-TEST_F(ExpertFetcherTest, LoadResidentsLeavesOutWhatDoesNotArrive) {
+TEST_F(ExpertFetcherTest, LoadResidentsSkipsExpertsThatDoNotArrive) {
   fetcher_->LoadResidents({});  // nothing ends: the clock moves on
   EXPECT_EQ(InFlight(), 12);
   for (int layer = 0; layer < kLayers; ++layer) {

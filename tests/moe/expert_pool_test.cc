@@ -29,7 +29,7 @@ std::string ProtectionOf(const void* address) {
   return "";
 }
 
-TEST(MappedMemoryTest, ReservedSpaceIsUsableWhereItIsCommitted) {
+TEST(MappedMemoryTest, CommittedPartsAreUsable) {
   auto memory = MappedMemory::Reserve(int64_t{1} << 30);
   ASSERT_TRUE(memory.ok()) << memory.status();
   std::byte* const at = memory->data() + (1 << 20);
@@ -45,7 +45,7 @@ TEST(MappedMemoryTest, ReservedSpaceIsUsableWhereItIsCommitted) {
 }
 
 // Address space for buffers above the limit is not committed.
-TEST(ExpertPoolTest, OnlyWhatMayBeInUseIsMemory) {
+TEST(ExpertPoolTest, CommitsOnlyMemoryWithinTheLimit) {
   auto pool = ExpertPool::Create(kBytes, 4, 20);
   ASSERT_TRUE(pool.ok()) << pool.status();
   EXPECT_EQ(ProtectionOf(pool->data(3)), "rw-p");

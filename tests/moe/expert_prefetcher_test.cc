@@ -70,7 +70,7 @@ TEST_F(ExpertPrefetcherTest, LeavesBuffersInUseAlone) {
   EXPECT_EQ(InFlight(), std::vector<int64_t>{5});
 }
 
-TEST_F(ExpertPrefetcherTest, AnExpertThatIsAskedForIsUsed) {
+TEST_F(ExpertPrefetcherTest, ARequestedExpertCountsAsUsed) {
   prefetcher_->Hint({5, 6});
   Arrive(5);
   Use(5);
@@ -84,7 +84,7 @@ TEST_F(ExpertPrefetcherTest, AnExpertThatIsAskedForIsUsed) {
   EXPECT_EQ(Records().used_bytes, 2);
 }
 
-TEST_F(ExpertPrefetcherTest, DropsWhatALayerDidNotAskFor) {
+TEST_F(ExpertPrefetcherTest, DropsExpertsThatTheLayerDidNotRequest) {
   prefetcher_->Hint({5, kExperts + 5});
   Arrive(5);
   prefetcher_->DropRange(0, kExperts);

@@ -243,7 +243,7 @@ std::vector<double> Definition(const Tokens& tokens,
   return out;
 }
 
-TEST_F(ExpertSchedulerTest, ComputesTheDefinition) {
+TEST_F(ExpertSchedulerTest, MatchesTheReference) {
   const Tokens tokens(9);
   ResidentExperts resident(experts_.layers());
   for (int layer = 0; layer < 2; ++layer) {
@@ -257,7 +257,7 @@ TEST_F(ExpertSchedulerTest, ComputesTheDefinition) {
   }
 }
 
-TEST_F(ExpertSchedulerTest, OrderAndWavesOfArrivalChangeNoBit) {
+TEST_F(ExpertSchedulerTest, ResultDoesNotDependOnArrivalOrder) {
   for (const int64_t count : {1, 2, 33}) {
     const Tokens tokens(count);
     ResidentExperts resident(experts_.layers());
@@ -275,7 +275,7 @@ TEST_F(ExpertSchedulerTest, OrderAndWavesOfArrivalChangeNoBit) {
 
 // The workspace is too small for the outputs of all pairs, and the source has memory for two
 // experts.
-TEST_F(ExpertSchedulerTest, LittleMemoryChangesNoBit) {
+TEST_F(ExpertSchedulerTest, ResultDoesNotDependOnWorkspaceSize) {
   const Tokens tokens(150);
   ResidentExperts resident(experts_.layers());
   const auto expected = Run(tokens, 1, &resident);
@@ -300,7 +300,7 @@ TEST_F(ExpertSchedulerTest, LittleMemoryChangesNoBit) {
 }
 
 // If later experts use all of a source's memory, they are postponed to make room.
-TEST_F(ExpertSchedulerTest, ExpertsOutOfTurnGiveWay) {
+TEST_F(ExpertSchedulerTest, PostponesExpertsOutOfTurn) {
   // Experts that leave come in descending order.
   class Backwards final : public ExpertSource {
    public:
@@ -355,7 +355,7 @@ TEST_F(ExpertSchedulerTest, WorkspaceIsBounded) {
             static_cast<size_t>(qwen3_30b.tokens) * (2048 * 4 + 8 * 40));
 }
 
-TEST_F(ExpertSchedulerTest, OtherTokensChangeNoBit) {
+TEST_F(ExpertSchedulerTest, ResultDoesNotDependOnOtherTokens) {
   const Tokens all(16);
   ResidentExperts resident(experts_.layers());
   const auto together = Run(all, 0, &resident);
@@ -371,7 +371,7 @@ TEST_F(ExpertSchedulerTest, OtherTokensChangeNoBit) {
 }
 
 // A token's experts are summed in order of id, so the order in its routing does not matter.
-TEST_F(ExpertSchedulerTest, OrderOfTheGateChangesNoBit) {
+TEST_F(ExpertSchedulerTest, ResultDoesNotDependOnTheGatesOrder) {
   const Tokens tokens(5);
   Tokens reversed = tokens;
   for (int64_t t = 0; t < tokens.count(); ++t) {
@@ -385,7 +385,7 @@ TEST_F(ExpertSchedulerTest, OrderOfTheGateChangesNoBit) {
   EXPECT_EQ(*out, *other);
 }
 
-TEST_F(ExpertSchedulerTest, AsksForDistinctExpertsAscendingAndCountsThem) {
+TEST_F(ExpertSchedulerTest, RequestsDistinctExpertsInAscendingOrder) {
   Tokens tokens(3);
   tokens.ids = {7, 2, 11, 0,  //
                 2, 5, 7,  3,  //
@@ -406,7 +406,7 @@ TEST_F(ExpertSchedulerTest, AResidentExpertIsAlwaysAHit) {
   EXPECT_EQ(lookups_.misses, 0);
 }
 
-TEST_F(ExpertSchedulerTest, ASourcesErrorComesBackAndTheNextLayerRuns) {
+TEST_F(ExpertSchedulerTest, ReturnsErrorsOfTheSourceAndRecovers) {
   const Tokens tokens(6);
   PuppetSource source(&experts_, 2);
   source.fail_after = 0;
@@ -420,14 +420,14 @@ TEST_F(ExpertSchedulerTest, ASourcesErrorComesBackAndTheNextLayerRuns) {
   EXPECT_EQ(*out, *expected);
 }
 
-TEST_F(ExpertSchedulerTest, NoTokensAskForNothing) {
+TEST_F(ExpertSchedulerTest, RequestsNothingWithoutTokens) {
   PuppetSource source(&experts_, 1);
   const Tokens none(0);
   ASSERT_TRUE(Run(none, 0, &source).ok());
   EXPECT_TRUE(source.requests.empty());
 }
 
-TEST_F(ExpertSchedulerTest, WorkspaceIsTight) {
+TEST_F(ExpertSchedulerTest, WorkspaceEstimateIsTight) {
   const Tokens tokens(40);
   kernels::Arena inputs(1 << 20);
   kernels::Arena arena(Workspace(tokens));
@@ -443,7 +443,7 @@ TEST_F(ExpertSchedulerTest, WorkspaceIsTight) {
   EXPECT_LE(arena.capacity(), 1.7 * static_cast<double>(arena.high_water()));
 }
 
-TEST(ExpertSchedulerDeathTest, AnExpertThatNobodyAskedForEndsTheProcess) {
+TEST(ExpertSchedulerDeathTest, DiesOnAnExpertThatWasNotRequested) {
   class Wrong final : public ExpertSource {
    public:
     explicit Wrong(const Experts* experts) : experts_(*experts) {}

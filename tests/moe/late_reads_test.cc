@@ -98,7 +98,7 @@ TEST(LateReadsTest, OnlyRequestsForTheStuckExpertFail) {
 }
 
 // A failed request evicts no residents, so other requests can be served.
-TEST(LateReadsTest, ARequestThatFailsEvictsNobody) {
+TEST(LateReadsTest, AFailedRequestEvictsNoExpert) {
   const Master master;
   HangRig rig(master, PolicyKind::kLru, 12);
   constexpr int64_t kHung = kExperts + 5;
@@ -121,7 +121,7 @@ TEST(LateReadsTest, ARequestThatFailsEvictsNobody) {
 
 // Requests for other experts do not all wait the full time. If no buffer is left, they do not wait
 // at all.
-TEST(LateReadsTest, LaterRequestsWaitATenthForASilentDisk) {
+TEST(LateReadsTest, LaterRequestsWaitATenthOfThePatience) {
   const Master master;
   HangRig rig(master, PolicyKind::kLru, kTopK);
   rig.HoldAll();
@@ -161,7 +161,7 @@ TEST(LateReadsTest, LaterRequestsWaitATenthForASilentDisk) {
   EXPECT_GE(rig.StallTime() - before, kPatience);
 }
 
-TEST(LateReadsTest, LoadResidentsLeavesStuckExpertsOut) {
+TEST(LateReadsTest, LoadResidentsSkipsStuckReads) {
   const Master master;
   for (const bool all : {false, true}) {
     HangRig rig(master, PolicyKind::kLru, kAll);

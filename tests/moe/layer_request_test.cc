@@ -23,7 +23,7 @@ LayerRequest Asked() {
   return request;
 }
 
-TEST(LayerRequestTest, GivesOutWhatIsReadyAndEndsWithTheLastRelease) {
+TEST(LayerRequestTest, EndsWhenAllExpertsWereReleased) {
   LayerRequest request = Asked();
   EXPECT_FALSE(request.done());
   EXPECT_EQ(request.TakeReady(), Experts{21});
@@ -63,7 +63,7 @@ TEST(LayerRequestTest, KeepsHowEachExpertWasFound) {
   EXPECT_EQ(request.found(23), Found::kFetched);
 }
 
-TEST(LayerRequestTest, AbandonReturnsTheFirstErrorAndForgetsAll) {
+TEST(LayerRequestTest, AbandonReturnsTheFirstErrorAndDropsTheRequest) {
   LayerRequest request = Asked();
   request.TakeReady();
   EXPECT_FALSE(request.failed());
@@ -81,7 +81,7 @@ TEST(LayerRequestTest, AbandonReturnsTheFirstErrorAndForgetsAll) {
   EXPECT_EQ(request.TakeReady(), Experts{3});
 }
 
-TEST(LayerRequestDeathTest, TheLayerBeforeMustBeDrained) {
+TEST(LayerRequestDeathTest, TheLastRequestMustHaveEnded) {
   LayerRequest request = Asked();
   EXPECT_DEATH(request.Begin(3), "was requested before the last one was drained");
   EXPECT_DEATH(request.Release(21), "is not in use");

@@ -31,13 +31,13 @@ TEST(SlotsAfterTest, BytesAndSharesPayForSlotsAndStaging) {
   EXPECT_EQ(*SlotsAfter({.expert_memory_share = 1}, kMemory), 100);
 }
 
-TEST(SlotsAfterTest, RefusesLessThanATokensLayerTakes) {
+TEST(SlotsAfterTest, RejectsLessThanOneTokenNeeds) {
   const auto slots = SlotsAfter({.expert_memory_bytes = 89}, kMemory);
   EXPECT_TRUE(absl::IsInvalidArgument(slots.status())) << slots.status();
   EXPECT_THAT(slots.status().message(), HasSubstr("accepted: 90 bytes or more"));
 }
 
-TEST(SlotsAfterTest, RefusesGrowthPastTheAvailableMemory) {
+TEST(SlotsAfterTest, RejectsGrowthBeyondTheAvailableMemory) {
   EXPECT_EQ(*SlotsAfter({.expert_memory_bytes = 300, .available_bytes = 50}, kMemory), 25);
   const auto slots = SlotsAfter({.expert_memory_bytes = 310, .available_bytes = 50}, kMemory);
   EXPECT_TRUE(absl::IsResourceExhausted(slots.status())) << slots.status();
@@ -46,7 +46,7 @@ TEST(SlotsAfterTest, RefusesGrowthPastTheAvailableMemory) {
   EXPECT_EQ(*SlotsAfter({.expert_memory_bytes = 200, .available_bytes = -1}, kMemory), 15);
 }
 
-TEST(PolicyAfterTest, ChangesWhatIsSet) {
+TEST(PolicyAfterTest, ChangesOnlyFieldsThatAreSet) {
   const PolicyOptions tide = {.kind = PolicyKind::kTide, .refresh_interval = 7};
   EXPECT_EQ(PolicyAfter({}, tide, {})->refresh_interval, 7);
   EXPECT_EQ(PolicyAfter({.refresh_interval = 3}, tide, {})->refresh_interval, 3);
@@ -54,7 +54,7 @@ TEST(PolicyAfterTest, ChangesWhatIsSet) {
   EXPECT_TRUE(absl::IsInvalidArgument(PolicyAfter({.refresh_interval = 0}, tide, {}).status()));
 }
 
-TEST(PolicyAfterTest, StaticTakesItsProfileOrTheUses) {
+TEST(PolicyAfterTest, StaticUsesTheProfileOrElseTheCounts) {
   const OffloadChange change = {.policy = PolicyKind::kStatic};
   const std::vector<int64_t> uses = {0, 3};
   EXPECT_THAT(PolicyAfter(change, {.profile = {1, 2}}, uses)->profile, ElementsAre(1, 2));
@@ -63,7 +63,7 @@ TEST(PolicyAfterTest, StaticTakesItsProfileOrTheUses) {
   EXPECT_TRUE(absl::IsFailedPrecondition(PolicyAfter(change, {}, none).status()));
 }
 
-TEST(ReplacesPolicyTest, AChangeThatChangesNothingKeepsWhatWasLearned) {
+TEST(ReplacesPolicyTest, KeepsThePolicyIfNothingChanges) {
   const PolicyOptions lru = {.kind = PolicyKind::kLru, .refresh_interval = 1};
   const PolicyOptions tide = {.kind = PolicyKind::kTide, .refresh_interval = 1};
   EXPECT_FALSE(ReplacesPolicy({.policy = PolicyKind::kLru}, lru, lru));

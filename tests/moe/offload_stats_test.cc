@@ -14,7 +14,7 @@ OffloadStats At(int64_t hits) {
   return stats;
 }
 
-TEST(OffloadWindowTest, NothingIsNothing) {
+TEST(OffloadWindowTest, IsEmptyWithoutReadings) {
   OffloadWindow window;
   EXPECT_EQ(window.length(), absl::ZeroDuration());
   EXPECT_EQ(window.recent().placement.hits, 0);
@@ -37,7 +37,7 @@ TEST(OffloadWindowTest, CoversTheLatestTenSeconds) {
 }
 
 // If readings are far apart, the interval is longer, but includes everything since.
-TEST(OffloadWindowTest, ReadingsFarApart) {
+TEST(OffloadWindowTest, IsLongerIfReadingsAreFarApart) {
   OffloadWindow window;
   window.Add(absl::Seconds(1), At(1));
   window.Add(absl::Seconds(50), At(4));
@@ -48,7 +48,7 @@ TEST(OffloadWindowTest, ReadingsFarApart) {
 }
 
 // If nothing changed during a pause, the interval begins at the pause's end.
-TEST(OffloadWindowTest, AnIdlePauseIsNotPartOfTheLatestStretch) {
+TEST(OffloadWindowTest, ExcludesALongIdlePause) {
   OffloadWindow window;
   for (int64_t i = 0; i <= 20; ++i) window.Add(absl::Seconds(i), At(i));
   window.Add(absl::Seconds(100), At(20));
@@ -65,7 +65,7 @@ TEST(OffloadWindowTest, AnIdlePauseIsNotPartOfTheLatestStretch) {
   EXPECT_EQ(window.recent().placement.hits, 8);
 }
 
-TEST(UseWindowTest, AnIdlePauseIsNotPartOfTheLatestStretch) {
+TEST(UseWindowTest, ExcludesALongIdlePause) {
   UseWindow window;
   for (int64_t i = 0; i <= 20; ++i) window.Add(absl::Seconds(i), {i, 7});
   EXPECT_EQ(window.Recent({20, 7}), (std::vector<int64_t>{10, 0}));

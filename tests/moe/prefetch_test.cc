@@ -81,7 +81,7 @@ TEST(PrefetchTest, RightHintsReplaceReadsOnDemand) {
 }
 
 // Prefetch stops when 8 % of the read bytes are wasted.
-TEST(PrefetchTest, WrongHintsEndPrefetch) {
+TEST(PrefetchTest, WrongHintsPausePrefetch) {
   const Master master;
   const OffloadStats without = RunWith(master, Guess::kNone);
   const OffloadStats with = RunWith(master, Guess::kWrong);
@@ -95,7 +95,7 @@ TEST(PrefetchTest, WrongHintsEndPrefetch) {
 }
 
 // Many right hints in the past do not allow many wrong ones later.
-TEST(PrefetchTest, HintsThatTurnWrongEndPrefetch) {
+TEST(PrefetchTest, HintsThatBecomeWrongPausePrefetch) {
   const Master master;
   Runner runner(master);
   const OffloadStats good = runner.Run(4000, Guess::kRight);
@@ -109,7 +109,7 @@ TEST(PrefetchTest, HintsThatTurnWrongEndPrefetch) {
   EXPECT_GT(again.prefetch_used_bytes, kSteps * kLayers / 2 * master.records().largest_bytes());
 }
 
-TEST(PrefetchTest, WantsNoHintsWhereTheyAreUseless) {
+TEST(PrefetchTest, WantsNoHintsIfTheyHaveNoEffect) {
   const Master master;
   Rig all(master, PolicyKind::kLru, kAll, 1);
   EXPECT_TRUE(all.experts->WantsHints());

@@ -59,7 +59,7 @@ class Disk {
 
 // Many successes in the past do not matter. With totals since the start, four of ten reads could be
 // wasted.
-TEST(RecentWasteTest, GuessesThatGoWrongLateAreNoticed) {
+TEST(RecentWasteTest, DetectsHintsThatBecomeWrong) {
   Disk disk(1);
   const Counts good = disk.Read(1000 * kWindow, 1);
   EXPECT_EQ(good.guessed, good.layers);
@@ -68,7 +68,7 @@ TEST(RecentWasteTest, GuessesThatGoWrongLateAreNoticed) {
   EXPECT_LE(bad.waste(), 0.1);
 }
 
-TEST(RecentWasteTest, GuessesThatComeRightAreReadAgain) {
+TEST(RecentWasteTest, ResumesWhenHintsBecomeRight) {
   Disk disk(2);
   const Counts bad = disk.Read(1000 * kWindow, 0);
   EXPECT_LE(bad.waste(), 0.085);
@@ -78,7 +78,7 @@ TEST(RecentWasteTest, GuessesThatComeRightAreReadAgain) {
 }
 
 // With an average waste of 6 %, prefetch stays on.
-TEST(RecentWasteTest, ChanceEndsNothing) {
+TEST(RecentWasteTest, StaysOnWithAnAverageWasteBelowTheLimit) {
   for (uint32_t seed = 1; seed <= 5; ++seed) {
     const Counts counts = Disk(seed).Read(200 * kWindow, 0.905);
     EXPECT_NEAR(counts.waste(), 0.06, 0.004);
@@ -87,7 +87,7 @@ TEST(RecentWasteTest, ChanceEndsNothing) {
 }
 
 // In any sixteen windows in a row, while the quality of guesses changes.
-TEST(RecentWasteTest, NoStretchPassesATenth) {
+TEST(RecentWasteTest, WastesAtMostATenthInAnySixteenWindows) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     std::mt19937 random(seed);
     Disk disk(seed);

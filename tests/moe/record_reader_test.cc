@@ -77,7 +77,7 @@ class RecordReaderTest : public testing::TestWithParam<ReaderKind> {
   std::string bytes_;
 };
 
-TEST_P(RecordReaderTest, ReadsWhatIsThere) {
+TEST_P(RecordReaderTest, ReadsRecords) {
   for (const int64_t in_flight_bytes : {int64_t{1}, 4 * kRecord, 4 * kBig}) {
     auto memory = MappedMemory::Create(40 * kRecord + kBig);
     ASSERT_TRUE(memory.ok());
@@ -103,7 +103,7 @@ TEST_P(RecordReaderTest, ReadsWhatIsThere) {
   }
 }
 
-TEST_P(RecordReaderTest, SaysWhenTheFileEnds) {
+TEST_P(RecordReaderTest, ATruncatedFileIsDataLoss) {
   auto memory = MappedMemory::Create(3 * kBig);
   ASSERT_TRUE(memory.ok());
   Results results(3);
@@ -127,7 +127,7 @@ TEST_P(RecordReaderTest, SaysWhenTheFileEnds) {
 
 // Wherever the file is truncated, also inside a block, of which the kernel still returns the rest:
 // this is DATA_LOSS, not a temporary error.
-TEST_P(RecordReaderTest, AFileThatIsCutHasLostWhatLiesBehind) {
+TEST_P(RecordReaderTest, TruncationAtAnyOffsetIsDataLoss) {
   auto memory = MappedMemory::Create(2 * kRecord + kBig);
   ASSERT_TRUE(memory.ok());
   std::vector<std::unique_ptr<Results>> results;  // the last element is the current one
@@ -196,7 +196,7 @@ TEST_P(RecordReaderTest, SpeculativeReadsCanBeWithdrawn) {
 }
 
 // Demand reads overtake speculative ones that have not begun.
-TEST_P(RecordReaderTest, DemandComesBeforeWhatIsExpected) {
+TEST_P(RecordReaderTest, DemandReadsBeginBeforeSpeculativeReads) {
   constexpr int64_t kReads = 200;  // number of reads of each kind
   auto memory = MappedMemory::Create(2 * kReads * kRecord);
   ASSERT_TRUE(memory.ok());
@@ -243,7 +243,7 @@ TEST_P(RecordReaderTest, DemandComesBeforeWhatIsExpected) {
 }
 
 // Reading one's own memory at an unmapped address gives an I/O error.
-TEST_P(RecordReaderTest, AnErrorOfTheDiskMayPass) {
+TEST_P(RecordReaderTest, AReadErrorIsUnavailable) {
   auto reader = OpenRecordReader("/proc/self/mem", {.kind = GetParam()});
   if (absl::IsFailedPrecondition(reader.status())) GTEST_SKIP() << "no io_uring here";
   ASSERT_TRUE(reader.ok()) << reader.status();
@@ -281,7 +281,7 @@ bool Refuse(uint32_t call, int error) {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0;
 }
 
-TEST(OpenRecordReaderTest, ReadsWithThreadsWhereUringIsRefused) {
+TEST(OpenRecordReaderTest, UsesThreadsIfUringIsRefused) {
   const std::string path = testing::TempDir() + "/refused";
   std::string bytes(4 * kRecord, '\0');
   std::mt19937 random(2);
@@ -320,7 +320,7 @@ TEST(OpenRecordReaderTest, ReadsWithThreadsWhereUringIsRefused) {
 
 // A ring that exists but accepts no reads, with a permanent error or a temporary one that does not
 // end.
-TEST(OpenRecordReaderTest, ReadsItselfWhenUringRefusesReadsForGood) {
+TEST(OpenRecordReaderTest, UsesBlockingReadsIfUringStopsAcceptingReads) {
   const std::string path = testing::TempDir() + "/given_up";
   constexpr int64_t kReads = 12;
   std::string bytes(kReads * kRecord, '\0');
@@ -363,7 +363,7 @@ TEST(OpenRecordReaderTest, ReadsItselfWhenUringRefusesReadsForGood) {
 
 // Some file systems allow opening a file for direct reads, but refuse each read. The test refuses
 // pread; io_uring's reads do not use pread, so they still work.
-TEST(OpenRecordReaderTest, ReadsThroughThePageCacheWhereDirectReadsAreRefused) {
+TEST(OpenRecordReaderTest, UsesThePageCacheIfDirectReadsAreRefused) {
   const std::string path = testing::TempDir() + "/indirect";
   const std::string bytes(2 * kRecord, 'x');
   std::ofstream(path, std::ios::binary) << bytes;
@@ -393,7 +393,7 @@ TEST(OpenRecordReaderTest, ReadsThroughThePageCacheWhereDirectReadsAreRefused) {
   if (!refused) GTEST_SKIP() << "no seccomp filters here";
 }
 
-TEST(OpenRecordReaderTest, NamesAFileThatIsNotThere) {
+TEST(OpenRecordReaderTest, ErrorsNameAMissingFile) {
   const absl::Status status = OpenRecordReader("/nowhere/m.tidepack", {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_NE(status.message().find("/nowhere/m.tidepack"), absl::string_view::npos);

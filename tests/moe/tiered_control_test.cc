@@ -86,7 +86,7 @@ TEST(TieredControlTest, RandomChangesKeepBytesAndBudget) {
   }
 }
 
-TEST(TieredControlTest, SettingsAreWhatWasSetLast) {
+TEST(TieredControlTest, SettingsReturnsTheLastChange) {
   const Master master;
   Rig rig(master, PolicyKind::kLru, 9, 1);
   OffloadControl* control = rig.experts->control();
@@ -125,7 +125,7 @@ TEST(TieredControlTest, SettingsAreWhatWasSetLast) {
 }
 
 // A slot can hold any expert, so each slot is as large as the largest expert.
-TEST(TieredControlTest, AShareOfUnequalExpertsIsAShareOfTheirBytes) {
+TEST(TieredControlTest, AShareOfUnequalExpertsCountsTheirBytes) {
   const Master master(4 * kRows);
   Rig rig(master, PolicyKind::kLru, 9, 1);
   const int64_t record = rig.experts->Settings().record_bytes;
@@ -143,7 +143,7 @@ TEST(TieredControlTest, AShareOfUnequalExpertsIsAShareOfTheirBytes) {
   EXPECT_EQ(rig.experts->Settings().slots, kAll);
 }
 
-TEST(TieredControlTest, RefusalsNameFieldValueAndRangeAndChangeNothing) {
+TEST(TieredControlTest, ErrorsNameFieldValueAndRangeAndChangeNothing) {
   const Master master;
   Rig rig(master, PolicyKind::kTide, 9, 1);
   OffloadControl* control = rig.experts->control();
@@ -213,7 +213,7 @@ TEST(TieredControlTest, ShrinkingWaitsForReadsInFlight) {
   }
 }
 
-TEST(TieredControlTest, ShrinkingGivesUpOnADiskThatHangs) {
+TEST(TieredControlTest, ShrinkingFailsIfTheDiskHangs) {
   const Master master;
   auto reader = std::make_unique<PuppetReader>(&master.bytes(), 1);
   PuppetReader* const puppet = reader.get();
@@ -289,7 +289,7 @@ TEST(TieredControlTest, RefreshSoonAffectsOnlyTheNextStep) {
 
 // The uses in the map equal the placement's lookups, and the static policy keeps the most used
 // experts.
-TEST(TieredControlTest, StaticWithoutAProfileTakesTheCounts) {
+TEST(TieredControlTest, StaticWithoutAProfileUsesTheCounts) {
   const Master master;
   Rig rig(master, PolicyKind::kLru, 12, 4);
   rig.experts->LoadResidents({});

@@ -182,7 +182,7 @@ TEST(TieredExpertsTest, ReadsEachMissingExpertOnce) {
 
 // A damaged or unreadable record fails the layer that needs it, with an error that names the
 // expert. Other layers continue, and this one works again once the record is readable.
-TEST(TieredExpertsTest, FailedReadsNameTheExpertAndMayPass) {
+TEST(TieredExpertsTest, FailedReadsNameTheExpertAndRecover) {
   const Master master;
   const int64_t record_bytes = master.records().largest_bytes();
   for (const bool damaged : {true, false}) {

@@ -55,10 +55,8 @@ TEST_P(FamilyModelTest, ExactLogitsAgreeWithTransformers) {
 TEST_P(FamilyModelTest, ChunksThreadsAndIsaChangeNoBit) {
   const std::vector<int32_t> ids = Ids();
   const auto logits = [&](Isa isa, int threads, int64_t chunk_rows) {
-    const LoadedModel loaded = LoadWith({.precision = Precision::kFast,
-                                         .kv_dtype = DType::kF16,
-                                         .isa = isa,
-                                         .threads = threads});
+    const LoadedModel loaded = LoadWith(
+        {.precision = Precision::kFast, .kv_dtype = DType::kF16, .isa = isa, .threads = threads});
     return AllLogits(loaded.model.get(), ids, chunk_rows);
   };
   const std::vector<float> expected = logits(Isa::kBest, 1, 512);
@@ -82,15 +80,14 @@ TEST_P(FamilyModelTest, ArgMaxIsThatOfTheLogits) {
   std::iota(span.logit_rows.begin(), span.logit_rows.end(), 0);
   const ContiguousKv kv(model.kv_specs(), 1, span.rows());
   span.blocks = kv.blocks(0);
-  kernels::Arena workspace(
-      model.WorkspaceBytes({.rows = span.rows(), .logit_rows = span.rows()}));
+  kernels::Arena workspace(model.WorkspaceBytes({.rows = span.rows(), .logit_rows = span.rows()}));
   const auto full = model.Forward({.spans = {span}}, kv.view(), &workspace);
   ASSERT_TRUE(full.ok()) << full.status();
   std::vector<int32_t> expected;
   for (int64_t row = 0; row < full->logits.rows; ++row) {
     const float* logits = full->logits.Row(row);
-    expected.push_back(static_cast<int32_t>(
-        std::max_element(logits, logits + full->logits.cols) - logits));
+    expected.push_back(
+        static_cast<int32_t>(std::max_element(logits, logits + full->logits.cols) - logits));
   }
   span.argmax_vocab = model.vocab_size();
   const auto best = model.Forward({.spans = {span}}, kv.view(), &workspace);
@@ -99,13 +96,14 @@ TEST_P(FamilyModelTest, ArgMaxIsThatOfTheLogits) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(best->best[i].index, expected[i]) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Families, FamilyModelTest,
-    testing::Values("dots1", "ernie4_5", "ernie4_5_moe", "gemma", "gemma2", "gemma3", "glm4",
-                    "glm4moe", "glm4moe_plain", "gpt_oss", "granite", "granitemoe",
-                    "granitemoeshared", "hunyuan_dense", "hunyuan_moe", "olmo2", "olmo3", "olmoe",
-                    "phi3", "phi3_long", "phi3_short", "seed_oss", "smollm3"),
-    [](const auto& one) { return std::string(one.param); });
+INSTANTIATE_TEST_SUITE_P(Families, FamilyModelTest,
+                         testing::Values("deepseek_v2", "deepseek_v3", "dots1", "ernie4_5",
+                                         "ernie4_5_moe", "gemma", "gemma2", "gemma3", "glm4",
+                                         "glm4moe", "glm4moe_plain", "gpt_oss", "granite",
+                                         "granitemoe", "granitemoeshared", "hunyuan_dense",
+                                         "hunyuan_moe", "olmo2", "olmo3", "olmoe", "phi3",
+                                         "phi3_long", "phi3_short", "seed_oss", "smollm3"),
+                         [](const auto& one) { return std::string(one.param); });
 
 }  // namespace
 }  // namespace tidepool::engine

@@ -12,7 +12,7 @@ namespace {
 constexpr int kForwards = 64;
 constexpr float kPrice = 0.15f;
 
-// Hazards of one expert; the last one holds for all further forwards.
+// The hazards of one expert. The last one is repeated.
 HoldHorizon Optimize(const std::vector<float>& hazards) {
   HoldHorizon hold;
   hold.Start(1, kPrice);
@@ -32,15 +32,15 @@ TEST(HoldHorizonTest, StopsWhenHazardsFallBelowThePrice) {
   EXPECT_FLOAT_EQ(hold.forwards()[0], 0.5f);
 }
 
-TEST(HoldHorizonTest, WaitsForHazardsThatRise) {
+TEST(HoldHorizonTest, HoldsUntilHazardsRise) {
   const HoldHorizon hold = Optimize({0.1f, 0.1f, 0.9f, 0.9f, 0.1f});
-  // The third forward is likely to use the expert; the fourth pays off, too.
+  // The third forward probably uses the expert. Holding for the fourth pays off, too.
   const float unused = 0.9f * 0.9f * 0.1f * 0.1f;
   EXPECT_FLOAT_EQ(hold.chance()[0], 1 - unused);
   EXPECT_FLOAT_EQ(hold.forwards()[0], 0.9f + 0.81f + 0.081f);
 }
 
-TEST(HoldHorizonTest, WaitsForACertainUseAsLongAsItPaysOff) {
+TEST(HoldHorizonTest, HoldsForACertainUseOnlyIfItPaysOff) {
   std::vector<float> hazards(kForwards, 0.0f);
   hazards[6] = 1;
   EXPECT_FLOAT_EQ(Optimize(hazards).chance()[0], 1);
@@ -51,7 +51,7 @@ TEST(HoldHorizonTest, WaitsForACertainUseAsLongAsItPaysOff) {
   EXPECT_FLOAT_EQ(Optimize(hazards).forwards()[0], 0);
 }
 
-TEST(HoldHorizonTest, TheTailIsLikeForwardsOneByOne) {
+TEST(HoldHorizonTest, AddTailEqualsRepeatedAdd) {
   HoldHorizon one_by_one;
   HoldHorizon tail;
   const std::vector<float> hazards = {0.3f, 0.16f, 0.01f, 0.0f};
@@ -64,7 +64,7 @@ TEST(HoldHorizonTest, TheTailIsLikeForwardsOneByOne) {
   EXPECT_EQ(tail.forwards(), one_by_one.forwards());
 }
 
-// Compares with every number of forwards.
+// Compares with all numbers of forwards.
 TEST(HoldHorizonTest, NoOtherNumberOfForwardsGainsMore) {
   std::mt19937 random(5);
   std::uniform_real_distribution<double> uniform(0, 1);

@@ -19,7 +19,7 @@ TEST(Vec4Test, LogAndExpAreWithinTheirBounds) {
   }
 }
 
-// Samples whose outcomes follow a logit of known weights; two of the features are all but equal.
+// The outcomes follow a logistic model with known weights. Two features are almost equal.
 TEST(LogisticModelTest, LearnsTheChances) {
   constexpr int kCount = 37;
   constexpr int kStride = 40;
@@ -60,7 +60,7 @@ TEST(LogisticModelTest, LearnsTheChances) {
 }
 
 TEST(LogisticModelTest, DoesNotReadPastItsSamples) {
-  // After the last sample comes a value that must not count.
+  // The value after the last sample must have no effect.
   std::vector<float> values = {1, 1, 1, 1000, 1, 1, 1, 1, 1, 1};
   const std::vector<int> begins = {0, 3};
   const Samples samples{values.data(), 10, begins};
@@ -80,7 +80,7 @@ TEST(LogisticModelTest, DoesNotReadPastItsSamples) {
   EXPECT_GT(first[0], 0.5f);
 }
 
-TEST(LogisticModelTest, AnUnseenGroupBehavesAsTheOthersDo) {
+TEST(LogisticModelTest, AGroupWithoutSamplesUsesTheSharedWeights) {
   // The constant feature: group 0 is used in 3 of 4 samples, group 1 in 1 of 4, group 2 never seen.
   const std::vector<float> values(12, 1);
   const std::vector<float> outcomes = {1, 1, 1, 0, 1, 0, 0, 0};

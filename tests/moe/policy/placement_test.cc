@@ -19,7 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Does what a test tells it to.
+// Returns the swaps that the test sets.
 class ScriptedPolicy final : public PlacementPolicy {
  public:
   ScriptedPolicy(std::vector<ExpertRef> fill, std::vector<Swap>* script)
@@ -74,7 +74,7 @@ std::vector<std::string> DecideText(Placement* placement, int layer, std::vector
 
 constexpr PoolShape kShape{.layers = 2, .experts = 4, .top_k = 2, .slots = 3};
 
-TEST(PlacementTest, DoesAndCountsWhatThePolicySays) {
+TEST(PlacementTest, AppliesAndCountsTheSwapsOfThePolicy) {
   std::vector<Swap> script;
   Placement placement(
       kShape, std::make_unique<ScriptedPolicy>(std::vector<ExpertRef>{{0, 1}, {1, 0}}, &script));
@@ -83,7 +83,7 @@ TEST(PlacementTest, DoesAndCountsWhatThePolicySays) {
   script = {{3, ExpertRef()}};
   EXPECT_THAT(DecideText(&placement, 0, {3, 1, 1, 2}),
               ElementsAre("1x2 hit", "2x1 pass", "3x1 insert"));
-  // A victim that this layer needs is a hit still.
+  // A victim that this layer needs is still a hit.
   script = {{0, {0, 1}}, {2, {1, 0}}};
   EXPECT_THAT(DecideText(&placement, 0, {0, 1, 2, 3}),
               ElementsAre("0x1 insert for 0/1", "1x1 hit", "2x1 insert for 1/0", "3x1 hit"));
@@ -96,7 +96,7 @@ TEST(PlacementTest, DoesAndCountsWhatThePolicySays) {
   EXPECT_EQ(placement.Total().lookups(), 7);
 }
 
-TEST(PlacementTest, ForgetsWhatCouldNotBeRead) {
+TEST(PlacementTest, ForgetFreesTheSlot) {
   std::vector<Swap> script;
   Placement placement(kShape, std::make_unique<ScriptedPolicy>(
                                   std::vector<ExpertRef>{{0, 1}, {1, 0}, {1, 1}}, &script));
@@ -107,7 +107,7 @@ TEST(PlacementTest, ForgetsWhatCouldNotBeRead) {
   EXPECT_THAT(DecideText(&placement, 1, {0, 2}), ElementsAre("0x1 pass", "2x1 insert"));
 }
 
-TEST(PlacementTest, ShrinksByEvictingAndGrowsByFreeSlots) {
+TEST(PlacementTest, ResizeEvictsOrAddsFreeSlots) {
   std::vector<Swap> script;
   Placement placement(kShape, std::make_unique<ScriptedPolicy>(
                                   std::vector<ExpertRef>{{0, 1}, {1, 0}, {1, 1}}, &script));
@@ -123,12 +123,12 @@ TEST(PlacementTest, ShrinksByEvictingAndGrowsByFreeSlots) {
   EXPECT_EQ(placement.residency().free_slots(), 6);
 }
 
-TEST(PlacementTest, RefusesSizesThatCannotBe) {
+TEST(PlacementTest, RejectsInvalidSizes) {
   std::vector<Swap> script;
   Placement placement(kShape, std::make_unique<ScriptedPolicy>(
                                   std::vector<ExpertRef>{{0, 1}, {1, 0}, {1, 1}}, &script));
   EXPECT_EQ(placement.Resize(0).status().message(),
-            "0 slots; 2 layers of 4 experts can use 1 to 8");
+            "0 slots; must be 1 to 8 for 2 layers of 4 experts");
   EXPECT_EQ(placement.Resize(9).status().code(), absl::StatusCode::kInvalidArgument);
   placement.Pin({0, 1});
   placement.Pin({1, 0});
@@ -136,14 +136,14 @@ TEST(PlacementTest, RefusesSizesThatCannotBe) {
   EXPECT_EQ(placement.residency().residents(), 3);
 }
 
-// Whatever the policy: a floor above an equal share, and what pins and floors leave no room for.
-TEST(PlacementTest, RefusesWhatFloorsLeaveNoRoomFor) {
+// For every policy: a floor above an equal share, or a size too small for pins and floors.
+TEST(PlacementTest, RejectsSizesThatViolateFloorsOrPins) {
   for (const PolicyKind kind :
        {PolicyKind::kAdaptive, PolicyKind::kTide, PolicyKind::kLru, PolicyKind::kStatic}) {
     SCOPED_TRACE(PolicyName(kind));
     PoolShape shape{.layers = 2, .experts = 6, .top_k = 2, .slots = 5, .floor = 3};
     EXPECT_EQ(Placement::Create(shape, {.kind = kind}).status().message(),
-              "5 slots; 2 layers of 6 experts can use 6 to 12");
+              "5 slots; must be 6 to 12 for 2 layers of 6 experts");
     shape.slots = 8;
     shape.floor = 2;
     auto placement = Placement::Create(shape, {.kind = kind});
@@ -162,18 +162,19 @@ TEST(PlacementTest, RefusesWhatFloorsLeaveNoRoomFor) {
   }
 }
 
-TEST(PlacementTest, RefusesOptionsThatCannotBe) {
+TEST(PlacementTest, RejectsInvalidOptions) {
   const PoolShape bad{.layers = 2, .experts = 4, .top_k = 5, .slots = 3};
-  EXPECT_EQ(Placement::Create(bad, {}).status().message(), "a top-k of 5 of 4 experts");
+  EXPECT_EQ(Placement::Create(bad, {}).status().message(),
+            "top_k is 5; must be 1 to 4, the experts of a layer");
   EXPECT_EQ(Placement::Create(kShape, {.refresh_interval = 0}).status().message(),
-            "a refresh interval of 0 steps; the least is 1");
+            "the refresh interval is 0 steps; it must be 1 or more");
   EXPECT_TRUE(
       absl::StrContains(Placement::Create(kShape, {.kind = PolicyKind::kStatic, .profile = {1, 2}})
                             .status()
                             .message(),
-                        "the profile counts 2 experts, where 2 layers of 4 are served"));
+                        "the profile has 2 experts, but the model has 2 layers of 4 experts"));
   EXPECT_TRUE(absl::StrContains(ParsePolicyKind("fifo").status().message(),
-                                "there is no offload policy \"fifo\"; there are "));
+                                "unknown offload policy \"fifo\"; expected one of: adaptive"));
 }
 
 }  // namespace

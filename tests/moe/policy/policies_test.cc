@@ -1,4 +1,4 @@
-// Each policy against literal snapshots.
+// Tests the residents of each policy after given routings.
 #include <cstdint>
 #include <memory>
 #include <numeric>
@@ -24,7 +24,7 @@ std::unique_ptr<Placement> Make(const PoolShape& shape, const PolicyOptions& opt
   return *std::move(placement);
 }
 
-// Experts that a layer has resident.
+// The residents of a layer.
 std::vector<int> Of(const Placement& placement, int layer) {
   std::vector<int> experts;
   for (const ExpertRef expert : placement.residents()) {
@@ -44,7 +44,7 @@ TEST(TideTest, RefreshesAtItsInterval) {
   EXPECT_THAT(Of(*tide, 1), ElementsAre(0, 1, 2));
   Step(tide.get(), 1, 0, {4, 5});
   EXPECT_THAT(Of(*tide, 0), ElementsAre(0, 1, 2));
-  // 5 is wanted thrice, 2 and 4 twice, 3 once: 5, 2, 4 are the targets.
+  // Expert 5 is needed three times, 2 and 4 twice, 3 once. So the targets are 5, 2 and 4.
   Step(tide.get(), 2, 0, {5, 4, 5, 4, 5, 2, 3, 2});
   EXPECT_THAT(Of(*tide, 0), ElementsAre(2, 4, 5));
   EXPECT_THAT(Of(*tide, 1), ElementsAre(0, 1, 2));
@@ -60,7 +60,7 @@ TEST(TideTest, TiesGoToTheLowerIdAndLowIdsLeaveFirst) {
   EXPECT_THAT(Of(*tide, 1), ElementsAre(0, 1, 3));
 }
 
-TEST(TideTest, RefreshesWhenTold) {
+TEST(TideTest, RefreshSoonRefreshesOnce) {
   auto tide = Make(kShape, {.kind = PolicyKind::kTide, .refresh_interval = 100});
   tide->RefreshSoon();
   Step(tide.get(), 7, 0, {4, 5});
@@ -68,7 +68,7 @@ TEST(TideTest, RefreshesWhenTold) {
   EXPECT_THAT(Of(*tide, 0), ElementsAre(2, 4, 5));
 }
 
-TEST(TideTest, LeavesTheRemainderOfTheSlots) {
+TEST(TideTest, DoesNotUseTheRemainderOfTheSlots) {
   PoolShape shape = kShape;
   shape.slots = 5;
   auto tide = Make(shape, {.kind = PolicyKind::kTide});
@@ -98,8 +98,8 @@ TEST(TideTest, ResizesByLayer) {
   EXPECT_THAT(Of(*tide, 0), ElementsAre(0, 1, 2, 3));
 }
 
-// Three pinned experts leave the other layer one slot of four, where its share is two.
-TEST(TideTest, PinsOfOneLayerTakeFromTheSharesOfOthers) {
+// With three pinned experts, the other layer gets one of four slots. Its share would be two.
+TEST(TideTest, PinsOfOneLayerReduceTheSharesOfOthers) {
   auto tide = Make(kShape, {.kind = PolicyKind::kTide});
   for (const int expert : {0, 1, 2}) tide->Pin({0, expert});
   const auto evicted = tide->Resize(4);
@@ -110,7 +110,7 @@ TEST(TideTest, PinsOfOneLayerTakeFromTheSharesOfOthers) {
   EXPECT_THAT(Of(*tide, 1), ElementsAre(4));
 }
 
-TEST(LruTest, TheLongestUnusedLeavesFirstWhicheverItsLayer) {
+TEST(LruTest, EvictsTheLeastRecentlyUsedOfAllLayers) {
   PoolShape shape = kShape;
   shape.slots = 4;
   auto lru = Make(shape, {.kind = PolicyKind::kLru});
@@ -128,7 +128,7 @@ TEST(LruTest, TheLongestUnusedLeavesFirstWhicheverItsLayer) {
   EXPECT_THAT(Of(*lru, 1), ElementsAre(0, 3));
 }
 
-TEST(LruTest, WhatARoutingNeedsDoesNotLeaveInIt) {
+TEST(LruTest, DoesNotEvictExpertsThatTheRoutingNeeds) {
   PoolShape shape = kShape;
   shape.slots = 3;
   auto lru = Make(shape, {.kind = PolicyKind::kLru});
@@ -139,7 +139,7 @@ TEST(LruTest, WhatARoutingNeedsDoesNotLeaveInIt) {
             (PlacementCounters{.hits = 3, .promotions = 1, .pass_throughs = 4, .evictions = 1}));
 }
 
-TEST(LruTest, WhatALayerBeginsWithStaysUntilItHasRun) {
+TEST(LruTest, InitialResidentsStayUntilTheirLayerHasRun) {
   auto lru = Make(kShape, {.kind = PolicyKind::kLru});
   Step(lru.get(), 0, 0, {0, 1, 2, 3, 4, 5});
   EXPECT_THAT(Of(*lru, 0), ElementsAre(0, 1, 2));
@@ -149,7 +149,7 @@ TEST(LruTest, WhatALayerBeginsWithStaysUntilItHasRun) {
   EXPECT_THAT(Of(*lru, 1), ElementsAre(1, 2, 3));
 }
 
-TEST(LruTest, TheFloorOfOtherLayersHolds) {
+TEST(LruTest, KeepsTheFloorOfOtherLayers) {
   PoolShape shape = kShape;
   shape.floor = 2;
   auto lru = Make(shape, {.kind = PolicyKind::kLru});
@@ -178,7 +178,7 @@ TEST(StaticTest, KeepsTheMostUsed) {
   EXPECT_THAT(Of(*fixed, 0), ElementsAre(0, 3));
 }
 
-TEST(StaticTest, AnotherPolicyMayTakeOver) {
+TEST(StaticTest, CanBeReplacedByAnotherPolicy) {
   PoolShape shape = kShape;
   shape.slots = 4;
   auto placement = Make(shape, {.kind = PolicyKind::kStatic,
@@ -193,8 +193,8 @@ TEST(StaticTest, AnotherPolicyMayTakeOver) {
   EXPECT_EQ(placement->policy_name(), "tide");
 }
 
-// Three of six experts, over and over; then the other three.
-TEST(AdaptiveTest, FollowsWhatIsUsed) {
+// Uses three of six experts repeatedly, then the other three.
+TEST(AdaptiveTest, KeepsTheExpertsInUse) {
   PoolShape shape = kShape;
   shape.top_k = 3;
   auto adaptive = Make(shape, {});
@@ -213,9 +213,9 @@ TEST(AdaptiveTest, FollowsWhatIsUsed) {
   EXPECT_THAT(Of(*adaptive, 1), ElementsAre(0, 2, 4));
 }
 
-// A prompt will need the second layer's experts before the first's again, on a cold start as well
-// as when few have been used.
-TEST(AdaptiveTest, AWidePassLeavesLayersToComeWhatTheyHave) {
+// A prompt will need the second layer's experts before it needs the first layer's again. This also
+// holds on a cold start.
+TEST(AdaptiveTest, APromptDoesNotEvictResidentsOfLaterLayers) {
   const PoolShape shape{.layers = 2, .experts = 16, .top_k = 2, .slots = 16};
   std::vector<int32_t> all(shape.experts);
   std::iota(all.begin(), all.end(), 0);
@@ -231,8 +231,8 @@ TEST(AdaptiveTest, AWidePassLeavesLayersToComeWhatTheyHave) {
   }
 }
 
-// Where all have slots, only some forwards are learned from; they tell who stays when slots go.
-TEST(AdaptiveTest, LearnsWhileNobodyHasToLeave) {
+// While all experts have slots, the policy learns from some of the forwards.
+TEST(AdaptiveTest, LearnsWhileAllExpertsHaveSlots) {
   PoolShape shape = kShape;
   shape.top_k = 3;
   shape.slots = shape.all_experts();
@@ -245,8 +245,8 @@ TEST(AdaptiveTest, LearnsWhileNobodyHasToLeave) {
   EXPECT_THAT(Of(*adaptive, 1), ElementsAre(1, 3, 5));
 }
 
-// Two layers that are used alike; a miss in the second is dearer.
-TEST(AdaptiveTest, KeepsWhatCostsMoreToRead) {
+// Two layers with the same uses. A miss in the second one costs more.
+TEST(AdaptiveTest, KeepsExpertsThatCostMoreToRead) {
   PoolShape shape{.layers = 2, .experts = 8, .top_k = 1, .slots = 6};
   std::vector<int> residents;
   for (const std::vector<float>& costs : {std::vector<float>{}, std::vector<float>{0.4f, 1.6f}}) {
@@ -264,8 +264,8 @@ TEST(AdaptiveTest, KeepsWhatCostsMoreToRead) {
   EXPECT_EQ(residents[1], 6);
 }
 
-// A layer whose uses never repeat leaves its slots to one whose do.
-TEST(AdaptiveTest, GivesSlotsToTheLayerThatGainsByThem) {
+// One layer reuses its experts soon, and the other does not.
+TEST(AdaptiveTest, GivesSlotsToTheLayerWithMoreReuse) {
   const PoolShape shape{.layers = 2, .experts = 8, .top_k = 1, .slots = 4};
   auto adaptive = Make(shape, {});
   for (int step = 0; step < 80; ++step) {

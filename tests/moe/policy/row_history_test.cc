@@ -51,9 +51,9 @@ TEST(FrequencyTableTest, RateIsTheShareOfRecentSamples) {
   EXPECT_NEAR(table.rate(3), 0.9, 1e-2) << "old samples are forgotten";
 }
 
-// Two sequences that each stay with their experts: what one used is as likely as what the other
-// did, and twice as likely to be needed where both want it.
-TEST(RowHistoryTest, RowsThatPersistAreExpectedToContinue) {
+// Each of two sequences always uses the same experts. An expert that both use is more likely to be
+// needed than an expert that only one uses.
+TEST(RowHistoryTest, PredictsThatRowsKeepTheirExperts) {
   RowHistory history(kExperts, kTopK);
   FrequencyTable table(RowHistory::kCases, 1.0f * kTopK / kExperts);
   for (int step = 0; step < 60; ++step) {
@@ -69,21 +69,21 @@ TEST(RowHistoryTest, RowsThatPersistAreExpectedToContinue) {
   EXPECT_LT(UseChance(history, table, 0), 0.05);
   EXPECT_GT(UseChance(history, table, 2), 0.9);
   Add({{0, 1, 1, 2}, {Phase::kDecode}, {7, 8}}, &history, &table);
-  EXPECT_GT(UseChance(history, table, 0), 0.9) << "and is known again when it is back";
+  EXPECT_GT(UseChance(history, table, 0), 0.9) << "the sequence is back";
 }
 
-TEST(RowHistoryTest, PlacesOfOneRequestAreRowsOfTheirOwn) {
+TEST(RowHistoryTest, PositionsOfOneRequestAreSeparateRows) {
   RowHistory history(kExperts, kTopK);
   FrequencyTable table(RowHistory::kCases, 1.0f * kTopK / kExperts);
   for (int step = 0; step < 60; ++step) {
     Add({{0, 1, 2, 3}, {Phase::kDecode}, {7}}, &history, &table);
   }
-  // Taken for one row, each expert would be in half of its steps.
+  // If both positions were one row, each expert would be in half of its steps.
   EXPECT_GT(UseChance(history, table, 0), 0.9);
   EXPECT_GT(UseChance(history, table, 3), 0.9);
 }
 
-TEST(RowHistoryTest, APromptsEndIsWhereItsSequenceGoesOn) {
+TEST(RowHistoryTest, DecodingContinuesTheEndOfThePrompt) {
   RowHistory history(kExperts, kTopK);
   FrequencyTable table(RowHistory::kCases, 1.0f * kTopK / kExperts);
   for (int step = 0; step < 60; ++step) {
@@ -101,7 +101,7 @@ TEST(RowHistoryTest, APromptsEndIsWhereItsSequenceGoesOn) {
   EXPECT_LT(UseChance(history, table, 0), 0.05);
 }
 
-TEST(RowHistoryTest, RemembersNoMoreRowsThanItsLimit) {
+TEST(RowHistoryTest, IgnoresRowsBeyondTheLimit) {
   RowHistory history(kExperts, kTopK);
   FrequencyTable table(RowHistory::kCases, 1.0f * kTopK / kExperts);
   const int rows = RowHistory::kMaxRows + 2;
@@ -113,8 +113,8 @@ TEST(RowHistoryTest, RemembersNoMoreRowsThanItsLimit) {
   }
   for (int step = 0; step < 60; ++step) Add(forward, &history, &table);
   EXPECT_GT(UseChance(history, table, 0), 0.9);
-  EXPECT_LT(UseChance(history, table, 4), 0.5) << "of a row past the limit";
-  // New sequences take the place of those that were longest away.
+  EXPECT_LT(UseChance(history, table, 4), 0.5) << "used only by rows beyond the limit";
+  // A new sequence replaces the one that was absent longest.
   Add({{0, 1}, {Phase::kDecode}, {0}}, &history, &table);
   Add({{4, 5}, {Phase::kDecode}, {1000}}, &history, &table);
   EXPECT_LT(UseChance(history, table, 0), 0.05);

@@ -57,7 +57,7 @@ Rates Measure(const std::vector<Trace>& traces, int64_t slots) {
   return rates;
 }
 
-TEST(AdaptiveQualityTest, IsAsGoodAsItWasOverEveryKind) {
+TEST(AdaptiveQualityTest, HitRateDoesNotRegress) {
   double against_best = 0;
   double against_belady = 0;
   double least = 1e9;

@@ -22,18 +22,18 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(MissCostsTest, AreInProportionToBytesAndOneOnAverage) {
+TEST(MissCostsTest, AreProportionalToBytesAndOneOnAverage) {
   EXPECT_THAT(MissCosts({10, 20, 30}), ElementsAre(0.5f, 1.0f, 1.5f));
   EXPECT_THAT(MissCosts({1, 3}), ElementsAre(0.5f, 1.5f));
   EXPECT_THAT(MissCosts({70, 70, 70}), IsEmpty());
   EXPECT_THAT(MissCosts({}), IsEmpty());
 }
 
-TEST(MissCostsTest, ShapesRefuseCostsThatCannotBe) {
+TEST(MissCostsTest, ShapesRejectInvalidCosts) {
   PoolShape shape{.layers = 2, .experts = 4, .top_k = 2, .slots = 3, .miss_cost = {1}};
-  EXPECT_EQ(shape.Validate().message(), "costs of misses for 1 of 2 layers");
+  EXPECT_EQ(shape.Validate().message(), "1 miss costs for 2 layers");
   shape.miss_cost = {2, 0};
-  EXPECT_EQ(shape.Validate().message(), "a miss that costs 0");
+  EXPECT_EQ(shape.Validate().message(), "a miss cost is 0; must be greater than 0");
   shape.miss_cost = {1.5f, 0.5f};
   EXPECT_TRUE(shape.Validate().ok());
 }
@@ -71,7 +71,7 @@ BothWays RunBothWays(const Trace& trace, int64_t slots) {
   return {.by_hits = RunOn(trace, shape), .by_bytes = Replay(trace, {}, placement->get())};
 }
 
-TEST(MissCostTest, FewerBytesAreReadWhereRecordsDiffer) {
+TEST(MissCostTest, ReadsFewerBytesIfRecordsDiffer) {
   double all = 0;
   int cases = 0;
   for (const char* kind : {"story", "crowd", "shifts", "few", "visits", "trio"}) {
@@ -91,7 +91,7 @@ TEST(MissCostTest, FewerBytesAreReadWhereRecordsDiffer) {
 }
 
 // A factor that is the same for all layers changes nothing.
-TEST(MissCostTest, CostsOfOneDecideAsNoneDo) {
+TEST(MissCostTest, EqualCostsChangeNothing) {
   for (const char* kind : {"turns", "few"}) {
     const Trace trace = MakeTrace(KindNamed(kind), 103);
     PoolShape shape{.layers = trace.header.layers,

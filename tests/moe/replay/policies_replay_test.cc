@@ -217,7 +217,7 @@ TEST_P(EveryPolicy, CountsEveryLookupOnce) {
   EXPECT_EQ(result.bytes_moved, result.counters.misses() << 20);
 }
 
-TEST_P(EveryPolicy, DecidesTheSameAgain) {
+TEST_P(EveryPolicy, IsDeterministic) {
   const Trace trace = MakeTrace({.forwards = 120, .tokens = 2, .drift = 0.3, .skew = 0.5});
   std::vector<PlacementCounters> counters;
   for (int run = 0; run < 2; ++run) {
@@ -265,7 +265,7 @@ void CheckLastPass(const Trace& trace, int64_t slots, const char* policy) {
 // A prompt reads each expert that was not resident when it started only once: no layer evicts
 // experts that later layers of the same forward need. For lru this holds only from a cold start,
 // because lru orders experts by their last forward.
-TEST_P(EveryPolicy, APassMissesOnlyWhatWasNotThere) {
+TEST_P(EveryPolicy, APromptMissesOnlyNonResidents) {
   const std::string policy = GetParam();
   for (const int layers : {2, 12}) {
     for (const int before : {0, 1, 30}) {  // number of forwards; the first is a prompt

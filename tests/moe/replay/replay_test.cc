@@ -27,7 +27,7 @@ Trace Empty(int layers, int experts, int top_k) {
   return MakeTrace({.layers = layers, .experts = experts, .top_k = top_k, .forwards = 0});
 }
 
-TEST(ReplayTest, CountsByHand) {
+TEST(ReplayTest, CountsMatchValuesComputedByHand) {
   Trace trace = Empty(2, 4, 2);
   trace.header.expert_bytes = {10, 20};
   trace.entries = {{.step = 0, .layer = 0, .ids = {0, 1}},
@@ -45,7 +45,7 @@ TEST(ReplayTest, CountsByHand) {
   EXPECT_EQ(tide.bytes_moved, 20 + 2 * 10 + 20);
 }
 
-TEST(ReplayTest, CostsAsTheModelSays) {
+TEST(ReplayTest, TimeFollowsTheCostModel) {
   Trace trace = Empty(1, 4, 3);
   trace.header.expert_bytes = {1000};
   trace.entries = {{.step = 0, .layer = 0, .ids = {0, 1, 2}},
@@ -59,12 +59,12 @@ TEST(ReplayTest, CostsAsTheModelSays) {
   EXPECT_DOUBLE_EQ(result.step_ms, (9.0 + 13.0) / 2);
 }
 
-TEST(ReplayTest, RefusesWhatDoesNotFit) {
+TEST(ReplayTest, RejectsInvalidArguments) {
   const Trace trace = Empty(2, 4, 2);
   EXPECT_EQ(MakePlacement(trace, 9, {"lru", {}}).status().message(),
-            "9 slots; 2 layers of 4 experts can use 1 to 8");
+            "9 slots; must be 1 to 8 for 2 layers of 4 experts");
   EXPECT_TRUE(absl::StrContains(MakePlacement(trace, 4, {"mru", {}}).status().message(),
-                                "there is no offload policy \"mru\""));
+                                "unknown offload policy \"mru\""));
 }
 
 // The most hits that any sequence of resident sets can have: after each entry, any set of at most
@@ -171,7 +171,7 @@ int64_t PlainTideHits(const Trace& trace, int64_t slots, int64_t tau) {
   return hits;
 }
 
-TEST(TideReplayTest, AgreesWithAPlainSecondImplementation) {
+TEST(TideReplayTest, AgreesWithAReferenceImplementation) {
   for (uint32_t seed = 1; seed <= 6; ++seed) {
     const Trace trace = MakeTrace({.layers = 3,
                                    .experts = 20,

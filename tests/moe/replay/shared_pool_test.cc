@@ -130,7 +130,7 @@ AroundPrompts DecodeAroundPrompts(const std::string& policy, uint32_t seed) {
   return around;
 }
 
-TEST(SharedPoolTest, APromptDoesNotPolluteWhatDecodingNeeds) {
+TEST(SharedPoolTest, APromptDoesNotEvictWhatDecodingNeeds) {
   constexpr double kLost = 0.05;
   for (uint32_t seed = 1; seed <= 4; ++seed) {
     SCOPED_TRACE(seed);
@@ -203,7 +203,7 @@ double Fairness(const Company& company, const std::string& policy, uint32_t seed
 
 // The pool goes to the experts that bring the most hits. A sequence with few forwards may therefore
 // have slightly fewer hits.
-TEST_P(SharedPoolWith, NoneHasMuchLessThanItsHalfOfThePoolAlone) {
+TEST_P(SharedPoolWith, EachSequenceKeepsTheHitRateOfHalfThePool) {
   constexpr double kFair = 0.75;
   for (uint32_t seed = 1; seed <= 4; ++seed) {
     SCOPED_TRACE(seed);

@@ -10,7 +10,7 @@
 namespace tidepool::moe {
 namespace {
 
-TEST(TraceKindsTest, TracesAreWholeAndFollowFromTheirSeeds) {
+TEST(TraceKindsTest, TracesAreValidAndReproducible) {
   std::set<std::string> names;
   for (TraceKind kind : TraceKinds()) {
     kind.forwards = 20;

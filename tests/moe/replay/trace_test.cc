@@ -41,7 +41,7 @@ std::string Compressed(const std::string& text) {
   return out;
 }
 
-TEST(TraceTest, ReadsEveryForm) {
+TEST(TraceTest, ParsesEveryVariant) {
   const std::string text = absl::StrCat(
       "{\"version\":1,\"model\":\"m\",\"layers\":2,\"experts\":4,\"top_k\":2,"
       "\"expert_bytes\":[10,20],\"more\":{\"a\":[1]}}\r\n",
@@ -72,7 +72,7 @@ TEST(TraceTest, ReadsEveryForm) {
   }
 }
 
-TEST(TraceTest, NamesWhatIsWrong) {
+TEST(TraceTest, ErrorsNameLineAndFault) {
   const std::string entry = "{\"request\":\"a\",\"phase\":\"decode\",\"step\":0,\"layer\":0,";
   const std::pair<std::string, std::string> cases[] = {
       {"", "t: empty; a routing trace must begin with a line {\"version\":1,...}"},
@@ -93,7 +93,7 @@ TEST(TraceTest, NamesWhatIsWrong) {
        "t: line 1: \"expert_bytes\" is not a number of bytes or a list with one for each layer"},
       {"{\"version\":1,\"model\":\"m\",\"layers\":4096,\"experts\":4096,\"top_k\":1,"
        "\"expert_bytes\":1}",
-       "t: line 1: 4096 layers of 4096 experts are more than the 1048576 experts that are managed"},
+       "t: line 1: 4096 layers of 4096 experts exceed the limit of 1048576 experts"},
       {absl::StrCat(kHeader, "{\"request\":\"a"),
        "t: line 2: \"{\"request\":\"a\" is not a JSON object; is the file truncated?"},
       {absl::StrCat(kHeader, "{\"step\":-1}"),
@@ -133,7 +133,7 @@ TEST(TraceTest, DamagedCompressionIsDataLoss) {
   EXPECT_FALSE(status.ok());
 }
 
-TEST(TraceTest, WritesWhatItReads) {
+TEST(TraceTest, WrittenTracesReadBackEqual) {
   Trace made = MakeTrace({.forwards = 50, .tokens = 3, .prefill_every = 9, .prefill_tokens = 11});
   made.header.expert_bytes[1] = 77;
   made.entries[5].weights = {0.1f, 0.9f, 1e-9f, 1.0f / 3, 0.5f, 0.25f};
@@ -164,7 +164,7 @@ TEST(TraceTest, WritesWhatItReads) {
             Contents(TempFile("made.jsonl")).size());
 }
 
-TEST(TraceTest, WritesAsTheFormatSays) {
+TEST(TraceTest, WritesTheDocumentedFormat) {
   const std::string path = TempFile("format.jsonl");
   auto writer = TraceWriter::Create(
       path, {.model = "m\n", .layers = 2, .experts = 4, .top_k = 2, .expert_bytes = {10, 10}});
@@ -181,7 +181,7 @@ TEST(TraceTest, WritesAsTheFormatSays) {
             "\"ids\":[[3,0],[1,2]]}\n");
 }
 
-TEST(TraceTest, SaysWhereItCannotWrite) {
+TEST(TraceTest, WriteErrorsNameThePath) {
   const TraceHeader header{
       .model = "m", .layers = 1, .experts = 2, .top_k = 1, .expert_bytes = {1}};
   EXPECT_TRUE(absl::StrContains(TraceWriter::Create("/nowhere/t", header).status().message(),

@@ -241,6 +241,64 @@ TEST_F(RedisDamageTest, DamagedTextIsListedAsUtf8) {
   }
 }
 
+TEST_F(RedisDamageTest, ExpiryPassesDamagedSessions) {
+  const auto link = server_.Link();
+  ASSERT_TRUE(link->Call({"HSET", RedisSessionKey(SampleId(0)), "model", "another"}).ok());
+  ASSERT_TRUE(link->Call({"SET", RedisSessionKey(SampleId(1)), "no hash"}).ok());
+  ASSERT_TRUE(link->Call({"DEL", RedisSessionKey(SampleId(2))}).ok());
+  std::vector<std::string> log;
+  RedisSessionStoreOptions options;
+  options.address = server_.address();
+  options.log_damage = [&log](absl::string_view line) { log.emplace_back(line); };
+  auto store = *RedisSessionStore::Open(options);
+  int64_t gone = 0;
+  for (int i = 0; i < kSamples; ++i) gone += *Expire(*store, -absl::Hours(1), 2);
+  EXPECT_EQ(gone, kSamples - 3);
+  store.reset();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(log, testing::Contains(
+                         testing::AllOf(
+                             testing::HasSubstr(absl::StrCat("'", SampleId(i), "'")),
+                             testing::HasSubstr("--session-ttl does not delete damaged sessions")))
+                         .Times(1));
+  }
+}
+
+TEST_F(RedisDamageTest, ASessionIsDeletedByTheIdThatListsShow) {
+  const std::string key = RedisSessionKey(SampleId(4));
+  const std::string index = RedisPrincipalKey(SampleOwner(4));
+  const std::vector<std::vector<std::string>> damages = {
+      {"HSET", key, "principal", "bem"},
+      {"HSET", key, "id", "session-5"},
+      {"HSET", key, "lease_until_us", "9999999999999999", "model", "another"},
+      {"DEL", key},
+      {"RENAME", key, key + "5"},
+      {"ZADD", index, "700", "session-\xb4"},
+  };
+  const auto whole = Dump();
+  const auto link = server_.Link();
+  for (const std::vector<std::string>& damage : damages) {
+    Restore(whole);
+    ASSERT_TRUE(link->Call(damage).ok());
+    const auto store = Open();
+    const auto damaged = [&] {
+      std::vector<std::string> ids;
+      const auto page = List(*store, 100, "", SampleOwner(4));
+      EXPECT_TRUE(page.ok()) << page.status();
+      for (const SessionInfo& info : page->sessions) {
+        if (!info.damage.empty()) ids.push_back(info.session_id);
+      }
+      return ids;
+    };
+    ASSERT_EQ(damaged().size(), 1) << damage[0];
+    EXPECT_TRUE(absl::IsNotFound(Delete(*store, damaged()[0], "eve")) ||
+                absl::IsDataLoss(Delete(*store, damaged()[0], "eve")));
+    const absl::Status deleted = Delete(*store, damaged()[0], SampleOwner(4));
+    EXPECT_TRUE(deleted.ok()) << damage[0] << ": " << deleted;
+    EXPECT_TRUE(damaged().empty()) << damage[0];
+  }
+}
+
 TEST_F(RedisDamageTest, AnotherPlaceInAnIndexIsAFault) {
   const auto link = server_.Link();
   ASSERT_TRUE(link->Call({"ZADD", RedisAllKey(), "7000", SampleId(4)}).ok());

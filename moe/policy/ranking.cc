@@ -1,4 +1,4 @@
-#include "moe/policy/worth.h"
+#include "moe/policy/ranking.h"
 
 namespace tidepool::moe {
 

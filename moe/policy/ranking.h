@@ -1,6 +1,7 @@
-// For policies that rank all experts by one number: the residents of least worth leave.
-#ifndef TIDEPOOL_MOE_POLICY_WORTH_H_
-#define TIDEPOOL_MOE_POLICY_WORTH_H_
+// For policies that rank all experts by one number, their value: the least valuable residents
+// leave.
+#ifndef TIDEPOOL_MOE_POLICY_RANKING_H_
+#define TIDEPOOL_MOE_POLICY_RANKING_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -14,10 +15,10 @@
 
 namespace tidepool::moe {
 
-// Layers in turn take experts 0, 1, 2 ... until the slots are full.
+// Fills the slots with expert 0 of each layer, then expert 1 of each layer, and so on.
 std::vector<ExpertRef> FillEvenly(const PoolShape& shape);
 
-// Whether any of four is `bound` at most.
+// Returns true if any of four values is at most `bound`.
 template <typename T>
 bool AnyAtMost4(const T* values, T bound) {
   return values[0] <= bound || values[1] <= bound || values[2] <= bound || values[3] <= bound;
@@ -26,49 +27,48 @@ inline bool AnyAtMost4(const float* values, float bound) { return AnyOf4(Load4(v
 
 template <typename T>
 struct Ranked {
-  T worth;
-  int64_t index;  // in [layers, experts]
+  T value;
+  int64_t index;  // of the expert in [layers, experts]
 
   bool operator<(const Ranked& other) const {
-    return worth != other.worth ? worth < other.worth : index < other.index;
+    return value != other.value ? value < other.value : index < other.index;
   }
 };
 
-// Thread-compatible. The residents that are worth least, at most `count`, collected layer by layer
-// in any order of the layers.
+// Thread-compatible. Finds the `count` least valuable residents. Layers may be added in any order.
 template <typename T>
-class LeastWorthy {
+class LeastValuable {
  public:
-  explicit LeastWorthy(int64_t count) : count_(count) {}
+  explicit LeastValuable(int64_t count) : count_(count) {}
 
-  // Whether nothing that is worth more than worst() can be among them.
+  // True if `count` residents were found. Then more valuable ones than worst() can be skipped.
   bool full() const { return static_cast<int64_t>(heap_.size()) >= count_; }
-  // The one of most worth so far. Requires: there is one.
+  // The most valuable one so far. Requires: there is one.
   const Ranked<T>& worst() const { return heap_.front(); }
 
-  // Residents of `layer` that are not pinned, `limit` of them at most. worth: [layers, experts].
-  void Add(const Residency& residency, absl::Span<const T> worth, int layer, int64_t limit) {
+  // Adds at most `limit` residents of `layer` that are not pinned. values: [layers, experts].
+  void Add(const Residency& residency, absl::Span<const T> values, int layer, int64_t limit) {
     limit = std::min(limit, count_);
     if (limit <= 0) return;
-    of_layer_.clear();
+    layer_heap_.clear();
     const bool was_full = full();
     const int64_t end = (int64_t{layer} + 1) * residency.shape().experts;
     for (int64_t index = end - residency.shape().experts; index < end; ++index) {
-      // Most are skipped, four at a time. Ties are broken by index.
-      if (was_full && index + 4 <= end && !AnyAtMost4(&worth[index], worst().worth)) {
+      // Most are skipped, four at a time.
+      if (was_full && index + 4 <= end && !AnyAtMost4(&values[index], worst().value)) {
         index += 3;
         continue;
       }
       if (residency.resident()[index] == 0) continue;
-      const Ranked<T> ranked{worth[index], index};
+      const Ranked<T> ranked{values[index], index};
       if (was_full && !(ranked < worst())) continue;
       if (residency.IsPinned(residency.At(index))) continue;
-      Keep(&of_layer_, limit, ranked);
+      Keep(&layer_heap_, limit, ranked);
     }
-    for (const Ranked<T>& ranked : of_layer_) Keep(&heap_, count_, ranked);
+    for (const Ranked<T>& ranked : layer_heap_) Keep(&heap_, count_, ranked);
   }
 
-  // The least worthy first, ties to the lower index. Nothing is left.
+  // Returns them, the least valuable first. Ties go to the lower index. Empties this object.
   std::vector<Ranked<T>> Take() {
     std::sort_heap(heap_.begin(), heap_.end());
     return std::move(heap_);
@@ -87,71 +87,72 @@ class LeastWorthy {
   }
 
   const int64_t count_;
-  std::vector<Ranked<T>> heap_;  // the one of most worth on top
-  std::vector<Ranked<T>> of_layer_;
+  std::vector<Ranked<T>> heap_;        // the most valuable one on top
+  std::vector<Ranked<T>> layer_heap_;  // the same for the current layer
 };
 
-// How many residents of a layer may leave when `running`'s routing is known (-1: none's is): those
-// above the floor, and all of its own.
-inline int64_t MayLeave(const Residency& residency, int layer, int running) {
+// Returns the number of residents that `layer` may lose: those above the floor, or all of them if
+// it is the running layer, which fills its slots again.
+inline int64_t MaxVictims(const Residency& residency, int layer, int running) {
   return residency.residents_of(layer) - (layer == running ? 0 : residency.shape().floor);
 }
 
-// At most `count` residents that may leave, the least worthy first, ties to the lower index.
+// Returns the `count` least valuable residents that may leave, or fewer. The least valuable is
+// first, and ties go to the lower index. running: the layer that decides, or -1.
 template <typename T>
-std::vector<Ranked<T>> FindLeastWorthy(const Residency& residency, absl::Span<const T> worth,
-                                       int running, int64_t count) {
-  LeastWorthy<T> least(count);
+std::vector<Ranked<T>> FindLeastValuable(const Residency& residency, absl::Span<const T> values,
+                                         int running, int64_t count) {
+  LeastValuable<T> least(count);
   for (int layer = 0; layer < residency.shape().layers; ++layer) {
-    least.Add(residency, worth, layer, MayLeave(residency, layer, running));
+    least.Add(residency, values, layer, MaxVictims(residency, layer, running));
   }
   return least.Take();
 }
 
-// Decide by worth: free slots first, then victims that are worth less than what replaces them.
-// missing: the missing experts of `layer`; sorted by worth, the highest first.
+// Implements PlacementPolicy::Decide: misses take free slots first, then the slots of less valuable
+// residents. missing: from CollectMissing. Sorts it, so that the misses that stay come first.
 template <typename T>
-void SwapByWorth(const Residency& residency, absl::Span<const T> worth, int layer,
+void SwapByValue(const Residency& residency, absl::Span<const T> values, int layer,
                  std::vector<Ranked<T>>* missing, std::vector<Swap>* swaps) {
   std::sort(missing->begin(), missing->end(), [](const Ranked<T>& a, const Ranked<T>& b) {
-    return a.worth != b.worth ? a.worth > b.worth : a.index < b.index;
+    return a.value != b.value ? a.value > b.value : a.index < b.index;
   });
   const auto count = static_cast<int64_t>(missing->size());
   const int64_t free = std::min(residency.free_slots(), count);
   const auto expert = [&](int64_t i) { return residency.At((*missing)[i].index).expert; };
   for (int64_t i = 0; i < free; ++i) swaps->push_back({expert(i), ExpertRef()});
-  const auto victims = FindLeastWorthy(residency, worth, layer, count - free);
+  const auto victims = FindLeastValuable(residency, values, layer, count - free);
   for (size_t i = 0; i < victims.size(); ++i) {
-    if (!((*missing)[free + i].worth > victims[i].worth)) break;
+    if (!((*missing)[free + i].value > victims[i].value)) break;
     swaps->push_back({expert(free + i), residency.At(victims[i].index)});
   }
 }
 
-// Shed by worth.
+// Implements PlacementPolicy::Shed.
 template <typename T>
-std::vector<ExpertRef> ShedByWorth(const Residency& residency, absl::Span<const T> worth,
+std::vector<ExpertRef> ShedByValue(const Residency& residency, absl::Span<const T> values,
                                    int64_t slots) {
   std::vector<ExpertRef> shed;
   for (const Ranked<T>& ranked :
-       FindLeastWorthy(residency, worth, -1, residency.residents() - slots)) {
+       FindLeastValuable(residency, values, -1, residency.residents() - slots)) {
     shed.push_back(residency.At(ranked.index));
   }
   return shed;
 }
 
-// The missing experts of `needs` with their worths.
+// Sets `missing` to the missing experts of `needs`.
 template <typename T>
-void CollectMissing(const LayerNeeds& needs, const Residency& residency, absl::Span<const T> worth,
+void CollectMissing(const LayerNeeds& needs, const Residency& residency, absl::Span<const T> values,
                     std::vector<Ranked<T>>* missing) {
   missing->clear();
   for (const ExpertNeed& need : needs.experts) {
     const ExpertRef ref{needs.routing.layer, need.expert};
     if (residency.IsResident(ref)) continue;
     const int64_t index = residency.IndexOf(ref);
-    missing->push_back({worth[index], index});
+    missing->push_back({values[index], index});
   }
 }
 
 }  // namespace tidepool::moe
 
-#endif  // TIDEPOOL_MOE_POLICY_WORTH_H_
+#endif  // TIDEPOOL_MOE_POLICY_RANKING_H_

@@ -1,0 +1,160 @@
+#include "engine/kv/kv_layout.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/backend.h"
+#include "kernels/tensor.h"
+
+namespace tidepool::engine {
+namespace {
+
+constexpr int64_t kBlockTokens = kernels::kKvBlockTokens;
+
+size_t AlignUp(size_t bytes) {
+  return (bytes + kernels::kAlignment - 1) / kernels::kAlignment * kernels::kAlignment;
+}
+
+// Bytes of one layer in a block: keys, then values.
+size_t LayerBytes(const KvSpec& spec) {
+  const size_t keys = AlignUp(spec.kv_heads * kernels::KvHeadBytes(spec.dtype, spec.k_dim));
+  if (spec.values_in_keys) return keys;
+  return keys + AlignUp(spec.kv_heads * kernels::KvHeadBytes(spec.dtype, spec.v_dim));
+}
+
+// The layers of one spec.
+struct SpecLayers {
+  KvSpec spec;
+  int64_t layers = 0;
+
+  size_t bytes() const { return LayerBytes(spec); }
+  // Number of groups if a block has `unit` bytes. 0: a layer does not fit.
+  int64_t GroupsIn(size_t unit) const {
+    const auto per_group = static_cast<int64_t>(unit / bytes());
+    return per_group == 0 ? 0 : (layers + per_group - 1) / per_group;
+  }
+};
+
+std::vector<SpecLayers> CountSpecs(const std::vector<KvSpec>& layers) {
+  std::vector<SpecLayers> specs;
+  for (const KvSpec& spec : layers) {
+    auto found = std::find_if(specs.begin(), specs.end(),
+                              [&](const SpecLayers& one) { return one.spec == spec; });
+    if (found == specs.end()) found = specs.insert(specs.end(), {spec, 0});
+    ++found->layers;
+  }
+  return specs;
+}
+
+// Chooses the bytes of a block: the largest that waste at most this share of the memory, so that
+// there are few groups. Otherwise those that waste least.
+size_t ChooseBlockBytes(const std::vector<SpecLayers>& specs) {
+  constexpr double kMaxWaste = 0.03;
+  size_t needed = 0;
+  for (const SpecLayers& one : specs) needed += one.layers * one.bytes();
+  size_t best = 0;
+  double best_waste = std::numeric_limits<double>::infinity();
+  for (const SpecLayers& one : specs) {
+    for (int64_t count = 1; count <= one.layers; ++count) {
+      const size_t unit = count * one.bytes();
+      size_t used = 0;
+      bool fits = true;
+      for (const SpecLayers& other : specs) {
+        fits = fits && other.GroupsIn(unit) > 0;
+        used += other.GroupsIn(unit) * unit;
+      }
+      if (!fits) continue;
+      double waste = static_cast<double>(used) / static_cast<double>(needed) - 1;
+      if (waste <= kMaxWaste) waste = 0;
+      if (waste < best_waste || (waste == best_waste && unit > best)) {
+        best = unit;
+        best_waste = waste;
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+int64_t KvBlocksOf(int64_t slots) { return (slots + kBlockTokens - 1) / kBlockTokens; }
+
+// Distributes the layers of each spec evenly over groups whose blocks have about the same size, and
+// places the layers of a group one after the other.
+KvLayout MakeKvLayout(const std::vector<KvSpec>& layers) {
+  const std::vector<SpecLayers> specs = CountSpecs(layers);
+  KvLayout layout;
+  layout.block_bytes = ChooseBlockBytes(specs);
+  layout.view.layers.resize(layers.size());
+  layout.view.group_of_layer.resize(layers.size());
+  for (const SpecLayers& one : specs) {
+    const int64_t groups = one.GroupsIn(layout.block_bytes);
+    const int64_t per_group = (one.layers + groups - 1) / groups;
+    int64_t place = 0;  // among the layers of this spec
+    for (size_t i = 0; i < layers.size(); ++i) {
+      if (!(layers[i] == one.spec)) continue;
+      if (place % per_group == 0) layout.specs.push_back(one.spec);
+      kernels::KvLayer& layer = layout.view.layers[i];
+      layer.dtype = one.spec.dtype;
+      layer.kv_heads = one.spec.kv_heads;
+      layer.k_dim = one.spec.k_dim;
+      layer.v_dim = one.spec.v_dim;
+      layer.values_in_keys = one.spec.values_in_keys;
+      layer.block_bytes = layout.block_bytes;
+      layer.k_offset = place % per_group * one.bytes();
+      layer.v_offset =
+          layer.k_offset +
+          AlignUp(one.spec.kv_heads * kernels::KvHeadBytes(one.spec.dtype, one.spec.k_dim));
+      layout.view.group_of_layer[i] = static_cast<int>(layout.specs.size()) - 1;
+      ++place;
+    }
+  }
+  return layout;
+}
+
+int64_t KvBlocksFor(const KvSpec& spec, int64_t slots, int64_t step) {
+  const int64_t blocks = KvBlocksOf(slots);
+  // A window and the rows of a step may begin and end inside of blocks.
+  return spec.kind == KvKind::kFull ? blocks : std::min(blocks, KvBlocksOf(spec.window + step) + 1);
+}
+
+int64_t KvBlocksIn(size_t memory_bytes, const KvLayout& layout) {
+  return std::min<int64_t>(memory_bytes / layout.block_bytes, std::numeric_limits<int32_t>::max());
+}
+
+int64_t KvCapacityTokens(const std::vector<KvSpec>& layers, size_t memory_bytes, int64_t step) {
+  constexpr int64_t kMaxTokens = int64_t{1} << 32;
+  const KvLayout layout = MakeKvLayout(layers);
+  const int64_t total = KvBlocksIn(memory_bytes, layout);
+  int64_t fitting = 0;  // blocks of tokens
+  int64_t too_many = kMaxTokens / kBlockTokens;
+  while (too_many - fitting > 1) {
+    const int64_t blocks = fitting + (too_many - fitting) / 2;
+    int64_t needed = 0;
+    for (const KvSpec& spec : layout.specs) {
+      needed += KvBlocksFor(spec, blocks * kBlockTokens, step);
+    }
+    (needed <= total ? fitting : too_many) = blocks;
+  }
+  return fitting * kBlockTokens;
+}
+
+KvCost KvCostOf(const std::vector<KvSpec>& layers) {
+  const KvLayout layout = MakeKvLayout(layers);
+  const auto bytes = static_cast<int64_t>(layout.block_bytes);
+  KvCost cost;
+  for (const KvSpec& spec : layout.specs) {
+    if (spec.kind == KvKind::kFull) {
+      cost.bytes_per_token += bytes / kBlockTokens;
+    } else {
+      cost.window_bytes += KvBlocksOf(spec.window) * bytes;
+    }
+  }
+  return cost;
+}
+
+int64_t KvBlockBytes(const std::vector<KvSpec>& layers) {
+  return static_cast<int64_t>(MakeKvLayout(layers).block_bytes);
+}
+
+}  // namespace tidepool::engine

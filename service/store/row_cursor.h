@@ -1,0 +1,45 @@
+// RowCursor: reads the rows of a query one at a time.
+//
+//   RowCursor<ChunkRow> chunks = table.From(key, 0);
+//   while (true) {
+//     ASSIGN_OR_RETURN(const std::optional<ChunkRow> chunk, chunks.Next());
+//     if (!chunk.has_value()) break;
+//   }
+#ifndef TIDEPOOL_SERVICE_STORE_ROW_CURSOR_H_
+#define TIDEPOOL_SERVICE_STORE_ROW_CURSOR_H_
+
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "kernels/base/status_macros.h"
+#include "service/store/sqlite_db.h"
+
+namespace tidepool::service {
+
+// Thread-compatible. The statement is in use until the cursor is destroyed: nothing else may run it
+// until then. Values that were bound to it outlive the cursor.
+template <typename Row>
+class RowCursor {
+ public:
+  using Read = Row (*)(const SqliteStatement&);
+
+  RowCursor(SqliteStatement* statement, Read read) : statement_(statement), read_(read) {}
+  ~RowCursor() { statement_->Reset(); }
+  RowCursor(const RowCursor&) = delete;
+  RowCursor& operator=(const RowCursor&) = delete;
+
+  // None: there are no more rows. Do not call it again then, or after an error.
+  absl::StatusOr<std::optional<Row>> Next() {
+    ASSIGN_OR_RETURN(const bool more, statement_->Step());
+    if (!more) return std::nullopt;
+    return read_(*statement_);
+  }
+
+ private:
+  SqliteStatement* const statement_;
+  const Read read_;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_STORE_ROW_CURSOR_H_
