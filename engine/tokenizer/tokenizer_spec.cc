@@ -136,7 +136,8 @@ absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const Checkpoint& file) {
   spec.pre = std::string(pre);
   if (model == "no_vocab" || model == "none") {
     const GgufTensor* embedding = file.FindTensor("token_embd.weight");
-    if (embedding == nullptr) return file.Error("token_embd.weight", "missing, expected the tensor");
+    if (embedding == nullptr)
+      return file.Error("token_embd.weight", "missing, expected the tensor");
     spec.tokens.resize(std::min(embedding->dims[1], kMaxTokens));
   } else {
     ASSIGN_OR_RETURN(spec.tokens, ReadStrings(file, "tokenizer.ggml.tokens"));

@@ -69,10 +69,10 @@ struct TokenizerSpec {
   std::map<std::string, std::string> named_templates;  // tokenizer.chat_template.NAME
 };
 
-// Reads the tokenizer.* metadata. The tokens of a model without a tokenizer are empty texts, one for
-// each row of the embedding. INVALID_ARGUMENT names the file and the key if tokenizer.ggml.model is
-// missing, a key has the wrong type, arrays have different lengths, or a token type or id is out
-// of range.
+// Reads the tokenizer.* metadata. The tokens of a model without a tokenizer are empty texts, one
+// for each row of the embedding. INVALID_ARGUMENT names the file and the key if
+// tokenizer.ggml.model is missing, a key has the wrong type, arrays have different lengths, or a
+// token type or id is out of range.
 absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const Checkpoint& file);
 
 }  // namespace tidepool::engine

@@ -16,10 +16,9 @@ struct Character {
 Character First(absl::string_view text) {
   if (text.empty()) return {};
   Character first = {-1, 1};
-  const utf8proc_ssize_t size =
-      utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                       static_cast<utf8proc_ssize_t>(std::min<size_t>(text.size(), 4)),
-                       &first.code);
+  const utf8proc_ssize_t size = utf8proc_iterate(
+      reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+      static_cast<utf8proc_ssize_t>(std::min<size_t>(text.size(), 4)), &first.code);
   if (size > 0) {
     first.size = static_cast<size_t>(size);
   } else {
@@ -43,8 +42,8 @@ Character Last(absl::string_view text) {
 // Unicode's White_Space.
 bool IsSpace(utf8proc_int32_t code) {
   return (code >= 0x09 && code <= 0x0D) || code == 0x20 || code == 0x85 || code == 0xA0 ||
-         code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 ||
-         code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
+         code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 ||
+         code == 0x202F || code == 0x205F || code == 0x3000;
 }
 
 // Alphabetic characters, marks, decimal digits, connectors and joiners.

@@ -24,10 +24,15 @@ void CheckMessage(const absl::Status& status) {
   CHECK(!absl::StrContains(status.message(), "\n"));
 }
 
-void Name(const hf::SafetensorsContents& contents, const std::byte* data) {
+void Name(absl::string_view family, hf::Parts more, const hf::SafetensorsContents& contents,
+          const std::byte* data) {
   hf::HfModel model;
-  model.family = hf::FindHfFamily("mixtral");
+  model.family = hf::FindHfFamily(family);
+  model.parts = model.family->parts;
+  model.parts.Add(more);
   model.head_dim = 4;
+  model.key_dim = 2;
+  model.value_dim = 2;
   model.heads = 2;
   model.kv_heads = 1;
   model.experts = 2;
@@ -58,7 +63,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto* bytes = reinterpret_cast<const std::byte*>(data);
   const auto contents = hf::ParseSafetensors("fuzz", absl::MakeConstSpan(bytes, size));
   CheckMessage(contents.status());
-  if (contents.ok()) Name(*contents, bytes);
+  if (contents.ok()) {
+    Name("mixtral", {}, *contents, bytes);
+    Name("granitemoeshared", {hf::Part::kGraniteShared}, *contents, bytes);
+    Name("gpt_oss", {hf::Part::kGptOssExperts}, *contents, bytes);
+    Name("gpt_oss", {hf::Part::kGptOssMxfp4}, *contents, bytes);
+    Name("deepseek_v3", {hf::Part::kMlaQuery}, *contents, bytes);
+  }
   CheckMessage(
       hf::ParseSafetensorsIndex("fuzz", {reinterpret_cast<const char*>(data), size}).status());
   return 0;

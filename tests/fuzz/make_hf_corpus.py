@@ -28,10 +28,11 @@ def safetensors(shapes, dtype="BF16", metadata=True):
     """A file of zero tensors of these shapes."""
     header, at = {"__metadata__": {"format": "pt"}} if metadata else {}, 0
     for name, shape in shapes.items():
-        size = 2 if dtype != "F32" else 4
+        packed = name.endswith(("_blocks", "_scales"))
+        size = 1 if packed else 2 if dtype != "F32" else 4
         for length in shape:
             size *= length
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
+        header[name] = {"dtype": "U8" if packed else dtype, "shape": shape, "data_offsets": [at, at + size]}
         at += size
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
@@ -49,6 +50,38 @@ def mixtral():
     for expert in range(2):
         for name in ("w1", "w2", "w3"):
             shapes[f"{layer}block_sparse_moe.experts.{expert}.{name}.weight"] = [4, 4]
+    return shapes
+
+
+def gpt_oss(mxfp4):
+    """What hf_safetensors_fuzz.cc takes for a whole model of gpt-oss."""
+    layer = "model.layers.0."
+    shapes = {"model.embed_tokens.weight": [3, 32], "model.norm.weight": [32], layer + "self_attn.sinks": [2],
+              layer + "input_layernorm.weight": [32], layer + "post_attention_layernorm.weight": [32],
+              layer + "self_attn.q_proj.weight": [8, 32], layer + "self_attn.k_proj.weight": [4, 32],
+              layer + "self_attn.v_proj.weight": [4, 32], layer + "self_attn.o_proj.weight": [32, 8],
+              layer + "mlp.router.weight": [2, 32], layer + "mlp.router.bias": [2]}
+    experts = layer + "mlp.experts."
+    shapes |= {experts + "gate_up_proj_bias": [2, 64], experts + "down_proj_bias": [2, 32]}
+    if not mxfp4:
+        return shapes | {experts + "gate_up_proj": [2, 32, 64], experts + "down_proj": [2, 32, 32]}
+    for name, rows in (("gate_up_proj", 64), ("down_proj", 32)):
+        shapes |= {f"{experts}{name}_blocks": [2, rows, 1, 16], f"{experts}{name}_scales": [2, rows, 1]}
+    return shapes
+
+
+def deepseek():
+    """What hf_safetensors_fuzz.cc takes for a whole model of DeepSeek-V3."""
+    layer = "model.layers.0."
+    shapes = {"model.embed_tokens.weight": [3, 4], "model.norm.weight": [4],
+              layer + "input_layernorm.weight": [4], layer + "post_attention_layernorm.weight": [4],
+              layer + "self_attn.q_proj.weight": [12, 4], layer + "self_attn.o_proj.weight": [4, 4],
+              layer + "self_attn.kv_a_proj_with_mqa.weight": [7, 4], layer + "self_attn.kv_a_layernorm.weight": [3],
+              layer + "self_attn.kv_b_proj.weight": [8, 3], layer + "mlp.gate.weight": [2, 4],
+              layer + "mlp.gate.e_score_correction_bias": [2]}
+    for expert in range(2):
+        for name in ("gate_proj", "up_proj", "down_proj"):
+            shapes[f"{layer}mlp.experts.{expert}.{name}.weight"] = [4, 4]
     return shapes
 
 
@@ -101,12 +134,16 @@ def sentencepiece(kind):
 
 
 def main():
-    for name in ("llama3_rope_bf16", "llama_yarn_f16", "mixtral_bf16", "qwen2_moe_bf16"):
+    for name in ("llama3_rope_bf16", "llama_yarn_f16", "mixtral_bf16", "qwen2_moe_bf16", "smollm3", "gemma3_vision",
+                 "glm4_moe", "hunyuan_v1_moe", "gpt_oss_mxfp4", "deepseek_v2", "phi3_longrope_long"):
         (folder("hf_config_fuzz") / name).write_bytes((GOLDEN / name / "config.json").read_bytes())
     (folder("hf_config_fuzz") / "generation").write_bytes(
         (GOLDEN / "qwen3_bf16" / "generation_config.json").read_bytes())
     target = folder("hf_safetensors_fuzz")
     (target / "whole").write_bytes(safetensors(mixtral()))
+    (target / "mxfp4").write_bytes(safetensors(gpt_oss(True)))
+    (target / "transposed").write_bytes(safetensors(gpt_oss(False)))
+    (target / "mla").write_bytes(safetensors(deepseek()))
     (target / "float").write_bytes(safetensors({"a": [2, 3], "b": [1]}, "F32", metadata=False))
     (target / "index").write_text(json.dumps({"metadata": {"total_size": 4}, "weight_map": {
         "a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}))

@@ -35,9 +35,13 @@ class FamilySpec:
     n_vocab: int = 59
     shard: str = "1GB"
     mxfp4: bool = False
+    vision: dict | None = None  # the settings of the other half of a multimodal model
     config: dict = dataclasses.field(default_factory=dict)
 
 
+# Gemma 3 with images: the text model's settings are in text_config.
+VISION = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+          "num_attention_heads": 2, "image_size": 8, "patch_size": 4}
 SMALL = {"hidden_size": 40, "intermediate_size": 28, "num_hidden_layers": 3, "eos_token_id": 58,
          "pad_token_id": 57, "rope_parameters": DEFAULT}
 FAMILIES = (
@@ -65,6 +69,12 @@ FAMILIES = (
     FamilySpec("gemma3_text", "Gemma3Text", config=GEMMA | {
         "num_hidden_layers": 7, "sliding_window": 13, "query_pre_attn_scalar": 10,
         "intermediate_size": 20,
+        "rope_parameters": {
+            "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0},
+            "sliding_attention": DEFAULT}}),
+    FamilySpec("gemma3_vision", "Gemma3", vision=VISION, config=GEMMA | {
+        "num_hidden_layers": 2, "sliding_window": 13, "query_pre_attn_scalar": 10,
+        "layer_types": ["full_attention", "sliding_attention"],
         "rope_parameters": {
             "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0},
             "sliding_attention": DEFAULT}}),

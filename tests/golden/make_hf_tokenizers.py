@@ -55,11 +55,11 @@ def with_edges(make):
         tokenizer = make(corpus)
         tokenizer.add_tokens([
             AddedToken("and", normalized=False, single_word=True),
-            AddedToken("in", normalized=False, single_word=True, lstrip=True),
+            AddedToken("that", normalized=False, single_word=True, lstrip=True),
             AddedToken(",", normalized=False, rstrip=True),
             AddedToken("1", normalized=False, lstrip=True),
             AddedToken("\u7684", normalized=False, single_word=True),
-            AddedToken("e", normalized=False, single_word=True, rstrip=True),
+            AddedToken("return", normalized=False, single_word=True, rstrip=True),
             AddedToken("<|fold|>", normalized=False, lstrip=True, rstrip=True)])
         return tokenizer
     return make_more

@@ -11,6 +11,7 @@ from command_test_case import CommandTest
 
 HF = harness.TINY.parent / "hf"
 MOE = "qwen3_moe_bf16"
+NO_TOKENIZER = ("granite", "granitemoeshared", "gpt_oss_mxfp4", "gemma3_vision", "phi3", "glm4_moe")
 
 
 def golden(name):
@@ -80,6 +81,28 @@ class HfCommandTest(CommandTest):
                                16, "--temperature", 0, "--ignore-eos")
         self.assertEqual(answer["token_ids"], truth["greedy"]["ids"])
 
+    def test_a_gguf_of_a_new_family_has_its_logits(self):
+        for name in NO_TOKENIZER:
+            whole = self.logits(HF / name, name)
+            error = numpy.abs(whole - numpy.load(HF / f"{name}.npy"))
+            self.assertLess(error.max(), 1e-3, name)
+            out = harness.scratch_folder() / "out.gguf"
+            self.run_well("quantize", HF / name, out, "--type", "f32")
+            self.assertTrue(numpy.array_equal(self.logits(out, name), whole), name)
+
+    def test_a_directory_without_a_tokenizer_takes_token_ids_alone(self):
+        name = "olmoe"
+        answer = self.run_json("generate", "--model", HF / name, "--exact", "--tokens", tokens(name), "--max-tokens",
+                               16, "--temperature", 0, "--ignore-eos")
+        self.assertEqual(answer["token_ids"], golden(name)["greedy"]["ids"])
+        for command in (("generate", "--prompt", "a"), ("tokenize", "--text", "a")):
+            self.refuse(command[0], "--model", HF / name, *command[1:], named=("has no tokenizer",))
+
+    def test_a_multimodal_checkpoint_says_what_it_loads(self):
+        report = self.run_json("inspect", "--model", HF / "gemma3_vision")
+        self.assertEqual(report["architecture"], "gemma3")
+        self.assertIn('text model of "gemma3"', report["format"])
+
     def test_errors_name_file_and_remedy(self):
         model = copy_of("qwen3_bf16")
         config = model / "config.json"
@@ -99,6 +122,17 @@ class HfCommandTest(CommandTest):
 
 
 class HfServerTest(unittest.TestCase):
+
+    def test_a_directory_without_a_tokenizer_serves_token_ids(self):
+        truth = golden("olmoe")
+        server = harness.serve("--exact", model=HF / "olmoe")
+        self.addCleanup(server.stop)
+        client = harness.Client(server)
+        self.addCleanup(client.close)
+        answer = client.generate(ids=truth["ids"], max_tokens=4, temperature=0)
+        self.assertEqual(list(answer.ids), truth["greedy"]["ids"][:len(answer.ids)])
+        with self.assertRaisesRegex(Exception, "has no tokenizer"):
+            client.generate(text="a", max_tokens=4, temperature=0)
 
     def test_a_directory_serves(self):
         truth = golden(MOE)

@@ -23,6 +23,7 @@ constexpr absl::string_view kHarmless[] = {
     "bad_words_ids",
     "begin_suppress_tokens",
     "bos_token_id",
+    "cache_implementation",
     "cls_token_id",
     "cross_attention_hidden_size",
     "decoder_start_token_id",
@@ -184,8 +185,8 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
-  // Multi-head latent attention. GGUF describes it as one KV head, which has the compressed keys and
-  // values and the rotated part of the keys.
+  // Multi-head latent attention. GGUF describes it as one KV head, which has the compressed keys
+  // and values and the rotated part of the keys.
   absl::Status ReadMla() {
     ASSIGN_OR_RETURN(model_.heads, Size("num_attention_heads", "attention.head_count", kMaxHeads));
     ASSIGN_OR_RETURN(const int64_t kv_heads,
@@ -224,8 +225,8 @@ class ConfigReader {
     for (const absl::string_view key : {"hidden_act", "hidden_activation"}) {
       ASSIGN_OR_RETURN(const std::string found, config_.StringOr(key, expected));
       if (found == expected || (expected == "silu" && found == "swish")) continue;
-      return config_.Unsupported(key, absl::StrCat(Shown(Json(found)),
-                                                   " is not supported, expected ", expected));
+      return config_.Unsupported(
+          key, absl::StrCat(Shown(Json(found)), " is not supported, expected ", expected));
     }
     return absl::OkStatus();
   }
@@ -277,15 +278,13 @@ class ConfigReader {
       if (value == nullptr || fixed.value.empty()) continue;
       const Json expected = Json::parse(fixed.value);
       // A list has one value for each layer.
-      const bool equal =
-          value->is_array()
-              ? std::all_of(value->begin(), value->end(),
-                            [&](const Json& element) { return element == expected; })
-              : *value == expected;
+      const bool equal = value->is_array()
+                             ? std::all_of(value->begin(), value->end(),
+                                           [&](const Json& element) { return element == expected; })
+                             : *value == expected;
       if (!equal) {
         return config_.Unsupported(
-            fixed.key,
-            absl::StrCat(Shown(*value), " is not supported, expected ", fixed.value));
+            fixed.key, absl::StrCat(Shown(*value), " is not supported, expected ", fixed.value));
       }
     }
     return absl::OkStatus();
@@ -314,14 +313,12 @@ absl::Status CheckClass(const JsonMembers& members, bool nested) {
   const Json& name = classes->is_array() && !classes->empty() ? (*classes)[0] : *classes;
   const absl::string_view ending = nested ? "ForConditionalGeneration" : "ForCausalLM";
   if (name.is_string() && absl::EndsWith(name.get<std::string>(), ending)) return absl::OkStatus();
-  return members.Unsupported("architectures", absl::StrCat(Shown(*classes),
-                                                           " is not supported, expected a ...",
-                                                           ending));
+  return members.Unsupported(
+      "architectures", absl::StrCat(Shown(*classes), " is not supported, expected a ...", ending));
 }
 
 // Only gpt-oss is published with quantised experts that can be read.
-absl::Status CheckQuantization(const JsonMembers& members, const std::string& type,
-                               Parts* parts) {
+absl::Status CheckQuantization(const JsonMembers& members, const std::string& type, Parts* parts) {
   const Json* quantization = members.Find("quantization_config");
   const bool gpt_oss = type == "gpt_oss";
   if (quantization == nullptr) {
@@ -344,8 +341,8 @@ Json WithDefaults(const HfFamily& family, const Json& config) {
   Json merged = Json::parse(family.defaults);
   for (const auto& [key, value] : config.items()) {
     // A null counts as missing, except for keys that switch a default off.
-    const bool off = value.is_null() && !absl::EndsWith(key, "softcapping") &&
-                     key != "sliding_window";
+    const bool off =
+        value.is_null() && !absl::EndsWith(key, "softcapping") && key != "sliding_window";
     if (!off || !merged.contains(key)) merged[key] = value;
   }
   return merged;

@@ -21,8 +21,10 @@ absl::StatusOr<int64_t> Uniform(const JsonMembers& config, absl::string_view key
     return one == values[0] && one >= low && one <= high;
   });
   if (equal) return values[0];
-  return config.Unsupported(key, absl::StrCat(Shown(*value), " is not supported, expected one "
-                                              "integer of ", low, " to ", high));
+  return config.Unsupported(key, absl::StrCat(Shown(*value),
+                                              " is not supported, expected one "
+                                              "integer of ",
+                                              low, " to ", high));
 }
 
 class ExpertReader {
@@ -66,16 +68,17 @@ class ExpertReader {
     if (keys_.width == kOtherWidth || !config_.Has(kOtherWidth)) return absl::OkStatus();
     ASSIGN_OR_RETURN(const int64_t other_width, Uniform(config_, kOtherWidth, 1, kMaxWidth));
     if (other_width == width_) return absl::OkStatus();
-    return config_.Unsupported(kOtherWidth, absl::StrCat(other_width, " is not supported, expected ",
-                                                         width_, ", ", keys_.width));
+    return config_.Unsupported(
+        kOtherWidth,
+        absl::StrCat(other_width, " is not supported, expected ", width_, ", ", keys_.width));
   }
 
   absl::Status ReadShared() {
     if (!keys_.shared_width.empty()) {
       const bool optional = keys_.shared_part == Part::kGraniteShared;
-      ASSIGN_OR_RETURN(const int64_t width,
-                       optional ? config_.IntOr(keys_.shared_width, 0, 0, kMaxWidth)
-                                : config_.Int(keys_.shared_width, 1, kMaxWidth));
+      ASSIGN_OR_RETURN(const int64_t width, optional
+                                                ? config_.IntOr(keys_.shared_width, 0, 0, kMaxWidth)
+                                                : config_.Int(keys_.shared_width, 1, kMaxWidth));
       SetShared(width);
     }
     if (keys_.shared_count.empty()) return absl::OkStatus();
@@ -115,8 +118,8 @@ class ExpertReader {
     ASSIGN_OR_RETURN(const int64_t groups, config_.IntOr("n_group", 1, 1, model_.experts));
     ASSIGN_OR_RETURN(const int64_t used, config_.IntOr("topk_group", groups, 1, groups));
     if (model_.experts % groups != 0) {
-      return config_.Error("n_group", absl::StrCat(groups, ", expected a divisor of ",
-                                                   model_.experts, " experts"));
+      return config_.Error(
+          "n_group", absl::StrCat(groups, ", expected a divisor of ", model_.experts, " experts"));
     }
     // Only DeepSeek-V2 may have groups that are not used.
     const bool sigmoid = keys_.gating == 2;
@@ -204,9 +207,9 @@ absl::StatusOr<std::vector<bool>> WindowLayers(const JsonMembers& config, const 
   const Json* types = config.Find("layer_types");
   if (types == nullptr) return windows;
   const auto unsupported = [&] {
-    return config.Unsupported(
-        "layer_types", absl::StrCat(Shown(*types), " is not supported, expected ", layers,
-                                    " times full_attention or sliding_attention"));
+    return config.Unsupported("layer_types",
+                              absl::StrCat(Shown(*types), " is not supported, expected ", layers,
+                                           " times full_attention or sliding_attention"));
   };
   if (!types->is_array() || types->size() != layers) return unsupported();
   for (size_t i = 0; i < layers; ++i) {

@@ -27,8 +27,7 @@ constexpr ExpertKeys kOlmoeExperts = {.count = "num_experts",
                                       .other_count = "num_local_experts",
                                       .width = "intermediate_size",
                                       .normalize = "norm_topk_prob"};
-constexpr ExpertKeys kGraniteExperts = {.count = "num_local_experts",
-                                        .width = "intermediate_size"};
+constexpr ExpertKeys kGraniteExperts = {.count = "num_local_experts", .width = "intermediate_size"};
 constexpr ExpertKeys kGraniteSharedExperts = {.count = "num_local_experts",
                                               .width = "intermediate_size",
                                               .shared_width = "shared_intermediate_size",
@@ -79,28 +78,49 @@ constexpr NumberKey kGemmaNumbers[] = {{"attn_logit_softcapping", "attn_logit_so
 constexpr FixedKey kGlm4MoeFixed[] = {{"num_nextn_predict_layers", ""},
                                       {"scoring_func", "\"sigmoid\""},
                                       {"topk_method", "\"noaux_tc\""}};
-constexpr FixedKey kErnieFixed[] = {
-    {"use_rmsnorm", "true"}, {"moe_gate", "\"topk\""},     {"moe_use_aux_free", "true"},
-    {"moe_capacity", ""},    {"moe_norm_min", "1e-12"},    {"moe_gate_act", "\"softmax\""},
-    {"moe_aux_loss_lambda", ""}, {"num_nextn_predict_layers", ""}};
+constexpr FixedKey kErnieFixed[] = {{"use_rmsnorm", "true"},      {"moe_gate", "\"topk\""},
+                                    {"moe_use_aux_free", "true"}, {"moe_capacity", ""},
+                                    {"moe_norm_min", "1e-12"},    {"moe_gate_act", "\"softmax\""},
+                                    {"moe_aux_loss_lambda", ""},  {"num_nextn_predict_layers", ""}};
 constexpr FixedKey kErnieDenseFixed[] = {{"use_rmsnorm", "true"}};
-constexpr FixedKey kHunyuanFixed[] = {
-    {"eod_token_id", ""},      {"use_qk_norm", "true"},        {"use_rotary_pos_emb", "true"},
-    {"norm_type", "\"rms\""},  {"use_mixed_mlp_moe", "true"},  {"norm_topk_prob", "true"},
-    {"moe_drop_tokens", ""},   {"moe_random_routing_dropped_token", ""},
-    {"group_limited_greedy", "false"}, {"im_start_id", ""},    {"im_end_id", ""},
-    {"text_start_id", ""},     {"text_end_id", ""},            {"mask_init_id", ""},
-    {"num_media_embeds", ""},  {"attention_head_dim", ""},     {"cla_share_factor", ""},
-    {"org_vocab_size", ""},    {"position_embedding_xdrope", "false"}, {"pad_id", ""},
-    {"class_num", ""},         {"routed_scaling_factor", "1.0"}, {"capacity_factor", ""}};
+constexpr FixedKey kHunyuanFixed[] = {{"eod_token_id", ""},
+                                      {"use_qk_norm", "true"},
+                                      {"use_rotary_pos_emb", "true"},
+                                      {"norm_type", ""},
+                                      {"use_mixed_mlp_moe", "true"},
+                                      {"norm_topk_prob", "true"},
+                                      {"moe_drop_tokens", ""},
+                                      {"moe_random_routing_dropped_token", ""},
+                                      {"group_limited_greedy", "false"},
+                                      {"im_start_id", ""},
+                                      {"im_end_id", ""},
+                                      {"text_start_id", ""},
+                                      {"text_end_id", ""},
+                                      {"mask_init_id", ""},
+                                      {"num_media_embeds", ""},
+                                      {"attention_head_dim", ""},
+                                      {"cla_share_factor", ""},
+                                      {"org_vocab_size", ""},
+                                      {"position_embedding_xdrope", "false"},
+                                      {"pad_id", ""},
+                                      {"class_num", ""},
+    {"dense_list", ""},
+    {"pool_type", ""},
+                                      {"routed_scaling_factor", "1.0"},
+                                      {"capacity_factor", ""}};
+constexpr FixedKey kPhi3Fixed[] = {{"interpolate_factor", "1"}, {"full_attn_mod", "1"}};
 constexpr FixedKey kGptOssFixed[] = {{"swiglu_alpha", "1.702"},
                                      {"swiglu_limit", "7.0"},
                                      {"initial_context_length", ""},
                                      {"experts_per_token", ""}};
-constexpr FixedKey kDeepseekFixed[] = {
-    {"aux_loss_alpha", ""},        {"seq_aux", ""},       {"ep_size", ""},
-    {"moe_layer_freq", "1"},       {"qk_head_dim", ""},   {"head_dim", ""},
-    {"rope_interleave", "true"},   {"num_nextn_predict_layers", ""}};
+constexpr FixedKey kDeepseekFixed[] = {{"aux_loss_alpha", ""},
+                                       {"seq_aux", ""},
+                                       {"ep_size", ""},
+                                       {"moe_layer_freq", "1"},
+                                       {"qk_head_dim", ""},
+                                       {"head_dim", ""},
+                                       {"rope_interleave", "true"},
+                                       {"num_nextn_predict_layers", ""}};
 
 constexpr char kGemmaDefaults[] =
     R"({"head_dim": 256, "tie_word_embeddings": true, "rms_norm_eps": 1e-6,
@@ -169,7 +189,8 @@ constexpr HfFamily kFamilies[] = {
     {.model_type = "olmoe",
      .architecture = "olmoe",
      .parts = {Part::kQkv, Part::kQkNorm, Part::kFfnNorm, Part::kExperts},
-     .experts = kOlmoeExperts},
+     .experts = kOlmoeExperts,
+     .defaults = R"({"rms_norm_eps": 1e-5})"},
     {.model_type = "granite",
      .architecture = "granite",
      .parts = kLlamaParts,
@@ -198,7 +219,8 @@ constexpr HfFamily kFamilies[] = {
      .architecture = "phi3",
      .parts = {Part::kFusedQkv, Part::kFfnNorm, Part::kDenseFused},
      .partial_rotary = true,
-     .window = ConfigWindow::kAlways},
+     .window = ConfigWindow::kAlways,
+     .fixed = kPhi3Fixed},
     {.model_type = "smollm3",
      .architecture = "smollm3",
      .parts = kLlamaParts,

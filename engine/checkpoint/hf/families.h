@@ -16,15 +16,15 @@ namespace tidepool::engine::hf {
 // Groups of tensors that a model may have. The rules in tensor_rules.cc name the tensors.
 enum class Part : uint8_t {
   kAlways,
-  kQkv,         // q_proj, k_proj, v_proj
-  kQkvBias,     // their biases
-  kFusedQkv,    // qkv_proj
-  kOutputBias,  // of o_proj
-  kQkNorm,      // q_norm, k_norm
+  kQkv,          // q_proj, k_proj, v_proj
+  kQkvBias,      // their biases
+  kFusedQkv,     // qkv_proj
+  kOutputBias,   // of o_proj
+  kQkNorm,       // q_norm, k_norm
   kQkLayernorm,  // query_layernorm, key_layernorm
   kSinks,
-  kMla,          // the compressed keys and values of DeepSeek
-  kMlaQuery,     // q_proj of a model with kMla
+  kMla,              // the compressed keys and values of DeepSeek
+  kMlaQuery,         // q_proj of a model with kMla
   kMlaLowRankQuery,  // q_a_proj, q_b_proj
   // Names of the norms besides input_layernorm.
   kFfnNorm,            // post_attention_layernorm is the norm before the FFN: ffn_norm
@@ -46,9 +46,9 @@ enum class Part : uint8_t {
   kSelectionBias,
   kErnieSelectionBias,
   // Layers with experts: the shared expert.
-  kSharedExpert,    // with a gate, as in Qwen
-  kSharedExperts,   // as in DeepSeek
-  kSharedMlp,       // as in Hunyuan
+  kSharedExpert,   // with a gate, as in Qwen
+  kSharedExperts,  // as in DeepSeek
+  kSharedMlp,      // as in Hunyuan
   kGraniteShared,
 };
 
@@ -77,9 +77,9 @@ enum class ConfigBias : uint8_t {
 
 enum class ConfigWindow : uint8_t {
   kNone,
-  kAlways,      // sliding_window applies to all layers
-  kSwitched,    // use_sliding_window enables it, in layers from max_window_layers on
-  kPattern,     // every sliding_window_pattern-th layer has none
+  kAlways,    // sliding_window applies to all layers
+  kSwitched,  // use_sliding_window enables it, in layers from max_window_layers on
+  kPattern,   // every sliding_window_pattern-th layer has none
 };
 
 // The keys that describe experts. An empty name: there is no such key.
@@ -93,8 +93,8 @@ struct ExpertKeys {
   Part shared_part = Part::kAlways;
   absl::string_view normalize;
   absl::string_view scale;
-  bool groups = false;    // n_group and topk_group
-  int gating = 0;         // expert_gating_func; 0: not written
+  bool groups = false;             // n_group and topk_group
+  int gating = 0;                  // expert_gating_func; 0: not written
   absl::string_view first_sparse;  // number of leading layers without experts
   absl::string_view interval;      // every interval-th layer has experts
   // intermediate_size is the width of the dense layers, not of the experts.

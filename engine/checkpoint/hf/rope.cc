@@ -88,8 +88,8 @@ absl::Status ApplyMagnitude(const Scaling& scaling, double factor, const HfModel
                      static_cast<float>(attention / magnitude));
     return absl::OkStatus();
   }
-  // The engine's scores have the square of the magnitude of mscale_all_dim, and its cos and sin have
-  // no factor.
+  // The engine's scores have the square of the magnitude of mscale_all_dim, and its cos and sin
+  // have no factor.
   if (attention != 1) {
     return scaling.Unsupported(
         "mscale", absl::StrCat(mscale, " is not supported, expected mscale_all_dim ", all_dim,
@@ -174,13 +174,12 @@ absl::Status ApplyAlpha(Scaling* scaling, GgufMetadata* metadata) {
   const auto dims = static_cast<double>(scaling->dims);
   if (dims < 4) return scaling->Unsupported("alpha", "needs a head_dim of at least 4");
   // Published beside alpha, without effect.
-  for (const absl::string_view key : {"factor", "beta_fast", "beta_slow", "mscale",
-                                      "mscale_all_dim"}) {
+  for (const absl::string_view key :
+       {"factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"}) {
     scaling->members.Find(key);
   }
   scaling->theta *= std::pow(alpha, dims / (dims - 2));
-  metadata->SetF32(absl::StrCat(scaling->prefix, "freq_base"),
-                   static_cast<float>(scaling->theta));
+  metadata->SetF32(absl::StrCat(scaling->prefix, "freq_base"), static_cast<float>(scaling->theta));
   return absl::OkStatus();
 }
 
@@ -211,16 +210,15 @@ absl::Status ApplyScaling(Scaling* scaling, const std::string& type, HfModel* mo
 }
 
 absl::Status CheckRead(const Scaling& scaling, const std::string& type) {
-  // Transformers writes these for every rope_type, but only some types use them. Find marks a key as
-  // read.
+  // Transformers writes these for every rope_type, but only some types use them. Find marks a key
+  // as read.
   scaling.members.Find(kOriginalContext);
   scaling.members.Find("finetuned");
   const std::string unread = scaling.members.FirstUnread({});
   if (unread.empty()) return absl::OkStatus();
-  return scaling.Unsupported(
-      unread, absl::StrCat(Shown(*scaling.members.Find(unread)),
-                           " is not understood with rope_type ", type,
-                           "; remove the key if it changes nothing"));
+  return scaling.Unsupported(unread, absl::StrCat(Shown(*scaling.members.Find(unread)),
+                                                  " is not understood with rope_type ", type,
+                                                  "; remove the key if it changes nothing"));
 }
 
 absl::StatusOr<double> Theta(const JsonMembers& config, const JsonMembers& members,
@@ -259,8 +257,8 @@ absl::Status ReadLocalRope(const JsonMembers& config, const Json& settings,
   members.Find(kPartial);
   const Scaling scaling = {config, members, kSlidingAttention, theta, 0, prefix};
   if (type == "default") return CheckRead(scaling, type);
-  return scaling.Unsupported("rope_type", absl::StrCat(Shown(Json(type)),
-                                                       " is not supported, expected default"));
+  return scaling.Unsupported(
+      "rope_type", absl::StrCat(Shown(Json(type)), " is not supported, expected default"));
 }
 
 // Sets which layers rotate.

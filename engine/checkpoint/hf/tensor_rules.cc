@@ -66,10 +66,7 @@ constexpr TensorRule kLayerRules[] = {
     {"mlp.experts.gate_up_proj", "ffn_gate_exps.weight", {Part::kExperts}, Take::kFirstRows},
     {"mlp.experts.gate_up_proj", "ffn_up_exps.weight", {Part::kExperts}, Take::kSecondRows},
     {"mlp.experts.down_proj", "ffn_down_exps.weight", {Part::kExperts}},
-    {"mlp.gate.e_score_correction_bias",
-     "exp_probs_b.bias",
-     {Part::kSelectionBias},
-     Take::kVector},
+    {"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", {Part::kSelectionBias}, Take::kVector},
     {"mlp.moe_statics.e_score_correction_bias",
      "exp_probs_b.bias",
      {Part::kErnieSelectionBias},
@@ -142,9 +139,9 @@ constexpr TensorRule kOuterRules[] = {
 
 constexpr Parts kDenseParts = {Part::kDense, Part::kDenseFused, Part::kMlpBias};
 constexpr Parts kSparseParts = {
-    Part::kExperts,      Part::kMixtralExperts, Part::kGraniteExperts,     Part::kHunyuanExperts,
-    Part::kGptOssExperts, Part::kGptOssMxfp4,   Part::kSelectionBias,      Part::kErnieSelectionBias,
-    Part::kSharedExpert, Part::kSharedExperts,  Part::kSharedMlp,          Part::kGraniteShared};
+    Part::kExperts,       Part::kMixtralExperts, Part::kGraniteExperts, Part::kHunyuanExperts,
+    Part::kGptOssExperts, Part::kGptOssMxfp4,    Part::kSelectionBias,  Part::kErnieSelectionBias,
+    Part::kSharedExpert,  Part::kSharedExperts,  Part::kSharedMlp,      Part::kGraniteShared};
 
 }  // namespace
 

@@ -14,13 +14,13 @@ namespace tidepool::engine::hf {
 // What a GGUF tensor takes from its source.
 enum class Take : uint8_t {
   kAll,
-  kRotary,         // all rows, interleaved in families with rotary_pairs
-  kFirstRows,      // the first half of the rows of each matrix
-  kSecondRows,     // the second half
-  kVector,         // all elements as one vector
-  kEvenOfRows,     // the elements 0, 2, 4, ... of each row
-  kOddOfRows,      // the elements 1, 3, 5, ...
-  kTransposed,     // the transpose of each matrix
+  kRotary,          // all rows, interleaved in families with rotary_pairs
+  kFirstRows,       // the first half of the rows of each matrix
+  kSecondRows,      // the second half
+  kVector,          // all elements as one vector
+  kEvenOfRows,      // the elements 0, 2, 4, ... of each row
+  kOddOfRows,       // the elements 1, 3, 5, ...
+  kTransposed,      // the transpose of each matrix
   kTransposedEven,  // the rows 0, 2, 4, ... of the transpose of each matrix
   kTransposedOdd,
   kMxfp4,      // all rows of "NAME_blocks", with the scales in "NAME_scales"
@@ -32,8 +32,8 @@ enum class Take : uint8_t {
 };
 
 struct TensorRule {
-  absl::string_view hf;    // "#" is the index of an expert
-  absl::string_view gguf;  // the name without "blk.N."
+  absl::string_view hf;        // "#" is the index of an expert
+  absl::string_view gguf;      // the name without "blk.N."
   Parts in = {Part::kAlways};  // a model with any of these parts has the tensor
   Take take = Take::kAll;
 };

@@ -18,9 +18,9 @@ constexpr int64_t kMxfp4Elements = 32;
 constexpr int64_t kMxfp4Packed = kMxfp4Elements / 2;  // bytes of 32 elements
 
 absl::Status WrongShape(const TensorSource& source, absl::string_view expected) {
-  return FileError(source.path, source.tensor->name,
-                   absl::StrCat("shape [", absl::StrJoin(source.tensor->shape, ", "),
-                                "], expected ", expected));
+  return FileError(
+      source.path, source.tensor->name,
+      absl::StrCat("shape [", absl::StrJoin(source.tensor->shape, ", "), "], expected ", expected));
 }
 
 bool IsFloat(GgmlType type) {
@@ -44,8 +44,8 @@ absl::StatusOr<GgufTensor> TensorTaker::Make(const std::string& name, const Tens
                                              const TensorSource& source,
                                              const TensorSource* scales) {
   ASSIGN_OR_RETURN(GgufTensor tensor, Describe(name, source));
-  const bool is_mxfp4 = rule.take == Take::kMxfp4 || rule.take == Take::kMxfp4Even ||
-                        rule.take == Take::kMxfp4Odd;
+  const bool is_mxfp4 =
+      rule.take == Take::kMxfp4 || rule.take == Take::kMxfp4Even || rule.take == Take::kMxfp4Odd;
   if (!is_mxfp4 && !IsFloat(tensor.type)) {
     return FileUnsupported(source.path, source.tensor->name,
                            absl::StrCat("type ", GgmlTypeName(tensor.type),
@@ -273,8 +273,7 @@ void TensorTaker::MakeFloat(GgufTensor* tensor) {
   const int64_t size = tensor->elements();
   std::vector<float> values(size);
   Dequantize(tensor->type, tensor->data, absl::MakeSpan(values));
-  const bool plus_one =
-      model_.family->norm_plus_one && absl::EndsWith(tensor->name, "norm.weight");
+  const bool plus_one = model_.family->norm_plus_one && absl::EndsWith(tensor->name, "norm.weight");
   tensor->type = GgmlType::kF32;
   std::byte* const to = OwnData(tensor);
   for (int64_t i = 0; i < size; ++i) {

@@ -30,9 +30,9 @@ constexpr absl::string_view kTextPrefixes[] = {"model.language_model.", "languag
 constexpr absl::string_view kTextHead = "language_model.lm_head.";
 // Prefixes of everything else in such a checkpoint.
 constexpr absl::string_view kOtherPrefixes[] = {
-    "model.vision_tower.", "vision_tower.",  "model.vision_model.",
-    "vision_model.",       "model.visual.",  "visual.",
-    "model.audio_tower.",  "audio_tower.",   "model.multi_modal_projector.",
+    "model.vision_tower.", "vision_tower.",    "model.vision_model.",
+    "vision_model.",       "model.visual.",    "visual.",
+    "model.audio_tower.",  "audio_tower.",     "model.multi_modal_projector.",
     "model.embed_vision.", "model.connector.", "multi_modal_projector."};
 
 // Returns the name as in a checkpoint of the text model alone. Empty: the tensor is not part of it.
@@ -70,8 +70,7 @@ class Namer {
   }
 
   absl::Status Add(const TensorSource& source) {
-    const std::string name =
-        model_.nested ? TextName(source.tensor->name) : source.tensor->name;
+    const std::string name = model_.nested ? TextName(source.tensor->name) : source.tensor->name;
     if (name.empty()) return absl::OkStatus();
     absl::string_view rest = name;
     if (!absl::ConsumePrefix(&rest, kLayerPrefix)) return AddOuter(name, source);

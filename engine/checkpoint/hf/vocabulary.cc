@@ -28,19 +28,25 @@ absl::StatusOr<std::optional<std::string>> TokenName(const JsonMembers& config,
   return std::optional<std::string>(text->get<std::string>());
 }
 
-// Sets the ids of special tokens, if they are not negative, and all ids that end a generation.
-void WriteIds(int64_t bos, int64_t eos, int64_t padding, const ConfigTokens& tokens,
-              int64_t vocab_size, GgufMetadata* metadata) {
+struct SpecialIds {
+  int64_t bos = -1;  // -1: none
+  int64_t eos = -1;
+  int64_t padding = -1;
+};
+
+// Sets these ids and all ids of `tokens` that end a generation.
+void WriteIds(const SpecialIds& special, const ConfigTokens& tokens, int64_t vocab_size,
+              GgufMetadata* metadata) {
   const auto set = [&](absl::string_view name, int64_t id) {
     if (id < 0) return;
     metadata->SetU32(absl::StrCat("tokenizer.ggml.", name, "_token_id"), static_cast<uint32_t>(id));
   };
-  set("bos", bos);
-  set("eos", eos);
-  set("padding", padding);
+  set("bos", special.bos);
+  set("eos", special.eos);
+  set("padding", special.padding);
   std::vector<int32_t> others;
   for (const int64_t id : tokens.eos) {
-    if (id != eos && id >= 0 && id < vocab_size) others.push_back(static_cast<int32_t>(id));
+    if (id != special.eos && id >= 0 && id < vocab_size) others.push_back(static_cast<int32_t>(id));
   }
   // llama.cpp has two more keys, EOT and EOM. stop_token_ids is our own key.
   if (!others.empty()) set("eot", others[0]);
@@ -88,7 +94,14 @@ absl::Status Vocabulary::AddAdded(const Json* list) {
     ASSIGN_OR_RETURN(const bool special, token.BoolOr("special", false));
     for (const absl::string_view option : {"single_word", "lstrip", "rstrip"}) {
       ASSIGN_OR_RETURN(const bool set, token.BoolOr(option, false));
-      if (set) options_[std::string(option)].push_back(static_cast<int32_t>(id));
+      if (!set) continue;
+      if (option == "single_word" && id < size() && kind(id) == TokenKind::kNormal) {
+        // Words would lose the token, because special tokens are not part of words.
+        return FileUnsupported(path_, absl::StrCat("added token ", Quote(text)),
+                               "single_word is not supported for a token of the model's own "
+                               "vocabulary, expected false");
+      }
+      options_[std::string(option)].push_back(static_cast<int32_t>(id));
     }
     if (text.empty()) return FileError(path_, "added_tokens", "a token without text");
     // Keep the kind of the model's own unknown and byte tokens.
@@ -146,7 +159,7 @@ absl::Status WriteSpecialTokens(const Vocabulary& vocabulary, const JsonMembers&
   ASSIGN_OR_RETURN(const int64_t bos, find("bos_token", tokens.bos));
   ASSIGN_OR_RETURN(const int64_t eos, find("eos_token", tokens.eos));
   ASSIGN_OR_RETURN(const int64_t padding, find("pad_token", tokens.padding));
-  WriteIds(bos, eos, padding, tokens, vocabulary.size(), metadata);
+  WriteIds({bos, eos, padding}, tokens, vocabulary.size(), metadata);
   return absl::OkStatus();
 }
 
@@ -155,7 +168,7 @@ void WriteNoTokenizer(const ConfigTokens& tokens, int64_t vocab_size, GgufMetada
     return ids.empty() || ids[0] >= vocab_size ? int64_t{-1} : ids[0];
   };
   metadata->SetString("tokenizer.ggml.model", "no_vocab");
-  WriteIds(first(tokens.bos), first(tokens.eos), first(tokens.padding), tokens, vocab_size,
+  WriteIds({first(tokens.bos), first(tokens.eos), first(tokens.padding)}, tokens, vocab_size,
            metadata);
 }
 

@@ -28,7 +28,7 @@ enum class TokenKind : int32_t {
   kByte = 6,
 };
 
-// Thread-compatible. Errors are INVALID_ARGUMENT and name the file.
+// Thread-compatible. Errors are INVALID_ARGUMENT, except where noted, and name the file.
 class Vocabulary {
  public:
   explicit Vocabulary(std::string path) : path_(std::move(path)) {}
@@ -36,7 +36,8 @@ class Vocabulary {
   // Fails if the id is out of range, the id already has another text, or the text already has
   // another id.
   absl::Status Add(const std::string& text, int64_t id, TokenKind kind);
-  // Adds the "added_tokens" of a tokenizer.json.
+  // Adds the "added_tokens" of a tokenizer.json. Returns UNIMPLEMENTED if a token that matches only
+  // whole words is also in the vocabulary of the model.
   absl::Status AddAdded(const Json* list);
   // Gives each unused id below the largest one a placeholder text.
   absl::Status FillGaps();

@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "engine/checkpoint/open_checkpoint.h"
 #include "engine/checkpoint/weight_store.h"
 #include "engine/model/model_config.h"
@@ -39,6 +40,33 @@ void WriteAll(const fs::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
+// A field of a protobuf message.
+std::string Bytes(int number, const std::string& bytes) {
+  CHECK(bytes.size() < 128);
+  return std::string({static_cast<char>(number << 3 | 2), static_cast<char>(bytes.size())}) + bytes;
+}
+
+std::string Number(int number, int value) {
+  return {static_cast<char>(number << 3), static_cast<char>(value)};
+}
+
+// Returns a tokenizer.model of 275 pieces: special tokens, bytes and letters.
+std::string SentencePieceModel() {
+  constexpr int kUnknown = 2;
+  constexpr int kControl = 3;
+  constexpr int kByte = 6;
+  std::string model;
+  const auto add = [&model](const std::string& text, int type) {
+    model += Bytes(1, Bytes(1, text) + Number(3, type));
+  };
+  add("<unk>", kUnknown);
+  add("<s>", kControl);
+  add("</s>", kControl);
+  for (int byte = 0; byte < 256; ++byte) add(absl::StrFormat("<0x%02X>", byte), kByte);
+  for (char letter = 'a'; letter < 'a' + 16; ++letter) add(std::string(1, letter), 1);
+  return model + Bytes(2, Number(3, 2));  // model_type: BPE
+}
+
 // A copy of a golden model that tests may damage.
 class Directory {
  public:
@@ -53,9 +81,9 @@ class Directory {
   // Puts a SentencePiece model in the place of tokenizer.json.
   void UseSentencePiece() const {
     fs::remove(path_ / "tokenizer.json");
-    WriteAll(path_ / "tokenizer.model", ReadAll("tests/golden/tokenizers/spm_llama.model"));
     // Names tokens that the model does not have.
     fs::remove(path_ / "tokenizer_config.json");
+    WriteAll(path_ / "tokenizer.model", SentencePieceModel());
   }
   ~Directory() { fs::remove_all(path_); }
 
@@ -186,9 +214,9 @@ TEST(HfDirectory, NamesWhatIsWrong) {
        "model-00002-of-00002.safetensors: cannot be opened"},
       {"qwen3_bf16", "config.json", "\"qwen3\"", "\"gemma7\"", "model_type: \"gemma7\""},
       {"qwen3_bf16", "config.json", "\"silu\"", "\"gelu\"", "hidden_act: \"gelu\""},
-      {"qwen3_bf16", "config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3",
+      {"llama_f32", "config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3",
        "model.layers.2.input_layernorm.weight: missing"},
-      {"qwen3_bf16", "config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1",
+      {"llama_f32", "config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1",
        "model.layers.1.input_layernorm.weight: a tensor that"},
       {"qwen3_bf16", "config.json", "\"num_attention_heads\": 5", "\"num_attention_heads\": 0",
        "num_attention_heads: 0, expected an integer of 1 to"},
@@ -210,8 +238,8 @@ TEST(HfDirectory, NamesWhatIsWrong) {
       {"gemma2", "config.json", "\"gelu_pytorch_tanh\"", "\"gelu\"", "hidden_activation: \"gelu\""},
       {"granite", "config.json", "\"logits_scaling\": 0.7", "\"logits_scaling\": 0",
        "logits_scaling: 0"},
-      {"phi3", "config.json", "\"partial_rotary_factor\": 1.0", "\"partial_rotary_factor\": 0.3",
-       "partial_rotary_factor: 0.3"},
+      {"phi3", "config.json", "\"partial_rotary_factor\": 1.0", "\"partial_rotary_factor\": 0.4",
+       "partial_rotary_factor: 0.4"},
       {"phi3_longrope_long", "config.json", "1.7,", "1.7, 2.0,", "long_factor: "},
       {"qwen3_bf16", "config.json", "\"attention_bias\": false", "\"attention_bias\": true",
        "self_attn.q_proj.bias: missing"},
@@ -219,8 +247,8 @@ TEST(HfDirectory, NamesWhatIsWrong) {
        "self_attn.k_proj.bias: a tensor that"},
       {"llama_yarn_f16", "config.json", "\"yarn\"", "\"longrope\"", "long_factor: missing"},
       {"llama_yarn_f16", "config.json", "\"yarn\"", "\"ntk\"", "rope_type: \"ntk\""},
-      {"qwen2_f16", "tokenizer_config.json", "\"chat_template\": \"", "\"chat_template\": 7, \"x\": \"",
-       "chat_template: 7"},
+      {"qwen2_f16", "tokenizer_config.json", "\"chat_template\": \"",
+       "\"chat_template\": 7, \"x\": \"", "chat_template: 7"},
       {"llama_yarn_f16", "config.json", "\"factor\": 4.0", "\"factor\": -4.0",
        "rope_parameters.factor: -4"},
       {"qwen2_f16", "model.safetensors.index.json", "model-00001-of-00002.safetensors",
