@@ -115,6 +115,39 @@ TEST(ConfigFileTest, DamageIsNamedWithItsLine) {
   EXPECT_THAT(Complaint(R"(a = "\u0000")"), HasSubstr("line 1: \"a\" holds the character U+0000"));
 }
 
+TEST(ConfigFileTest, CharactersThatAreNotAsciiAreInQuotesOrComments) {
+  EXPECT_THAT(Values("\xEF\xBB\xBF# \u00d2\n\"\u00d2\" = '\u00d2' # \u00d2"),
+              ElementsAre("\u00d2"));
+  EXPECT_THAT(Values(R"(k = """\u00d2"\u00d2""\u00d2""""")"),
+              ElementsAre("\u00d2\"\u00d2\"\"\u00d2\"\""));
+  EXPECT_THAT(Values("k = \"\"\"\u00d2\"\n\u00d2\"\"\u00d2\"\"\"\"\""),
+              ElementsAre("\u00d2\"\n\u00d2\"\"\u00d2\"\""));
+  EXPECT_THAT(Values("k = '''\u00d2'\n\u00d2''\u00d2'''''"),
+              ElementsAre("\u00d2'\n\u00d2''\u00d2''"));
+  EXPECT_THAT(Values("k = \"\\\"\u00d2\\\\\" # \""), ElementsAre("\"\u00d2\\"));
+  EXPECT_THAT(Values("k = \"\"\"\\\n \u00d2\\\"\"\"\u00d2\"\"\""),
+              ElementsAre("\u00d2\"\"\"\u00d2"));
+  const std::pair<const char*, const char*> table[] = {
+      {"log-level \u00d2g\"\"\"", "line 1: not TOML: \"log-level \u00d2g"},
+      {"a = 1\nb = \u00d2 # c", "line 2: not TOML: \"b = \u00d2 # c\": put keys and texts"},
+      {"a = \"\"\"\"\"\"\u00d2", "line 1: not TOML: "},
+      {"a = \"\"\"\n\"\"\"\u00d2 = '''", "line 2: not TOML: "},
+      {"a = '''\n'''''\u00d2", "line 2: not TOML: "},
+      {"# \"\n\u00d2 = 1", "line 2: not TOML: "},
+      {"\xEF\xBB\xBF\xEF\xBB\xBF a = 1", "line 1: not TOML: "},
+      {"\xFF\xFE a = 1", "line 1: not TOML: "},
+      {"a = \"x\n\u00d2\"", "line 1: not TOML: no quote ends the text that begins with"},
+      {"a = \"x\\\n\"", "line 1: not TOML: no quote ends the text"},
+      {"a = 1\nb = \"\"\"x\n\\\"\"\"\n", "line 2: not TOML: no quote ends the text"},
+      // The parser looks for the end of a number, and of a line after a backslash.
+      {"a = 3\"\u00d2\"", "line 1: not TOML: "},
+      {"a = \"\"\"\\\u00d2\"\"\"", "line 1: not TOML: "},
+  };
+  for (const auto& [content, complaint] : table) {
+    EXPECT_THAT(Complaint(content), AllOf(StartsWith("f.toml: "), HasSubstr(complaint))) << content;
+  }
+}
+
 TEST(ConfigFileTest, WhatNoFlagTakesIsNamed) {
   EXPECT_THAT(Complaint("a = 1\n[serve]"), HasSubstr("line 2: \"serve\": keys are flags' names"));
   EXPECT_THAT(Complaint("serve . model = 'm'"), HasSubstr("\"serve\": keys are flags' names"));
@@ -127,10 +160,23 @@ TEST(ConfigFileTest, DepthAndLengthDoNoHarm) {
   EXPECT_THAT(Complaint(absl::StrCat("a = ", std::string(1 << 19, '['))), HasSubstr("not TOML"));
   std::string dotted = "a";
   for (int i = 0; i < 1 << 18; ++i) dotted += ".a";
-  for (const std::string& deep : {dotted + " = 1", "[" + dotted + "]", "[[" + dotted + "]]",
-                                  "a = {" + dotted + " = 1}", "a = {\n" + dotted + " = 1}"}) {
+  for (const std::string& deep :
+       {dotted + " = 1", "[" + dotted + "]", "[[" + dotted + "]]", "a = {" + dotted + " = 1}",
+        "a = {\n" + dotted + " = 1}", "a = {b = '''\n''', " + dotted + " = 1}"}) {
     EXPECT_LT(Complaint(deep).size(), 300);
+    EXPECT_THAT(Complaint(deep), HasSubstr("keys are flags' names, without dots"));
   }
+  std::string nested, end;
+  for (int i = 0; i < 1000; ++i) {
+    nested += "a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a = " + std::string(i % 2 == 0 ? "{" : "[\n{");
+    end += i % 2 == 0 ? "}" : "}]";
+  }
+  EXPECT_LT(Complaint(nested + end).size(), 300);
+  std::string numbers;
+  for (int i = 0; i < 1000; ++i) numbers += "0.5, ";
+  EXPECT_EQ(Values("k = [" + numbers + "]").size(), 1000);
+  const std::string dots(1000, '.');
+  EXPECT_THAT(Values("k = \"\"\"\n" + dots + "\"\"\" # " + dots), ElementsAre(dots));
   EXPECT_LT(Complaint(std::string(1 << 19, 'k')).size(), 300);
   EXPECT_LT(Complaint("k = " + std::string(1 << 19, '1')).size(), 300);
   EXPECT_EQ(Values("k = '" + std::string(1 << 19, 'v') + "'").front().size(), size_t{1} << 19);
