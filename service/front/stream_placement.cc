@@ -43,8 +43,8 @@ void StreamPlacement::GiveTicketUp() {
 
 WorkerSighting StreamPlacement::Sight() const {
   const WorkerSighting now = context_.workers->Sight(worker_.link);
-  if (now.process_id == begun_.process_id && now.watches == begun_.watches) return now;
-  // Another process responds there already, or the same one on another connection.
+  if (now.process_id == begun_.process_id) return now;
+  // Another process responds there already.
   WorkerSighting begun = begun_;
   begun.at = context_.clock->Monotonic();
   return begun;
