@@ -8,7 +8,7 @@ namespace tidepool::moe {
 namespace {
 
 // Change of the price in one forward, relative to the mean value of experts that get no slot.
-constexpr float kPriceStep = 0.1f;
+constexpr float kPriceStep = 0.2f;
 // If all experts have slots, there is nothing to decide. But the number of slots may be reduced
 // later, so the policy still learns from one forward in this number.
 constexpr uint8_t kIdleForwards = 8;
