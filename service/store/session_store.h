@@ -1,9 +1,9 @@
 // SessionStore: the durable token log of every session. The front is its only writer.
 //
-// A turn is: BeginTurn (takes the lease and reads the log), any number of Append (the first one
-// brings the turn's input, the last one its finish_reason), or ReleaseLease when nothing was
-// appended. So a turn that delivered no token leaves no trace, and the log always holds what a
-// client has received.
+// A turn starts with BeginTurn, which takes the lease and reads the log. Append follows any number
+// of times: the first call has the turn's input, the last one its finish_reason. If nothing was
+// appended, ReleaseLease ends the turn, which then leaves no trace. The log always has everything
+// that a client has received.
 #ifndef TIDEPOOL_SERVICE_STORE_SESSION_STORE_H_
 #define TIDEPOOL_SERVICE_STORE_SESSION_STORE_H_
 
@@ -44,7 +44,7 @@ struct StoredMessage {
 
 struct SessionInfo {
   std::string session_id;
-  std::string principal;  // whose it is
+  std::string principal;  // the owner
   std::string model;
   std::string model_digest;
   SessionKind kind = SessionKind::kNew;
@@ -54,12 +54,12 @@ struct SessionInfo {
   int32_t turn_count = 0;
   bool busy = false;  // a lease is held and has not expired
   int64_t epoch = 0;  // of the last lease; Replace raises it too
-  // Not empty: what is stored is damaged, as this says, and only session_id is to be trusted. Of
-  // List alone: every other call ends with DATA_LOSS.
+  // Describes the damage of a damaged session. Then only session_id is set. Only List returns such
+  // a session; every other call ends with DATA_LOSS.
   std::string damage;
 };
 
-// The numerics_id of a turn that workers of different ones have made.
+// The numerics_id of a turn whose workers had different ones.
 inline constexpr absl::string_view kSeveralNumerics = "several";
 
 struct StoredTurn {
@@ -70,14 +70,14 @@ struct StoredTurn {
   std::vector<StoredMessage> messages;  // CHAT: its input
   std::string answer;                   // the text of its output
   TurnFinish finish = TurnFinish::kRunning;
-  // As TurnStart's and AppendRequest's; empty: not known, for an older program wrote it.
+  // As in TurnStart and AppendRequest. Empty: unknown, because an older program wrote the turn.
   std::string body_digest;
   std::string numerics_id;
 
   friend bool operator==(const StoredTurn&, const StoredTurn&) = default;
 };
 
-// The message that a CHAT session's turn adds behind its input.
+// The message that a CHAT session's turn adds after its input.
 inline StoredMessage AnswerMessage(const StoredTurn& turn) {
   return {.role = "assistant", .content = turn.answer};
 }
@@ -108,7 +108,7 @@ struct TurnRequest {
   std::string principal;
   std::string request_id;
   absl::Duration lease = absl::Seconds(10);
-  std::string body_digest;  // as TurnStart's; empty: not compared
+  std::string body_digest;  // as in TurnStart; empty: not compared
 };
 
 struct OpenTurn {

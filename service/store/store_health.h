@@ -15,15 +15,15 @@ class StoreHealth {
  public:
   using Listener = std::function<void(const absl::Status&)>;
 
-  // Calls the listener at once, and then at each change, with a lock held: it must not block, or
-  // call back. After Listen(nullptr) has returned, none is called any more.
+  // Calls the listener now and at each change. The listener runs with a lock held, so it must not
+  // block or call this object. Listen(nullptr) removes it: no call runs after the return.
   void Listen(Listener listener) {
     base::MutexLock lock(&mutex_);
     listener_ = std::move(listener);
     if (listener_) listener_(status_);
   }
 
-  // True: it is another state than before (a code; the words may differ).
+  // True: the status code changed. A new message alone is not a change.
   bool Set(const absl::Status& status) {
     base::MutexLock lock(&mutex_);
     if (status.code() == status_.code()) return false;
