@@ -11,7 +11,7 @@
 namespace tidepool::engine {
 namespace {
 
-constexpr uint32_t kInfinityBits = 0x7f800000;
+constexpr int32_t kInfinityBits = 0x7f800000;
 
 std::string NameOf(int layer) {
   return layer == kEmbeddingLayer ? "embedding" : absl::StrCat("layer ", layer);
@@ -29,13 +29,21 @@ absl::Status CheckHiddenValues(int layer, kernels::ConstMatrixView x,
                                absl::Span<int32_t> zero_since) {
   for (int64_t i = 0; i < x.rows; ++i) {
     const float* row = x.Row(i);
-    // As unsigned integers, magnitudes have the order of their values, and NaN is above all.
-    uint32_t largest = 0;
+    // As integers, magnitudes have the order of their values, and NaN is above all. Signed integers,
+    // because the oldest vector instructions compare no others.
+    int32_t any = 0;
+    int32_t broken = 0;
     for (int64_t j = 0; j < x.cols; ++j) {
-      largest = std::max(largest, std::bit_cast<uint32_t>(row[j]) & 0x7fffffff);
+      const int32_t magnitude = std::bit_cast<int32_t>(row[j]) & 0x7fffffff;
+      any |= magnitude;
+      broken |= magnitude >= kInfinityBits ? 1 : 0;
     }
-    if (largest >= kInfinityBits) return Broken(layer, std::bit_cast<float>(largest));
-    if (largest > 0) {
+    if (broken != 0) {
+      return Broken(layer, *std::find_if(row, row + x.cols, [](float value) {
+        return !std::isfinite(value);
+      }));
+    }
+    if (any != 0) {
       zero_since[i] = kNotZero;
     } else if (layer == kEmbeddingLayer || zero_since[i] == kNotZero) {
       zero_since[i] = layer;

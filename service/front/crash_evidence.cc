@@ -41,6 +41,12 @@ void CrashEvidence::Attempt::Resume() {
   if (evidence() != nullptr) evidence()->running_.at(number_).paused = false;
 }
 
+bool CrashEvidence::Attempt::IsUnprovenPause() const {
+  if (evidence() == nullptr) return false;
+  const Running& running = evidence()->running_.at(number_);
+  return running.paused && running.made < kProvenTokens;
+}
+
 CrashEvidence::Attempt CrashEvidence::Begin(const Work& work) {
   const uint64_t number = next_number_++;
   running_[number] = {.work = work, .began = clock_->Monotonic()};
@@ -184,6 +190,10 @@ void CrashEvidence::OnTokens(Running* running, int64_t count) {
   running->made += count;
   if (IsProven(*running)) NoteProven(running->work.prompt);
   ForgetPassed(*running);
+  Work& work = running->work;
+  const bool passed =
+      work.under == Suspicion::kAlone && Of(work.prompt, work.place) == Suspicion::kNone;
+  if (passed) work.under = Suspicion::kNone;
 }
 
 void CrashEvidence::NoteProven(uint64_t prompt) {

@@ -8,7 +8,9 @@
 //    A crash while the prompt was prepared counts as one before the first token: a worker may
 //    answer Prepare and then die of it.
 // 2. After two crashes near one place the prompt is tried by itself: on a worker where nothing else
-//    runs that could be the cause, and once no worker has died for kCalm. Everybody else goes on.
+//    runs that could be the cause, and once no worker has died for kCalm. Everybody else goes on,
+//    except streams of that worker whose clients did not read when the trial began, and which could
+//    be the cause once they compute again: these get no credit until the trial ends.
 //    It does not wait for calm if a known death would excuse a crash of the trial (3.): in a series
 //    of kills a stream would wait as long as that lasts.
 // 3. Only the crash of such an attempt can convict. The verdict comes kAfter later. If a
@@ -114,6 +116,8 @@ class CrashEvidence {
     // It computes nothing until Resume: its client takes nothing.
     void Pause();
     void Resume();
+    // It is paused, and could be what crashes the worker once it is resumed.
+    bool IsUnprovenPause() const;
 
    private:
     friend class CrashEvidence;

@@ -1,6 +1,7 @@
 #include "service/front/failover_queue.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tidepool::service {
 
@@ -21,7 +22,14 @@ void FailoverQueue::Ticket::GoTo(const std::string& worker) {
   if (line_ == nullptr) return;
   worker_ = worker;
   const auto found = line_->under_way_.find(number_);
-  if (found != line_->under_way_.end()) found->second.worker = worker;
+  if (found == line_->under_way_.end()) return;
+  const std::string left = std::exchange(found->second.worker, worker);
+  const bool moved = !left.empty() && left != worker;
+  if (moved && found->second.kind == Kind::kAlone) line_->EndTrial();
+}
+
+void FailoverQueue::EndTrial() {
+  for (auto& task : std::exchange(after_trial_, {})) loop_->Post(std::move(task));
 }
 
 std::vector<std::string> FailoverQueue::WithSuspects() const {
@@ -61,9 +69,7 @@ FailoverQueue::Ticket FailoverQueue::Enter(Kind kind, const std::string& model_d
 void FailoverQueue::Leave(uint64_t number) {
   const auto found = under_way_.find(number);
   if (found != under_way_.end()) {
-    if (found->second.kind == Kind::kAlone) {
-      for (auto& task : std::exchange(after_trial_, {})) loop_->Post(std::move(task));
-    }
+    if (found->second.kind == Kind::kAlone) EndTrial();
     under_way_.erase(found);
   }
   const auto is_it = [number](const Waiting& one) { return one.number == number; };

@@ -74,7 +74,7 @@ class FailoverQueue {
   std::vector<std::string> WithSuspects() const;
   // Names of workers on which trials are starting.
   std::vector<std::string> WithTrials() const;
-  // Posts `task` when a trial gives up its ticket.
+  // Posts `task` when a trial gives up its ticket, or moves to another worker.
   void AfterTrial(std::function<void()> task) { after_trial_.push_back(std::move(task)); }
   int64_t waiting() const;
   int64_t under_way() const { return static_cast<int64_t>(under_way_.size()); }
@@ -93,6 +93,7 @@ class FailoverQueue {
 
   std::vector<std::string> WorkersOf(const std::vector<Kind>& kinds) const;
   void Leave(uint64_t number);
+  void EndTrial();
   void Advance();
   using Lines = std::map<std::string, Line>;  // by model digest; no line is empty
   void SendSuspects(Kind kind, Lines* lines, int64_t limit);

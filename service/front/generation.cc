@@ -364,7 +364,7 @@ int64_t Generation::CreditLimit() const {
 
 void Generation::GrantCredit() {
   const int64_t more = CreditLimit() - granted_;
-  if (call_ == nullptr || more <= 0) return;
+  if (call_ == nullptr || more <= 0 || !placement_.MayResume()) return;
   granted_ += more;
   placement_.OnCredit();
   call_->AddCredit(more);

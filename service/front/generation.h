@@ -119,6 +119,7 @@ class Generation final : public AnswerStream,
   }
   PickRequest MakePick() const override;
   void End(absl::Status status) override;
+  void OnMayResume() override { GrantCredit(); }
   std::weak_ptr<const void> Life() const override { return weak_from_this(); }
 
   void BeginTurn();

@@ -41,6 +41,39 @@ void StreamPlacement::GiveTicketUp() {
   if (state_ == StreamState::kAlone) GoTo(StreamState::kRunning);
 }
 
+WorkerSighting StreamPlacement::Sight() const {
+  const WorkerSighting now = context_.workers->Sight(worker_.link);
+  if (now.process_id == begun_.process_id) return now;
+  // Another process responds there already.
+  WorkerSighting begun = begun_;
+  begun.at = context_.clock->Monotonic();
+  return begun;
+}
+
+bool StreamPlacement::MayResume() {
+  if (!trial_.IsUnprovenPause() || tried_alone()) return true;
+  FailoverQueue& line = context_.failover->resubmissions;
+  if (!Contains(line.WithTrials(), worker_.name)) {
+    hold_.reset();
+    return true;
+  }
+  const absl::Duration now = context_.clock->Monotonic();
+  if (!hold_.has_value() || hold_->attempt != attempt_) {
+    hold_ = {.attempt = attempt_, .end = now + kWorkerWait};
+  }
+  if (now >= hold_->end) return true;
+  if (std::exchange(hold_->asks, true)) return false;
+  const auto ask = [this, weak = owner_->Life(), attempt = attempt_] {
+    const auto self = weak.lock();
+    if (self == nullptr || ended() || attempt != attempt_ || !hold_.has_value()) return;
+    hold_->asks = false;
+    owner_->OnMayResume();
+  };
+  line.AfterTrial(ask);
+  context_.loop->PostAfter(hold_->end - now, ask);
+  return false;
+}
+
 void StreamPlacement::BeginAttempts() {
   failed_workers_.clear();
   failures_ = RetryState();
@@ -112,7 +145,7 @@ void StreamPlacement::Migrate() {
 
 void StreamPlacement::Retry(absl::Status status, EndedBy by, StreamStep step) {
   if (by != EndedBy::kWorker) context_.workers->NoteFailure(worker_.link, status);
-  const WorkerSighting worker = context_.workers->Sight(worker_.link);
+  const WorkerSighting worker = Sight();
   const bool unanswered = by == EndedBy::kUnanswered;
   if (by == EndedBy::kCrash || unanswered) context_.failover->evidence.OnCrash(&trial_, worker);
   if (by == EndedBy::kCrash) patience_.begun = false;  // for a worker that accepts it: this one did
@@ -250,6 +283,7 @@ bool StreamPlacement::TakeWorker(StreamStep step) {
   }
   if (WaitsAt(*worker, step)) return false;
   worker_ = *std::move(worker);
+  begun_ = context_.workers->Sight(worker_.link);
   ticket_.GoTo(worker_.name);
   GoTo(tried_alone() ? StreamState::kAlone : StreamState::kRunning);
   const bool prepares = step == StreamStep::kPrepare;
@@ -276,6 +310,7 @@ bool StreamPlacement::TakeAnyWorker(StreamStep step) {
     return false;
   }
   worker_ = *std::move(worker);
+  begun_ = context_.workers->Sight(worker_.link);
   asked_ = step;
   GoTo(StreamState::kRunning);
   return true;

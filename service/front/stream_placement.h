@@ -43,6 +43,8 @@ class StreamPlacement {
     // What to pick a worker by, except for what earlier attempts add.
     virtual PickRequest MakePick() const = 0;
     virtual void End(absl::Status status) = 0;
+    // MayResume may return true now.
+    virtual void OnMayResume() = 0;
     // Locked while a callback runs.
     virtual std::weak_ptr<const void> Life() const = 0;
   };
@@ -85,6 +87,10 @@ class StreamPlacement {
   // Earlier failures have nothing to do with the next step.
   void BeginAttempts();
   void OnTokens(int64_t count);
+  // Whether worker() may get credit now. Another stream's trial there must not meet a stream that
+  // was paused when the trial began and could crash the worker. Such a stream waits until the trial
+  // ends, for a limited time. Then OnMayResume is called.
+  bool MayResume();
   // The worker may compute; it may not until OnCredit, because the client reads nothing.
   void OnCredit() { trial_.Resume(); }
   void OnStandstill();
@@ -109,7 +115,16 @@ class StreamPlacement {
     int aways = 0;  // tries that no worker took
   };
 
+  // A paused stream waits for the end of another stream's trial.
+  struct Hold {
+    int32_t attempt = 0;
+    absl::Duration end;  // at the latest
+    bool asks = false;   // OnMayResume will be called
+  };
+
   PickRequest Pick() const;
+  // The process at which the attempt began, now.
+  WorkerSighting Sight() const;
   void GoTo(StreamState next);
   bool tried_alone() const { return ticket_.held() && kind_ == FailoverQueue::Kind::kAlone; }
   // It waits for nobody's turn any more, and nobody waits for it.
@@ -147,6 +162,7 @@ class StreamPlacement {
 
   int32_t attempt_ = 0;
   PickedWorker worker_;
+  WorkerSighting begun_;  // when worker_ was picked
   std::optional<StreamStep> asked_;
   std::vector<std::string> failed_workers_;
   std::string lost_worker_;  // the failed worker left last; empty once another one runs it
@@ -160,6 +176,7 @@ class StreamPlacement {
   FailoverQueue::Ticket ticket_;                            // held on the way to another worker
   FailoverQueue::Kind kind_ = FailoverQueue::Kind::kUsual;  // of the ticket
   std::optional<absl::Duration> calm_since_;                // it waits to be tried alone
+  std::optional<Hold> hold_;
 };
 
 }  // namespace tidepool::service

@@ -54,15 +54,13 @@ absl::StatusOr<SessionInfo> ToInfo(const absl::StatusOr<RedisValue>& answer,
 using Deliver = RedisCallQueue::Deliver;
 
 Deliver InfoTo(std::string session_id, SessionStore::Done<SessionInfo> done) {
-  return [id = std::move(session_id), done = std::move(done)](absl::StatusOr<RedisValue> answer) {
-    done(ToInfo(answer, id));
-  };
+  return [id = std::move(session_id), done = std::move(done)](
+             const absl::StatusOr<RedisValue>& answer) { done(ToInfo(answer, id)); };
 }
 
 Deliver StatusTo(std::string session_id, SessionStore::DoneStatus done) {
-  return [id = std::move(session_id), done = std::move(done)](absl::StatusOr<RedisValue> answer) {
-    done(ToStatus(answer, id));
-  };
+  return [id = std::move(session_id), done = std::move(done)](
+             const absl::StatusOr<RedisValue>& answer) { done(ToStatus(answer, id)); };
 }
 
 Deliver NumberTo(SessionStore::Done<int64_t> done) {

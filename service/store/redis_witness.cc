@@ -149,7 +149,7 @@ absl::Status RedisWitness::CheckDatabases(RedisLink* link, const Marker& marker)
   bool moved = false;
   for (const int database : *used) {
     if (database == database_) continue;
-    const absl::Status selected = link->Call({"SELECT", absl::StrCat(database)}).status();
+    absl::Status selected = link->Call({"SELECT", absl::StrCat(database)}).status();
     if (absl::IsUnavailable(selected)) return selected;
     if (!selected.ok()) break;  // not permitted
     moved = true;

@@ -46,7 +46,9 @@ class FamilyTiersTest : public testing::TestWithParam<const char*> {
                              all.insert(all.end(), logits.begin(), logits.end());
                              return absl::OkStatus();
                            }));
-    if (offloaded != nullptr) EXPECT_GT(offloaded->Stats()->demand_bytes, 0);
+    if (offloaded != nullptr) {
+      EXPECT_GT(offloaded->Stats()->demand_bytes, 0);
+    }
     return all;
   }
 };

@@ -110,13 +110,15 @@ std::vector<float> AllLogits(TransformerModel* model, absl::Span<const int32_t> 
 GreedyRun::GreedyRun(TransformerModel* model, int64_t slots)
     : model_(model),
       kv_(model->kv_specs(), 1, slots),
-      workspace_(model->WorkspaceBytes({.rows = slots, .logit_rows = 1})) {}
+      workspace_(model->WorkspaceBytes({.rows = slots, .logit_rows = 1})),
+      slots_(slots) {}
 
 int32_t GreedyRun::Next(const std::vector<int32_t>& ids) {
   Batch batch;
   batch.spans.resize(1);
   RowSpan& span = batch.spans[0];
   span.first_slot = slots_used_;
+  span.slot_limit = slots_;
   span.token_ids = ids;
   span.logit_rows = {static_cast<int32_t>(ids.size() - 1)};
   span.blocks = kv_.blocks(0);

@@ -60,6 +60,7 @@ std::vector<float> AllLogits(TransformerModel* model, absl::Span<const int32_t> 
 // Greedy generation, one sequence, kept between calls.
 class GreedyRun {
  public:
+  // `slots` limits the sequence's length.
   GreedyRun(TransformerModel* model, int64_t slots);
 
   // Adds `ids` to the sequence and returns the best next token.
@@ -69,6 +70,7 @@ class GreedyRun {
   TransformerModel* const model_;
   ContiguousKv kv_;
   kernels::Arena workspace_;
+  const int64_t slots_;
   int64_t slots_used_ = 0;
 };
 

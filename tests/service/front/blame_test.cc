@@ -20,6 +20,31 @@ class BlameTest : public SimulatedWorkersTest {
       "3 workers crashed while they computed this prompt, one of them while nothing else ran that "
       "could be the cause; it is refused to its sender for 10m; the last: reset";
 
+  // Two streams at each worker have nothing to compute, and nothing was computed there yet since
+  // they moved to it. Then prompt 50, that of the last client, is tried alone; it does not crash.
+  void BeginTrialBesidePausedStreams() {
+    for (int prompt = 1; prompt <= 6; ++prompt) deaf_.insert(Ask(prompt));
+    Pass(absl::Seconds(80));
+    for (PuppetLink* worker : workers_) Kill(worker);
+    Pass(absl::Minutes(3));
+    kills_ = 0;
+    poison_ = {{50, 0}};
+    Ask(50, "mallory");
+    while (kills_ < 2) Tick();
+    poison_.clear();
+    Pass(absl::Seconds(1));
+    while (Where(50) == nullptr) Tick();
+  }
+  // Tokens that the front lets this worker compute for other prompts.
+  static int64_t CreditAt(const PuppetLink* worker, int except) {
+    int64_t credit = 0;
+    for (const auto& run : worker->runs) {
+      const bool counts = !run->gone && run->start.prepared().token_ids(0) != except;
+      credit += counts ? run->credit + run->position - run->start.output_token_ids_size() : 0;
+    }
+    return credit;
+  }
+
   int prompts_ = 0;
 };
 
@@ -230,6 +255,50 @@ TEST_F(BlameTest, NothingElseIsSentToTheWorkerOfATrial) {
   }
 }
 
+// Their clients read too slowly, so they had nothing to compute when the trial began.
+TEST_F(BlameTest, StreamsThatAreReadAgainDuringATrialDoNotSpoilIt) {
+  BeginTrialBesidePausedStreams();
+  poison_ = {{50, 5}};
+  const Client* poisoned = &clients_.back();
+  deaf_.clear();
+  Pass(absl::Minutes(1));
+  EXPECT_EQ(kills_, 3);
+  ASSERT_TRUE(poisoned->status.has_value());
+  EXPECT_EQ(poisoned->status->code(), absl::StatusCode::kInternal);
+  clients_.pop_back();
+  ExpectAllGoOn();
+}
+
+TEST_F(BlameTest, StreamsThatAreReadAgainDuringATrialWaitForItsEnd) {
+  BeginTrialBesidePausedStreams();
+  PuppetLink* trial = Where(50);
+  deaf_.clear();
+  // Eight tokens end the trial.
+  for (int tick = 0; tick < 6; ++tick) {
+    Tick();
+    EXPECT_EQ(CreditAt(trial, /*except=*/50), 0);
+  }
+  Pass(absl::Seconds(2));
+  EXPECT_GT(CreditAt(trial, /*except=*/50), 0);
+  ExpectAllGoOn();
+}
+
+TEST_F(BlameTest, StreamsThatAreReadAgainDuringALongTrialWaitForALimitedTime) {
+  silent_ = 50;
+  BeginTrialBesidePausedStreams();
+  PuppetLink* trial = Where(50);
+  deaf_.clear();
+  Pass(absl::Seconds(29));
+  EXPECT_EQ(Where(50), trial);
+  EXPECT_EQ(CreditAt(trial, /*except=*/50), 0);
+  Pass(absl::Seconds(2));
+  EXPECT_EQ(Where(50), trial);
+  EXPECT_GT(CreditAt(trial, /*except=*/50), 0);
+  clients_.back().generation->Cancel(absl::CancelledError("enough"));
+  clients_.pop_back();
+  ExpectAllGoOn();
+}
+
 // A broken connection ends a run as a crash does; but then the same process answers again.
 TEST_F(BlameTest, TwoBrokenConnectionsLoseNothingAndThreeInARowEndTheStream) {
   const Client* client = Ask(1);
@@ -269,6 +338,24 @@ TEST_F(BlameTest, AWorkerThatKeepsSayingItsStateHasNotCrashed) {
   Pass(absl::Seconds(6));
   EXPECT_FALSE(client->status.has_value()) << *client->status;
   ExpectAllGoOn();
+}
+
+// The next process reports its state before the end of the run is known.
+TEST_F(BlameTest, ACrashIsOfTheProcessThatTheRunBeganAt) {
+  const Client* client = Ask(1);
+  Pass(absl::Seconds(1));
+  for (int kill = 0; kill < 3; ++kill) {
+    for (int tick = 0; tick < 40 && Where(1) == nullptr; ++tick) Tick();
+    PuppetLink* worker = Where(1);
+    ASSERT_NE(worker, nullptr);
+    const auto run = worker->runs.back();
+    worker->lose(absl::UnavailableError("reset"));
+    Restart(worker);
+    run->events.on_end(absl::UnavailableError("reset"), EndedBy::kCrash);
+  }
+  Pass(absl::Seconds(8));
+  ASSERT_TRUE(client->status.has_value());
+  EXPECT_EQ(*client->status, absl::InternalError(kConvicted));
 }
 
 // What a dead process has sent before can come after the end of its run.

@@ -72,6 +72,18 @@ TEST_F(CrashEvidenceTest, StreamsThatAreProvenDoNotSpoilATrial) {
   EXPECT_TRUE(Convicted());
 }
 
+TEST_F(CrashEvidenceTest, OnlyAPausedStreamWithoutProofHasAnUnprovenPause) {
+  auto stream = Begin(2, kOther, 5);
+  EXPECT_FALSE(stream.IsUnprovenPause());
+  stream.Pause();
+  EXPECT_TRUE(stream.IsUnprovenPause());
+  stream.Resume();
+  EXPECT_FALSE(stream.IsUnprovenPause());
+  stream.OnTokens(CrashEvidence::kProvenTokens);
+  stream.Pause();
+  EXPECT_FALSE(stream.IsUnprovenPause());
+}
+
 TEST_F(CrashEvidenceTest, EightTokensPastThePlaceClearIt) {
   MakeSuspect(/*place=*/300);
   EXPECT_EQ(evidence_.Of(kPrompt, 299), Suspicion::kNone) << "not there yet";
@@ -80,6 +92,23 @@ TEST_F(CrashEvidenceTest, EightTokensPastThePlaceClearIt) {
   EXPECT_EQ(evidence_.Of(kPrompt, 307), Suspicion::kAlone);
   attempt.OnTokens(1);
   EXPECT_EQ(evidence_.Of(kPrompt, 300), Suspicion::kNone);
+}
+
+// Of its worker's death minutes later, when only proven streams run beside it.
+TEST_F(CrashEvidenceTest, AStreamThatPassedItsTrialIsNotJudgedAnyMore) {
+  MakeSuspect();
+  auto attempt = Begin(2, kPrompt, 0, Suspicion::kAlone);
+  auto beside = Begin(2, kOther, 0);
+  beside.OnTokens(CrashEvidence::kProvenTokens);
+  for (int token = 0; token < 20; ++token) {
+    clock_.Advance(absl::Milliseconds(250));
+    attempt.OnTokens(1);
+  }
+  EXPECT_EQ(evidence_.Of(kPrompt, 20), Suspicion::kNone);
+  clock_.Advance(absl::Minutes(2));
+  Crash(2, {&attempt, &beside});
+  clock_.Advance(CrashEvidence::kAfter);
+  EXPECT_FALSE(Convicted());
 }
 
 TEST_F(CrashEvidenceTest, WhatALostWorkerMadeLastDoesNotHideThePlace) {

@@ -236,6 +236,14 @@ TEST_F(FailoverQueueTest, OneOfAModelIsTriedByItselfAfterTheOthers) {
   line_.AfterTrial([&] { ++told; });
   Leave(3);
   EXPECT_EQ(told, 0);
+  tickets_[0].GoTo("a");
+  loop_.RunAll();
+  EXPECT_EQ(told, 0);
+  tickets_[0].GoTo("c");
+  loop_.RunAll();
+  EXPECT_EQ(told, 1) << "it moved";
+  told = 0;
+  line_.AfterTrial([&] { ++told; });
   Leave(0);
   EXPECT_EQ(told, 1);
   EXPECT_EQ(went_, (std::vector<int>{0, 2, 3, 1}));

@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -113,11 +114,12 @@ class SimulatedWorkersTest : public FrontTest {
           Kill(worker);
           break;
         }
-        if (run->credit > 0) --run->credit, run->Say({7});
+        const bool says = run->start.prepared().token_ids(0) != silent_;
+        if (run->credit > 0 && says) --run->credit, run->Say({7});
       }
     }
     for (Client& client : clients_) {
-      if (client.writing) client.Take();
+      if (client.writing && !deaf_.contains(&client)) client.Take();
     }
     loop_.RunAll();
   }
@@ -155,7 +157,9 @@ class SimulatedWorkersTest : public FrontTest {
   std::map<PuppetLink*, absl::Duration> dead_until_;
   std::map<int, int64_t> poison_;  // prompts, and the token at which each kills its worker
   std::deque<Client> clients_;
-  int unpreparable_ = 0;  // the prompt that kills whoever prepares it
+  std::set<const Client*> deaf_;  // they take no messages
+  int unpreparable_ = 0;          // the prompt that kills whoever prepares it
+  int silent_ = 0;                // the prompt that gets no tokens
   uint64_t processes_ = 0;
   int kills_ = 0;
   EndedBy cut_calls_end_ = EndedBy::kCrash;
