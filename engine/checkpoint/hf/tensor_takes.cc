@@ -1,5 +1,8 @@
 #include "engine/checkpoint/hf/tensor_takes.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -29,13 +32,27 @@ bool IsFloat(GgmlType type) {
 
 // Hugging Face stores elements 2 i and 2 i + 1 in one byte, GGUF elements i and i + 16.
 void RepackMxfp4(const std::byte* from, std::byte scale, std::byte* to) {
-  const auto element = [from](int64_t i) {
-    return (std::to_integer<unsigned>(from[i / 2]) >> (i % 2 * 4)) & 15U;
-  };
+  constexpr std::byte kLow{0x0F};
+  constexpr std::byte kHigh{0xF0};
   to[0] = scale;
-  for (int64_t i = 0; i < kMxfp4Packed; ++i) {
-    to[i + 1] = static_cast<std::byte>(element(i) | element(i + kMxfp4Packed) << 4);
+  for (int64_t i = 0; i < kMxfp4Packed / 2; ++i) {
+    const std::byte first = from[i];
+    const std::byte second = from[i + kMxfp4Packed / 2];
+    to[2 * i + 1] = (first & kLow) | (second & kLow) << 4;
+    to[2 * i + 2] = first >> 4 | (second & kHigh);
   }
+}
+
+// Lets the kernel take back the pages of a source that was copied, so that they do not take memory
+// beside the copy. Does not change what the pages hold.
+void Release(const std::byte* data, size_t bytes) {
+#ifdef MADV_PAGEOUT
+  const uintptr_t page = sysconf(_SC_PAGESIZE);
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / page * page;
+  // Only a hint: the kernel can also reclaim these pages when it needs memory.
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_PAGEOUT);
+#endif
 }
 
 }  // namespace
@@ -201,6 +218,8 @@ absl::Status TensorTaker::Transpose(Take take, const TensorSource& source, GgufT
     from += rows * columns * size;
     to += rows * (columns / step) * size;
   }
+  // The odd rows are taken after the even ones.
+  if (take != Take::kTransposedEven) Release(source.data, source.tensor->bytes);
   return absl::OkStatus();
 }
 
@@ -231,6 +250,7 @@ absl::Status TensorTaker::PackMxfp4(Take take, const TensorSource& blocks,
       to += kMxfp4Packed + 1;
     }
   }
+  if (take != Take::kMxfp4Even) Release(blocks.data, blocks.tensor->bytes);
   return absl::OkStatus();
 }
 

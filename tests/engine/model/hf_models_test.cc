@@ -64,11 +64,11 @@ TEST_P(HfFamilyTest, ExactGreedyIdsAreTransformers) { CompareGreedyIds(GetParam(
 INSTANTIATE_TEST_SUITE_P(Families, HfFamilyTest,
                          testing::Values("olmoe", "granite", "granitemoe", "granitemoeshared",
                                          "phi3", "phi3_longrope_short", "phi3_longrope_long",
-                                         "smollm3", "gemma", "gemma2", "gemma3_text", "glm4_moe",
-                                         "ernie4_5_moe", "hunyuan_v1_moe", "gpt_oss_mxfp4",
-                                         "gpt_oss_bf16", "deepseek_v2_lite", "deepseek_v2",
-                                         "deepseek_v3", "qwen3_yarn", "qwen3_dynamic",
-                                         "llama_bias"),
+                                         "smollm3", "gemma", "gemma2", "gemma3_text",
+                                         "gemma3_vision", "glm4_moe", "ernie4_5_moe",
+                                         "hunyuan_v1_moe", "gpt_oss_mxfp4", "gpt_oss_bf16",
+                                         "deepseek_v2_lite", "deepseek_v2", "deepseek_v3",
+                                         "qwen3_yarn", "qwen3_dynamic", "llama_bias"),
                          [](const auto& one) { return std::string(one.param); });
 
 class HfModelTest : public testing::TestWithParam<const char*> {
