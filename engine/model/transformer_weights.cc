@@ -227,7 +227,7 @@ class LayerLoader {
     ASSIGN_OR_RETURN(const Linear down, LoadLinear("ffn_down", hidden, width));
     ffn->down = down.weight;
     ffn->down_bias = down.bias;
-    if (!Has("ffn_gate.weight")) return LoadFusedGateUp(width, ffn);
+    if (HasFusedGateUp()) return LoadFusedGateUp(width, ffn);
     ASSIGN_OR_RETURN(const Linear gate, LoadLinear("ffn_gate", width, hidden));
     ASSIGN_OR_RETURN(const Linear up, LoadLinear("ffn_up", width, hidden));
     ffn->gate = gate.weight;
@@ -235,6 +235,11 @@ class LayerLoader {
     ffn->up = up.weight;
     ffn->up_bias = up.bias;
     return absl::OkStatus();
+  }
+
+  bool HasFusedGateUp() const {
+    const GgufTensor* up = store_->file().FindTensor(Name("ffn_up.weight"));
+    return !Has("ffn_gate.weight") && up != nullptr && up->dims[1] == 2 * layer_.ffn_width;
   }
 
   // Loads one tensor with the rows of gate, then up.

@@ -175,8 +175,9 @@ TEST(TransformerWeightsTest, ATensorOfAnotherShapeIsNamedWithBothShapes) {
 
 TEST(TransformerWeightsTest, ATensorThatTheGraphWouldIgnoreIsNamed) {
   const std::vector<float> values(64, 1.0f);
-  for (const std::string name : {"blk.0.attn_q_norm.weight", "blk.2.post_attention_norm.weight",
-                                 "blk.0.ffn_gate.bias", "output.bias", "blk.3.attn_norm.weight"}) {
+  for (const std::string name :
+       {"blk.0.attn_q_norm.weight", "blk.2.post_attention_norm.weight", "blk.0.attn_norm.bias",
+        "output_norm.bias", "blk.3.attn_norm.weight"}) {
     GgufEdit edit(kLlama);
     edit.Add({name, GgmlType::kF32, {64}, BytesOf(values)});
     ExpectRefusal(edit.Write("unused.gguf"), {name, "does not use", "llama"});
