@@ -54,6 +54,7 @@ FAMILIES = (
     FamilySpec("granitemoeshared", "GraniteMoeShared", config=GRANITE | {
         "num_local_experts": 6, "num_experts_per_tok": 2, "intermediate_size": 12,
         "shared_intermediate_size": 20}),
+    FamilySpec("olmo2", "Olmo2", config={"attention_bias": False, "tie_word_embeddings": False}),
     FamilySpec("phi3", "Phi3", config={"sliding_window": 13, "tie_word_embeddings": False}),
     FamilySpec("phi3_longrope_short", "Phi3", config={
         "original_max_position_embeddings": 64, "max_position_embeddings": 256,
@@ -78,19 +79,30 @@ FAMILIES = (
         "rope_parameters": {
             "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0},
             "sliding_attention": DEFAULT}}),
+    FamilySpec("glm4", "Glm4", config={
+        "attention_bias": True, "head_dim": 12, "tie_word_embeddings": False,
+        "rope_parameters": DEFAULT | {"partial_rotary_factor": 0.5}}),
     FamilySpec("glm4_moe", "Glm4Moe", shard="60KB", config=EXPERTS | {
         "n_routed_experts": 6, "n_shared_experts": 1, "first_k_dense_replace": 1,
         "routed_scaling_factor": 1.6, "n_group": 1, "topk_group": 1, "norm_topk_prob": True,
         "use_qk_norm": True, "attention_bias": True, "head_dim": 12,
         "tie_word_embeddings": False,
         "rope_parameters": DEFAULT | {"partial_rotary_factor": 0.5}}),
+    FamilySpec("ernie4_5", "Ernie4_5", config={"use_bias": False, "head_dim": 12}),
     FamilySpec("ernie4_5_moe", "Ernie4_5_Moe", config=EXPERTS | {
         "moe_num_experts": 6, "moe_k": 2, "moe_num_shared_experts": 2, "moe_layer_start_index": 1,
         "use_bias": False}),
+    FamilySpec("hunyuan_v1_dense", "HunYuanDenseV1", config={
+        "head_dim": 12,
+        "rope_parameters": {"rope_type": "dynamic", "rope_theta": 10000.0, "alpha": 50.0,
+                            "factor": 1.0}}),
     FamilySpec("hunyuan_v1_moe", "HunYuanMoEV1", config={
         "num_experts": 6, "moe_topk": 2, "intermediate_size": 12, "head_dim": 12,
         "rope_parameters": {"rope_type": "dynamic", "rope_theta": 10000.0, "alpha": 50.0,
                             "factor": 1.0}}),
+    FamilySpec("seed_oss", "SeedOss", config={
+        "head_dim": 12, "attention_bias": True, "attention_out_bias": False,
+        "tie_word_embeddings": False}),
     FamilySpec("gpt_oss_mxfp4", "GptOss", mxfp4=True, config=GPT_OSS | {
         "tie_word_embeddings": False}),
     FamilySpec("gpt_oss_bf16", "GptOss", config=GPT_OSS | {

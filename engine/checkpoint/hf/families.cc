@@ -328,6 +328,8 @@ constexpr HfFamily kFamilies[] = {
 
 }  // namespace
 
+absl::Span<const HfFamily> HfFamilies() { return kFamilies; }
+
 const HfFamily* FindHfFamily(absl::string_view model_type) {
   for (const HfFamily& family : kFamilies) {
     if (family.model_type == model_type) return &family;

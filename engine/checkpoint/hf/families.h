@@ -136,6 +136,8 @@ struct HfFamily {
   absl::string_view defaults = "{}";  // values of missing keys, as JSON
 };
 
+absl::Span<const HfFamily> HfFamilies();
+
 // Returns null if the model_type is not supported.
 const HfFamily* FindHfFamily(absl::string_view model_type);
 // Returns all supported model_types, joined by ", ".
