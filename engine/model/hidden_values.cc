@@ -29,8 +29,8 @@ absl::Status CheckHiddenValues(int layer, kernels::ConstMatrixView x,
                                absl::Span<int32_t> zero_since) {
   for (int64_t i = 0; i < x.rows; ++i) {
     const float* row = x.Row(i);
-    // As integers, magnitudes have the order of their values, and NaN is above all. Signed integers,
-    // because the oldest vector instructions compare no others.
+    // As integers, magnitudes have the order of their values, and NaN is above all. Signed
+    // integers, because the oldest vector instructions compare no others.
     int32_t any = 0;
     int32_t broken = 0;
     for (int64_t j = 0; j < x.cols; ++j) {
@@ -39,9 +39,8 @@ absl::Status CheckHiddenValues(int layer, kernels::ConstMatrixView x,
       broken |= magnitude >= kInfinityBits ? 1 : 0;
     }
     if (broken != 0) {
-      return Broken(layer, *std::find_if(row, row + x.cols, [](float value) {
-        return !std::isfinite(value);
-      }));
+      return Broken(layer, *std::find_if(row, row + x.cols,
+                                         [](float value) { return !std::isfinite(value); }));
     }
     if (any != 0) {
       zero_since[i] = kNotZero;

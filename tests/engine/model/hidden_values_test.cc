@@ -30,7 +30,8 @@ TEST(HiddenValues, TheLayerIsNamed) {
   EXPECT_EQ(check(kEmbeddingLayer, {1, -2, 3, -4}), "");
   EXPECT_THAT(check(7, {1, -2, kNan, -4}), HasSubstr("the model's layer 7 has a NaN"));
   EXPECT_THAT(check(8, {1, -kInfinity, 3, -4}), HasSubstr("the model's layer 8 has an infinity"));
-  EXPECT_THAT(check(kEmbeddingLayer, {kNan, 0, 0, 0}), HasSubstr("the model's embedding has a NaN"));
+  EXPECT_THAT(check(kEmbeddingLayer, {kNan, 0, 0, 0}),
+              HasSubstr("the model's embedding has a NaN"));
   EXPECT_EQ(check(9, {1, std::numeric_limits<float>::max(), 3, -4}), "");
 }
 
