@@ -15,7 +15,7 @@ namespace tidepool::moe {
 struct TierMemory {
   int64_t slots = 0;
   int64_t staging = 0;
-  int64_t in_use = 0;       // slots and staging records with memory
+  int64_t in_use = 0;       // slots and staging records that have memory
   int64_t all_experts = 0;  // in all layers
   int64_t top_k = 0;
   int64_t record_bytes = 0;  // bytes of a slot

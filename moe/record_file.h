@@ -62,10 +62,10 @@ class WaitingReads {
   std::deque<RecordRead> speculative_;
 };
 
-// Where a short read continues that began at `begin` and returned `got` bytes: at the beginning of
-// a block, because direct reads must be aligned. Returns `begin` itself if the file ends there or
-// inside that block. Both count from the record's start. Requires: got >= 0, and `begin` is a
-// multiple of kRecordAlignment.
+// Returns where to continue a short read, which began at `begin` and returned `got` bytes: at the
+// beginning of a block, because direct reads must be aligned. Returns `begin` itself if the file
+// ends there or inside that block. Both count from the record's start. Requires: got >= 0, and
+// `begin` is a multiple of kRecordAlignment.
 int64_t NextBlock(int64_t begin, int64_t got);
 
 // The status for a read that returned -error, and the status if the file ends before the record

@@ -26,8 +26,8 @@ constexpr unsigned kRingEntries = 256;
 // Maximum number of reads in flight, whatever their size. Each needs an entry of the ring.
 constexpr int kMaxPieces = 128;
 constexpr uint64_t kWakeTag = ~uint64_t{0};
-// Give the ring up after this number of consecutive EAGAIN or EBUSY results, with a pause after
-// each: half a second.
+// After this number of consecutive EAGAIN or EBUSY results, give the ring up. There is a pause
+// after each result, so this takes half a second.
 constexpr int kMaxRefusals = 50;
 constexpr absl::Duration kRefusalPause = absl::Milliseconds(10);
 // Time between two polls for reads that were submitted before the ring was given up.

@@ -28,16 +28,16 @@ namespace {
 
 // Time for cancelled calls to workers to end.
 constexpr absl::Duration kCancelGrace = absl::Seconds(5);
-// What a worker takes to tell its fronts of the end.
+// How long a worker waits until its last messages have reached its fronts.
 constexpr absl::Duration kLastWords = absl::Seconds(1);
-// How long `serve` waits for its own worker's first word.
+// How long `serve` waits for the first state of its own worker.
 constexpr absl::Duration kOwnWorkerWait = absl::Seconds(10);
 
 std::string NameOrDrawn(const std::string& name) {
   return name.empty() ? absl::StrCat("worker-", base::RandomHex(8)) : name;
 }
 
-// For a worker beside its front, which tells of the same things.
+// Lowers the level of a worker's lines if its front, in the same process, logs the same events.
 LogSink InfoAsDebug(const LogSink& log) {
   return [log](LogLevel level, absl::string_view line, LogFields fields) {
     log(level == LogLevel::kInfo ? LogLevel::kDebug : level, line, fields);
@@ -94,8 +94,8 @@ class WorkerServer final : public Server {
     if (hosts_ != nullptr) Shutdown({});
   }
 
-  // Who else is told whether the engine is alive; null: nobody. Called on a loop of the worker's,
-  // not after TellLiveness(nullptr) has returned.
+  // Sets a listener for whether the engine is alive; null removes it. It is called on the worker's
+  // loop, and never after TellLiveness(nullptr) has returned.
   void TellLiveness(WorkerCore::OnLiveness listener) {
     RunOn(core_.loop(), [&] { liveness_listener_ = std::move(listener); });
   }
@@ -127,7 +127,7 @@ class WorkerServer final : public Server {
     base::MutexLock lock(&mutex_);
     if (std::exchange(down_, true)) return;
     if (in_haste) return hosts_->Shutdown();
-    // A call that is cut looks like a crash to its front.
+    // Ends the runs with a status: to a front, a run whose connection breaks looks like a crash.
     if (!empty) core_.GiveUpRuns();
     core_.runs()->AwaitNone(kLastWords);
     core_.unary_calls()->Drain(kLastWords);
@@ -160,7 +160,7 @@ class WorkerServer final : public Server {
     if (liveness_listener_) liveness_listener_(live);
   }
 
-  // The front's own readiness goes by the state that it watches.
+  // A front in this process watches the worker's state, so it needs no call here.
   void OnReadiness(bool ready) { hosts_->SetReady(ready); }
 
   const LogSink log_;
@@ -176,7 +176,7 @@ class WorkerServer final : public Server {
 
 class FrontServer final : public Server {
  public:
-  // `own_worker`: the one in this process; null: options.live.workers.
+  // `own_worker` is the worker in this process. If it is null, uses options.live.workers.
   static absl::StatusOr<std::unique_ptr<FrontServer>> Start(
       std::shared_ptr<grpc::Channel> own_worker, std::unique_ptr<SessionStore> store,
       const ServerOptions& options) {
@@ -210,11 +210,11 @@ class FrontServer final : public Server {
 
   ~FrontServer() override {
     store_->OnHealth(nullptr);
-    // Without a host nothing has begun.
+    // Without hosts, no call has begun.
     hosts_ != nullptr ? Shutdown({}) : LeaveWorkers();
     hosts_.reset();
-    // A turn that began too late gives its lease back in answer, an append that failed closes its
-    // turn.
+    // The result of a call can lead to one more call: a turn that began too late releases its
+    // lease, and a failed append ends its turn. So flush twice.
     for (int answers = 0; answers < 2; ++answers) FlushStore();
     store_.reset();
     loop_.Stop();
@@ -229,7 +229,7 @@ class FrontServer final : public Server {
     return hosts_->main().InProcessChannel();
   }
 
-  // As the worker in this process is. Any thread.
+  // Sets the liveness of the worker in this process. Any thread.
   void SetLive(const absl::Status& live) {
     hosts_->SetLive(live.ok());
     api_.SetLive(live);
@@ -243,7 +243,7 @@ class FrontServer final : public Server {
     });
   }
 
-  // False: no worker was heard of in time.
+  // Returns false if no worker was ready in time.
   bool WaitReady(absl::Duration timeout) {
     base::MutexLock lock(&mutex_);
     while (!ready_) {
@@ -311,7 +311,7 @@ class FrontServer final : public Server {
     return started.status();
   }
 
-  // Another thread's Shutdown waits no longer than this for clients.
+  // A Shutdown call of another thread waits at most `most` for clients from now on.
   void Hurry(absl::Duration most) {
     hurried_ = true;
     calls_.Hurry(most);
@@ -338,7 +338,7 @@ class FrontServer final : public Server {
                                                                   .log = options.log});
   }
 
-  // No call runs any more: whoever looks at the workers has gone.
+  // Requires: no call is running, so nothing else uses the workers.
   void LeaveWorkers() {
     RunOn(&loop_, [this] {
       roster_.reset();
@@ -347,7 +347,7 @@ class FrontServer final : public Server {
     link_calls_.Drain(kCancelGrace);
   }
 
-  // Returns when the loop has heard everything that the store was asked before.
+  // Returns when the loop has received the results of all earlier calls to the store.
   void FlushStore() {
     std::promise<void> answered;
     store_->Count([&](absl::StatusOr<int64_t>) { answered.set_value(); });
@@ -374,12 +374,12 @@ class FrontServer final : public Server {
   const LogSink log_;
   ActiveCalls calls_;                 // of clients
   ActiveCalls link_calls_;            // to workers
-  std::unique_ptr<HttpServer> http_;  // the loop's tasks hold its exchanges
+  std::unique_ptr<HttpServer> http_;  // outlives the loop, whose tasks hold its exchanges
   std::unique_ptr<SessionStore> store_;
   EventLoop loop_;
   std::unique_ptr<NameLookup> lookup_;
-  std::unique_ptr<FrontCore> core_;       // goes on the loop
-  std::unique_ptr<WorkerRoster> roster_;  // goes there before it; null: the only worker is our own
+  std::unique_ptr<FrontCore> core_;       // destroyed on the loop
+  std::unique_ptr<WorkerRoster> roster_;  // destroyed before core_; null: only our own worker
   OpenAiApi api_;
   FrontServices services_;
   std::unique_ptr<GrpcHosts> hosts_;
@@ -439,7 +439,7 @@ absl::StatusOr<std::unique_ptr<Server>> StartServe(const WorkerModel* model, eng
                                                    std::unique_ptr<SessionStore> store,
                                                    const ServerOptions& options) {
   ServerOptions inner = options;
-  // Nobody but this process's front reaches it, which needs no token then.
+  // Only this process's front can reach the worker, so it needs no token.
   inner.listen.clear();
   inner.admin_listen.clear();
   inner.probe_listen.clear();

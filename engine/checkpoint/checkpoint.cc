@@ -392,8 +392,8 @@ absl::Status Checkpoint::MapInHeaders() const {
 
 namespace {
 
-// Calls `use` with the bytes that hold rows [first, first + rows): all of a head that has one of
-// them.
+// Calls `use` with the bytes that hold rows [first, first + rows). If heads are interleaved, these
+// are the bytes of every head that has one of the rows.
 template <typename Use>
 void ForEachRange(const GgufTensor& tensor, int64_t first, int64_t rows, const Use& use) {
   const int64_t slab_rows = tensor.slabs.empty() ? tensor.rows() : tensor.dims[1];
@@ -428,7 +428,7 @@ void Checkpoint::DropRows(const GgufTensor& tensor, int64_t first, int64_t rows)
 }
 
 void Checkpoint::DropPages(const std::byte* data, size_t bytes) const {
-  // Memory of our own would lose what it holds.
+  // Memory that is not part of a file would lose its contents.
   if (FindPart(data) == nullptr) return;
   // Keep pages that the range shares with its neighbours.
   const uintptr_t page = sysconf(_SC_PAGESIZE);

@@ -70,8 +70,9 @@ struct GgufTensor {
   const std::byte* data = nullptr;  // of the first slab
   // Where each slab of dims[0] x dims[1] begins; empty: one after the other at `data`.
   std::vector<const std::byte*> slabs;
-  // Rows of each attention head whose two rotary halves are to be read in turns: row 2i is the i-th
-  // of the first half, row 2i + 1 of the second. 0: rows are read as they are stored.
+  // Number of rows of each attention head whose rotary halves are interleaved when they are read:
+  // row 2i is the i-th row of the first half, row 2i + 1 the i-th of the second. 0: rows are read
+  // as they are stored.
   int64_t head_rows = 0;
 
   int64_t elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
@@ -79,9 +80,9 @@ struct GgufTensor {
   size_t row_bytes() const {
     return dims[0] / TypeInfo(type).block_elements * TypeInfo(type).block_bytes;
   }
-  // Where row `index` of all slabs begins.
+  // The beginning of row `index`, counted over all slabs.
   const std::byte* row(int64_t index) const;
-  // Whether row i is i * row_bytes after row 0, in each slab and in the whole tensor.
+  // True if row i begins i * row_bytes bytes after row 0, in each slab and in the whole tensor.
   bool rows_in_order() const { return head_rows == 0; }
   bool contiguous() const { return head_rows == 0 && slabs.empty(); }
   // For example "{576, 49152}", fastest dimension first.
@@ -138,8 +139,8 @@ class Checkpoint {
   const std::string& path() const { return path_; }
   // "GGUF v3" and the like, for people.
   const std::string& format() const { return format_; }
-  // A path for what is made from the checkpoint and kept with it: SUFFIX after the file's name, or
-  // a file in the directory.
+  // Path of a file that is derived from the checkpoint and stored with it: the checkpoint's file
+  // name followed by SUFFIX, or a file in its directory.
   std::string SidecarPath(absl::string_view suffix) const;
   int part_count() const { return static_cast<int>(parts_.size()); }
   uint64_t file_bytes() const;  // total of all parts
@@ -164,7 +165,7 @@ class Checkpoint {
   absl::StatusOr<absl::string_view> String(absl::string_view key) const;
   absl::StatusOr<absl::string_view> StringOr(absl::string_view key,
                                              absl::string_view fallback) const;
-  // Arrays, read on each call. Strings are views into the file. A whole vocabulary takes
+  // Arrays, read on each call. Strings are views into the file. Reading a whole vocabulary takes
   // milliseconds.
   absl::StatusOr<std::vector<absl::string_view>> Strings(absl::string_view key) const;
   absl::StatusOr<std::vector<int64_t>> Ints(absl::string_view key) const;
@@ -189,15 +190,15 @@ class Checkpoint {
   // check, access to the range would end the process with SIGBUS. Kernels before 5.14 do not
   // support the check.
   absl::Status MapIn(const std::byte* data, size_t bytes) const;
-  // The same of the rows [first, first + rows) of a tensor.
+  // Same for the rows [first, first + rows) of a tensor.
   absl::Status MapInRows(const GgufTensor& tensor, int64_t first, int64_t rows) const;
   // Same for the headers of all parts, which contain the tensors' names.
   absl::Status MapInHeaders() const;
 
   // Lets the kernel take back the pages that hold [data, data + bytes); reading them again reads
-  // the file again. Does nothing to bytes that lie in no file.
+  // the file again. Ignores bytes that are not part of a file.
   void DropPages(const std::byte* data, size_t bytes) const;
-  // The same of the rows [first, first + rows) of a tensor.
+  // Same for the rows [first, first + rows) of a tensor.
   void DropRows(const GgufTensor& tensor, int64_t first, int64_t rows) const;
 
   // Returns INVALID_ARGUMENT "FILE: subject: message", the format of all errors about this
@@ -207,7 +208,7 @@ class Checkpoint {
  protected:
   Checkpoint() = default;
   void SetEntries(std::vector<GgufEntry> entries);
-  // False: there is one of this name.
+  // Returns false if there is already a tensor of this name.
   bool AddTensor(GgufTensor tensor);
 
   std::string path_;
@@ -216,7 +217,7 @@ class Checkpoint {
   std::vector<MappedFile> parts_;
   std::vector<GgufEntry> entries_;
   std::vector<GgufTensor> tensors_;
-  // What views point into that lies in no file.
+  // Memory of views that do not point into a file.
   std::vector<std::unique_ptr<std::byte[]>> owned_;
 
  private:

@@ -49,8 +49,8 @@ struct ContentDigest {
 absl::StatusOr<ContentDigest> DigestContent(const Checkpoint& file,
                                             const ContentDigestOptions& options);
 
-// The digest of a checkpoint whose weights are quantised to `type` while it is loaded; so for any
-// digest of it.
+// Returns the digest of a checkpoint whose weights are quantised to `type` while they are loaded,
+// given any digest of the checkpoint itself.
 std::string QuantizedDigest(absl::string_view digest, GgmlType type);
 
 // Returns the digest if this is cheap: it is recorded, or the checkpoint is too small for a record.

@@ -14,7 +14,7 @@
 
 namespace tidepool::engine {
 
-// A Checkpoint, and nothing beside it: it may be moved into one. Immutable after Open, and then
+// Adds no data members to Checkpoint, so it may be moved into one. Immutable after Open, and then
 // thread-safe.
 class GgufFile : public Checkpoint {
  public:

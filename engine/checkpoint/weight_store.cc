@@ -122,7 +122,7 @@ struct Range {
 // Thread-safe. Checks and packs a range of rows of a tensor, some panels at a time.
 class RowPacker {
  public:
-  // As `type`: the tensor's own, or one to quantise to.
+  // `type` is the tensor's own type, or the type to quantise to.
   RowPacker(const GgufTensor& tensor, GgmlType type, const Range& range, std::byte* out)
       : tensor_(tensor),
         quantize_to_(type == tensor.type ? std::nullopt : std::optional<GgmlType>(type)),
@@ -178,12 +178,13 @@ class RowPacker {
     return true;
   }
 
-  // Of rows in the type to quantise to.
+  // Bytes of `rows` rows in the type to quantise to.
   size_t PlainBytes(int64_t rows) const {
     return rows * kernels::BlockCount(dtype_, cols_) * kernels::BlockBytes(dtype_);
   }
 
-  // `count` rows of the range in order, in `gathered` where the tensor has them in another.
+  // Returns `count` rows of the range, in order. Copies them to `gathered` if the tensor stores
+  // them in another order.
   const std::byte* Rows(int64_t begin, int64_t count, std::vector<std::byte>* gathered) const {
     if (tensor_.rows_in_order()) return tensor_.row(first_row_ + begin);
     gathered->resize(count * row_bytes_);
@@ -196,7 +197,7 @@ class RowPacker {
 
   const GgufTensor& tensor_;
   const std::optional<GgmlType> quantize_to_;
-  const bool as_stored_;  // without a detour by float32
+  const bool as_stored_;  // without converting to float32
   const DType dtype_;
   const int64_t cols_;
   const int64_t rows_;

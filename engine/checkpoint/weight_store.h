@@ -99,10 +99,10 @@ class WeightStore {
   bool Has(absl::string_view name) const { return file_.FindTensor(name) != nullptr; }
   const Checkpoint& file() const { return file_; }
   std::optional<GgmlType> quantize_to() const { return quantize_to_; }
-  // The type in which a tensor of the file is packed, before those that must be dequantised are.
+  // The type that a tensor of the file has after quantisation on load, before any dequantisation.
   GgmlType TypeOf(const GgufTensor& tensor) const { return types_[IndexOf(&tensor)]; }
 
-  // Ends the packing threads. Later packing starts them again.
+  // Ends the packing threads. The next call that packs starts them again.
   void EndThreads() { pool_.reset(); }
 
   // Resident bytes of all matrices and vectors returned so far.

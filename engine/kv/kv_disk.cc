@@ -172,7 +172,7 @@ bool KvDisk::Write(const BlockKey& key, absl::Span<const int32_t> tokens,
       return true;
     }
     const absl::Duration begun = clock_->Monotonic();
-    // Blocks that are written at the end have no second chance.
+    // At shutdown, always wait: a block that is dropped then cannot be written later.
     const bool waits = begun < end && (terms.newer >= 0 || begun >= retry_.wait);
     while (free_buffers_.write.empty() && waits && clock_->Monotonic() < end) {
       written_.WaitFor(&mutex_, end - clock_->Monotonic());

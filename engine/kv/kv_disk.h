@@ -66,8 +66,8 @@ class KvDisk {
 
   struct WriteTerms {
     absl::Duration patience;  // maximum wait for staging memory
-    // If blocks are not written in the order of their use, as at the end: how many of the later
-    // ones are newer. -1: written in order.
+    // For blocks that are not written in the order of their use, as at shutdown: how many of the
+    // blocks written later were used more recently. -1: blocks are written in order.
     int64_t newer = -1;
   };
   // Copies the block and writes it soon. If the block is already stored, only marks it as used.

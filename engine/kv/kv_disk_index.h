@@ -50,9 +50,9 @@ class KvDiskIndex {
   void EndWrite(int32_t slot, uint64_t checksum);
   void FailWrite(int32_t slot);
 
-  // Marks a stored block as the most recently used. `newer`: how many of the blocks that follow are
-  // newer than this one, or -1 if they follow in the order of use. Returns true if no other entry
-  // was stale before.
+  // Marks a stored block as the most recently used. `newer`: how many of the blocks in later calls
+  // were used more recently than this one, or -1 if the calls are in the order of use. Returns true
+  // if no other entry was stale before.
   bool NoteUse(int32_t slot, int64_t newer);
 
   // A slot is not reused while it has readers.

@@ -59,7 +59,7 @@ struct ModelBundle {
   // all experts are always in memory.
   static constexpr int64_t kPrefillRows = 512;
   int64_t offload_prefill_rows = 0;
-  // The one that applies now, because operators may change how many experts are resident.
+  // The number that applies now: operators may change how many experts are resident.
   int64_t prefill_rows() const;
 
   std::unique_ptr<WeightStore> weights;

@@ -35,8 +35,8 @@ class AdmissionSlots {
   // Changes the number of slots. Requests keep the slots they have. Requires: not negative.
   void SetPlaces(int64_t places);
 
-  // RESOURCE_EXHAUSTED if all slots are taken, or if the free ones are for others. Without
-  // authentication, the principal is empty and may have all slots.
+  // RESOURCE_EXHAUSTED if all slots are taken, or if the free ones are reserved for other
+  // principals. Without authentication, the principal is empty and may have all slots.
   absl::StatusOr<Place> Take(const std::string& principal);
   // What Take would return now.
   absl::Status Check(const std::string& principal) const;

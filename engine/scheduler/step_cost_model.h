@@ -67,11 +67,11 @@ class StepCostModel {
   static constexpr int64_t kMinRows = 32;
   int64_t MixedRows(int64_t most) const;
 
-  // Same as MixedRows for a model whose steps read `missing_bytes` of experts, however many rows
-  // they have. With the returned rows, computing takes as long as these reads. With fewer rows, the
-  // step would wait for the disk, and the prompt's next step would read the same experts again.
-  // With more, decodes wait longer without any saving in reads per row. The result is at least
-  // MixedRows and at most `most`. Returns `most` before anything is measured.
+  // Same as MixedRows, for a model with experts on disk: a step reads `missing_bytes` of experts,
+  // whatever the number of its rows. With the returned rows, computing takes as long as these
+  // reads. With fewer rows, the step would wait for the disk, and the prompt's next step would read
+  // the same experts again. With more, decodes wait longer without any saving in reads per row. The
+  // result is at least MixedRows and at most `most`. Returns `most` before anything is measured.
   int64_t MixedRowsOverReads(int64_t missing_bytes, int64_t most) const;
 
  private:

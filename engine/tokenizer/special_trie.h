@@ -13,8 +13,8 @@
 
 namespace tidepool::engine {
 
-// A set of byte strings, with a search for the leftmost match, the longest among these. Thread-safe
-// once filled.
+// A set of byte strings. A search finds the leftmost match, and among these the longest.
+// Thread-safe once filled.
 class SpecialTrie {
  public:
   enum class Kind : uint8_t {
@@ -56,8 +56,9 @@ class SpecialTrie {
   // The edges of a token, for changes while the set is filled.
   Edges& edges(int32_t id) { return edges_[id]; }
 
-  // Returns what the match at byte `at` takes of `text`, with the white space that belongs to it,
-  // but nothing before byte `first`. Empty: it does not match, because it is inside a word.
+  // Returns the bytes of `text` that the match at byte `at` covers, with the white space that
+  // belongs to it, but no byte before `first`. Empty: it does not match, because it is inside a
+  // word.
   Range Widen(absl::string_view text, size_t first, size_t at, Match match) const;
 
  private:

@@ -37,10 +37,10 @@ struct TokenizerExtras {
   std::vector<int32_t> single_word_ids;
   Normalizer normalizer = Normalizer::kNone;
   // Of characters and "▁", not of bytes.
-  bool merges_by_rank = false;      // by `merges`, as Hugging Face's tokenizers, not by `scores`
+  bool merges_by_rank = false;      // merges by `merges` as Hugging Face does, not by `scores`
   bool space_prefix_first = false;  // not after special tokens
   bool space_prefix_once = false;   // not before text that begins with a space
-  bool split_at_spaces = false;     // no token has text before a space of its own
+  bool split_at_spaces = false;     // no token has a space after other text
 };
 
 struct TokenizerSpec {

@@ -37,7 +37,7 @@ class AdaptivePolicy final : public PlacementPolicy {
 
   ReusePredictor predictor_;
   const std::vector<float> miss_cost_;  // [layers]
-  float price_;                         // of a slot for one forward, in misses of cost 1
+  float price_;                         // price of a slot for one forward, in misses of cost 1
   std::vector<float> values_;           // [layers, experts], and padding
   std::vector<uint8_t> idle_forwards_;  // [layers]: number of forwards while all experts had slots
   int last_layer_ = 0;                  // the layer whose routing became known last

@@ -15,7 +15,7 @@ namespace tidepool::moe {
 //   while (hold.Add(hazards of the next forward)) ...
 class HoldHorizon {
  public:
-  // price: of a slot for one forward, in uses.
+  // `price` is that of a slot for one forward, in uses.
   void Start(int count, float price);
 
   // hazards [count]: chance of a use at the next forward, if there was none before. Returns true if

@@ -22,7 +22,7 @@ struct Samples {
 // are updated as in docs/policy.md:
 //   curvature = forgetting * curvature + sum of max(p (1 - p), (outcome - p)^2) x x'
 //   weights  += (curvature + ridge)^-1 * sum of (outcome - p) x
-// So a group with few samples behaves as the others do, and there is no learning rate.
+// So a group with few samples behaves like the others, and there is no learning rate.
 class LogisticModel {
  public:
   // weights: initial shared weights. forgetting: in (0, 1], per call of Learn.

@@ -27,7 +27,7 @@ class ReusePredictor {
   explicit ReusePredictor(const PoolShape& shape);
 
   // Learns which experts a layer needed. Updates the forecast of these and of its residents.
-  // slot_price: of a slot for one forward, in hits of this layer.
+  // `slot_price` is the price of a slot for one forward, in hits of this layer.
   void Update(const LayerNeeds& needs, const Residency& residency, float slot_price);
 
   const ReuseForecast& forecast() const { return forecast_; }

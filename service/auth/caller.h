@@ -24,7 +24,7 @@ std::optional<Role> ParseRole(absl::string_view name);
 // Range of a request's priority. Higher priorities are served first.
 inline constexpr int32_t kLowestPriority = -100;
 inline constexpr int32_t kHighestPriority = 100;
-// The maximum priority of a token whose line sets none.
+// The maximum priority of a token whose line in the token file sets none.
 inline constexpr int32_t kUsualMaxPriority = 0;
 
 // Limits of one principal at one front. They count generations: streams, unary responses, and each

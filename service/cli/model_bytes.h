@@ -16,7 +16,7 @@ bool IsExpertTensor(absl::string_view name);
 // Bytes in memory once loaded: in the file's type with the kernels' layout, or as float32 if the
 // kernels do not read the type.
 int64_t ResidentBytes(const engine::GgufTensor& tensor);
-// The same of a tensor that was quantised to `type` while it was loaded.
+// Same for a tensor that was quantised to `type` while it was loaded.
 int64_t ResidentBytes(const engine::GgufTensor& tensor, engine::GgmlType type);
 
 }  // namespace tidepool::service

@@ -20,7 +20,7 @@
 namespace tidepool::service {
 namespace {
 
-// Of every byte of the checkpoint, and of the type that its weights are quantised to.
+// Digest of every byte of the checkpoint, and of the type that its weights are quantised to.
 absl::StatusOr<std::string> DigestOf(const engine::WeightStore& store, const Config& config,
                                      const engine::StageProgress& show) {
   const int threads = config.model.threads > 0 ? config.model.threads : engine::AvailableCpus();

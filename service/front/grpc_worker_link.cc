@@ -62,7 +62,7 @@ EndedBy WhoLost(const grpc::Status& status, const grpc::ClientContext& context, 
 }
 
 // Owns itself between StartCall and OnDone. Its handle is a RunCall, which can be destroyed at any
-// time. Everything except the reactions runs on the loop.
+// time. Everything except gRPC's callbacks (OnReadDone and so on) runs on the loop.
 class RunReactor final
     : public grpc::ClientBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>,
       public std::enable_shared_from_this<RunReactor> {

@@ -3,8 +3,8 @@
 namespace tidepool::service {
 namespace {
 
-// Eight missed states: longer than a short delay of the machine, and a client is waiting for its
-// next token.
+// Eight missed states. This is longer than a short delay of the machine, and not too long for a
+// client that waits for its next token.
 constexpr absl::Duration kLongSilence = absl::Seconds(2);
 
 }  // namespace

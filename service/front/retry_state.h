@@ -1,8 +1,9 @@
 // RetryState: how often one request has failed at its workers, and whether to try it again.
 //
 // Three failures in a row end a request; kProvenTokens more tokens from one attempt reset the
-// count. A worker that crashes does not count here: crash_evidence.h decides whether the prompt did
-// it. A broken connection looks like a crash until the same process answers again; then it counts.
+// count. A crash of the worker does not count here: crash_evidence.h decides whether the prompt
+// caused it. A broken connection looks like a crash until the same process responds again; then it
+// counts.
 #ifndef TIDEPOOL_SERVICE_FRONT_RETRY_STATE_H_
 #define TIDEPOOL_SERVICE_FRONT_RETRY_STATE_H_
 
@@ -20,16 +21,17 @@ class RetryState {
   static constexpr int kMaxAttempts = 3;
   static constexpr int64_t kProvenTokens = 8;
 
-  // The running attempt made `count` more tokens.
+  // The running attempt generated `count` more tokens.
   void OnTokens(int64_t count);
-  // It failed at this worker. Requires: the worker had accepted it.
+  // The attempt failed at this worker. Requires: the worker had accepted it.
   void OnFailure(EndedBy by, const WorkerSighting& worker);
-  // It ended without a failure, and the next one begins.
+  // The attempt ended without a failure, and the next one begins.
   void OnMoved() { tokens_ = 0; }
 
-  // Whether kMaxAttempts failed. Forgets crashes whose process is gone.
+  // Returns true if kMaxAttempts attempts failed. Forgets crashes whose process is gone.
   bool Exhausted(const LookAtFate& look);
-  // Failures and crashes since an attempt made kProvenTokens tokens: what back-off grows with.
+  // Number of failures and crashes since an attempt generated kProvenTokens tokens. Back-off grows
+  // with it.
   int setbacks() const { return setbacks_; }
 
  private:

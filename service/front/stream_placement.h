@@ -25,11 +25,11 @@
 
 namespace tidepool::service {
 
-// What a stream needs its workers for.
+// The steps of a stream that need a worker.
 enum class StreamStep : uint8_t { kFindModel, kPrepare, kFindReceivedText, kRun };
 
 // Loop only.
-// Large because back-off, the line, trials and waiting share the attempt: each ends the others.
+// Large because back-off, the queue, trials and waiting exclude each other: each ends the others.
 class StreamPlacement {
  public:
   // The stream, which has the placement as a member.
@@ -40,41 +40,42 @@ class StreamPlacement {
     virtual void Do(StreamStep step) = 0;
     // Tokens that workers reported so far.
     virtual int64_t told() const = 0;
-    // What to pick a worker by, except for what earlier attempts add.
+    // The request to pick a worker by, without the additions of earlier attempts.
     virtual PickRequest MakePick() const = 0;
     virtual void End(absl::Status status) = 0;
-    // MayResume may return true now.
+    // MayResume may now return true.
     virtual void OnMayResume() = 0;
     // Locked while a callback runs.
     virtual std::weak_ptr<const void> Life() const = 0;
   };
 
-  // `deadline` is of the monotonic clock. An empty session_id: no session.
+  // `deadline` is a time of the monotonic clock. If session_id is empty, there is no session.
   StreamPlacement(Owner* owner, const GenerationContext& context, std::string session_id,
                   absl::Duration deadline)
       : owner_(owner), context_(context), session_id_(std::move(session_id)), deadline_(deadline) {}
 
-  // Before any step but kFindModel.
+  // Call it before all steps except kFindModel.
   void SetPrompt(const PromptId& prompt, std::string model_digest) {
     prompt_ = prompt;
     found_at_ = context_.clock->Monotonic();
     model_ = std::move(model_digest);
   }
 
-  // Does the step: at once, or in line if a worker has failed it or its prompt is under suspicion.
+  // Does the step at once. If a worker has failed the stream, or its prompt is suspected of
+  // crashes, waits in line first.
   void Try(StreamStep step);
-  // Picks worker() for `step` and begins an attempt there. False: the step is done later, or the
-  // stream has ended.
+  // Picks worker() for `step` and begins an attempt there. Returns false if the step is done later,
+  // or if the stream has ended.
   bool TakeWorker(StreamStep step);
-  // The same for a step that cannot crash a worker: without an attempt.
+  // Same for a step that cannot crash a worker: begins no attempt.
   bool TakeAnyWorker(StreamStep step);
   // Does the step when the workers changed; ends the stream with `reason` if that takes too long.
   void WaitForWorkers(StreamStep step, absl::Status reason);
 
-  // worker() failed what `step` asked of it: the step is tried again elsewhere, or the stream ends.
+  // worker() failed `step`: tries the step again on another worker, or ends the stream.
   void Retry(absl::Status status, EndedBy by, StreamStep step);
-  // worker() was lost while it had nothing to compute: kRun is done again when its turn comes, and
-  // nothing counts as a failure.
+  // worker() was lost while it had nothing to compute for this stream: does kRun again when it is
+  // the stream's turn. This does not count as a failure.
   void ComeBack(const absl::Status& status);
   // worker() is full: kRun waits, for a limited time, until a worker has room.
   void WaitForRoom(absl::Status status);
@@ -84,35 +85,35 @@ class StreamPlacement {
 
   // worker() answered a unary step.
   void OnAnswered() { asked_.reset(); }
-  // Earlier failures have nothing to do with the next step.
+  // Forgets earlier failures, because they do not concern the next step.
   void BeginAttempts();
   void OnTokens(int64_t count);
-  // Whether worker() may get credit now. Another stream's trial there must not meet a stream that
-  // was paused when the trial began and could crash the worker. Such a stream waits until the trial
-  // ends, for a limited time. Then OnMayResume is called.
+  // Whether worker() may get credit now. If this stream was paused when another stream's trial
+  // began there, and could crash the worker, it must not compute during the trial. It waits until
+  // the trial ends, for a limited time. Then OnMayResume is called.
   bool MayResume();
-  // The worker may compute; it may not until OnCredit, because the client reads nothing.
+  // The worker got credit and may compute again. It had none, because the client read nothing.
   void OnCredit() { trial_.Resume(); }
   void OnStandstill();
-  // The last token came.
+  // The last token has arrived.
   void OnFinished();
   void End();
 
-  // The latest; its name is empty before the first.
+  // The worker picked last. Its name is empty before the first pick.
   const PickedWorker& worker() const { return worker_; }
   int32_t attempt() const { return attempt_; }
-  // The step whose answer worker() owes, if that is not kRun.
+  // The unary step that worker() has not answered yet, if any.
   std::optional<StreamStep> asked() const { return asked_; }
-  // Tokens that this attempt must be able to make whether the client reads or not.
+  // Number of tokens that this attempt must be able to generate even if the client reads nothing.
   int64_t ProofTokens() const;
   bool ended() const { return state_ == StreamState::kEnded; }
 
  private:
-  // How long it has waited for workers since one last answered.
+  // The wait for workers since the last answer of one.
   struct Patience {
     bool begun = false;
     absl::Duration end;
-    int aways = 0;  // tries that no worker took
+    int aways = 0;  // tries that no worker accepted
   };
 
   // A paused stream waits for the end of another stream's trial.
@@ -123,11 +124,11 @@ class StreamPlacement {
   };
 
   PickRequest Pick() const;
-  // The process at which the attempt began, now.
+  // The worker's process, as of now.
   WorkerSighting Sight() const;
   void GoTo(StreamState next);
   bool tried_alone() const { return ticket_.held() && kind_ == FailoverQueue::Kind::kAlone; }
-  // It waits for nobody's turn any more, and nobody waits for it.
+  // The stream leaves the line, so that the next one can start.
   void GiveTicketUp();
   void GiveAttemptUp();
   // Does the step after a pause that grows with each failure.
@@ -135,20 +136,21 @@ class StreamPlacement {
   // Does the step when it is this stream's turn in line.
   void Resubmit(StreamStep step);
   void OnTurnInLine(StreamStep step);
-  // Whether the step has to wait at this worker: for streams that run there, before it is tried
-  // alone there, or for the one that is.
+  // Returns true if the step must wait for this worker: a trial waits for the streams that run
+  // there, and other steps wait for a trial that runs there.
   bool WaitsAt(const PickedWorker& worker, StreamStep step);
   void Later(absl::Duration wait, void (StreamPlacement::*then)(StreamStep), StreamStep step);
-  // Tries the step the first time that it is called, unless something else was tried meanwhile.
+  // Returns a function whose first call tries the step, unless something else was tried meanwhile.
   std::function<void()> ResumeOnce(StreamStep step);
   // When to stop waiting for workers, on the monotonic clock.
   absl::Duration PatienceEnd();
-  // Of the prompt, if the step ran now.
+  // The suspicion of the prompt if the step ran now.
   Suspicion SuspicionAt(StreamStep step) const;
   bool IsExhausted();
   // Ends the stream if its prompt was convicted, its attempts are used up, or its deadline passed.
   bool EndIfConvicted(StreamStep step);
-  // A prompt that was convicted while this stream waited to run it is refused to its sender, too.
+  // Returns true if the prompt was convicted while this stream waited to run it: then it is refused
+  // to this sender, too.
   bool IsRefused(StreamStep step);
 
   Owner* const owner_;
@@ -156,7 +158,7 @@ class StreamPlacement {
   const std::string session_id_;
   const absl::Duration deadline_;
   PromptId prompt_;
-  absl::Duration found_at_;  // when prompt_ was known
+  absl::Duration found_at_;  // when prompt_ was set
   std::string model_;        // its digest
   StreamState state_ = StreamState::kStarting;
 
@@ -175,7 +177,7 @@ class StreamPlacement {
   CrashEvidence::Attempt trial_;                            // at worker_
   FailoverQueue::Ticket ticket_;                            // held on the way to another worker
   FailoverQueue::Kind kind_ = FailoverQueue::Kind::kUsual;  // of the ticket
-  std::optional<absl::Duration> calm_since_;                // it waits to be tried alone
+  std::optional<absl::Duration> calm_since_;                // since when it waits for its trial
   std::optional<Hold> hold_;
 };
 

@@ -1,4 +1,4 @@
-// StreamState: what a stream does with its workers, and which states may follow.
+// StreamState: the relation of a stream to its workers, and which states may follow each state.
 //
 // clang-format off
 //   state              what happens                                       may be followed by

@@ -40,7 +40,7 @@ class HttpServer {
   // Stops accepting connections, closes idle ones, and gives running responses `grace` to finish.
   // Returns when all threads of the server have ended. Calling it again does nothing.
   virtual void Shutdown(absl::Duration grace) = 0;
-  // Every Shutdown, one that runs included, has no grace from now on.
+  // From now on Shutdown has no grace, even in a call that is already running.
   virtual void Hurry() = 0;
 };
 

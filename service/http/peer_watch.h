@@ -11,8 +11,8 @@
 
 namespace tidepool::service {
 
-// Used on the socket's executor only. At most one wait is pending. It outlives the request during
-// which it began: Expect decides what its end means.
+// Used on the socket's executor only. At most one wait is pending. A wait can outlive the request
+// during which it began. Expect sets how to react to its end.
 class PeerWatch {
  public:
   class Owner {

@@ -32,8 +32,9 @@ class RedisWitness {
   // for each fault that was not known before this connection. UNAVAILABLE: the connection broke.
   absl::StatusOr<std::vector<std::string>> Check(RedisLink* link, absl::Time now);
 
-  // Remembers the store as it is now. A store that Check has missed is remembered until the present
-  // one is changed. Returns faults as Check does: the database can have been emptied.
+  // Remembers the store as it is now. If Check reported the remembered store as lost, that store
+  // stays remembered until the present one is changed. Returns faults as Check does: the database
+  // can have been emptied.
   absl::StatusOr<std::vector<std::string>> Remember(RedisLink* link, absl::Time now);
 
   // All faults of the last Check, and the losses of earlier times.

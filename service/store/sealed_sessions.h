@@ -65,10 +65,10 @@ class SealedSessions {
   // NOT_FOUND also if the session belongs to another principal.
   absl::StatusOr<SessionRow> FindOwned(absl::string_view principal, absl::string_view session_id,
                                        const StoreTime& now);
-  // Does not check the seal. DATA_LOSS: the row that has this id in the index has another id.
+  // Does not check the seal. DATA_LOSS: the index leads from this id to a row with another id.
   absl::StatusOr<SessionRow> FindUnchecked(absl::string_view session_id, const StoreTime& now);
-  // Does not check the seal either: the row that lists show to this principal under this id. A
-  // damaged row can have another id and principal than the indexes, which lists go by.
+  // Does not check the seal either. Returns the row that lists show to this principal under this
+  // id. A damaged row can have another id and principal than the indexes, which lists go by.
   absl::StatusOr<SessionRow> FindListed(absl::string_view principal, absl::string_view session_id,
                                         const StoreTime& now);
   // DATA_LOSS also if there is no such row.
@@ -86,7 +86,7 @@ class SealedSessions {
                                                       const StoreTime& now);
   // Keys of sessions with a lease or a running turn.
   absl::StatusOr<std::vector<int64_t>> InUse();
-  // Ends the leases that an earlier process left, those of damaged rows too.
+  // Ends the leases that an earlier process left, including those of damaged rows.
   absl::Status EndLeases() { return table_.EndLeases(); }
   // The id that the index has of this session. Empty: none.
   std::string IndexedId(int64_t key);
@@ -99,9 +99,10 @@ class SealedSessions {
   SealedSessions(SessionTable table, StoreLedger* ledger, const SealedSessionsOptions& options);
 
   absl::Status CheckQuota(absl::string_view principal);
-  // As List of all sessions, past rows that cannot be read. The index has their ids.
+  // Same as List of all sessions, but continues after rows that cannot be read, whose ids come from
+  // the index.
   absl::StatusOr<SessionPage> ListByIndex(int page_size, int64_t before, const StoreTime& now);
-  // The entry in a list of a damaged row, under the id that clients know.
+  // The list entry of a damaged row, under the id that clients know.
   SessionInfo DescribeDamage(const SessionRow& row, absl::Status damage, const StoreTime& now);
 
   SessionTable table_;

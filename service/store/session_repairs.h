@@ -14,7 +14,7 @@ absl::Status DeleteDamaged(const SessionRow& row, const StoreTime& now, SealedSe
                            SealedLogs* logs);
 
 // After a crash: turns that were running end as CANCELLED with what was logged, and no lease is
-// held. Damaged sessions stay as they are, except for their leases.
+// held. Damaged sessions do not change, except for their leases.
 absl::Status EndInterruptedTurns(SealedSessions* sessions, SealedLogs* logs);
 
 // Computes the hashes of sessions that an older version wrote. A session whose parts do not fit

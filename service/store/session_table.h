@@ -51,8 +51,8 @@ class SessionTable {
   // Writes every column that can change.
   absl::Status Update(const SessionRow& row);
   absl::Status Delete(int64_t key);
-  // The same if the row's columns may differ from the entries that the indexes have of it. These
-  // entries are deleted too.
+  // Same, for a row whose columns may differ from its entries in the indexes. Deletes these
+  // entries, too.
   absl::Status DeleteDamaged(int64_t key);
   // No lease outlives its process: ends those that an earlier one left.
   absl::Status EndLeases();
@@ -66,7 +66,7 @@ class SessionTable {
   // the cursor.
   RowCursor<SessionRow> Page(int64_t before, int64_t limit);
   RowCursor<SessionRow> PageOf(absl::string_view principal, int64_t before, int64_t limit);
-  // The same of the index by session_id, without reading the table.
+  // Same for the index by session_id. Does not read the table.
   RowCursor<IndexedSession> IndexPage(int64_t before, int64_t limit);
   // All rows by their keys. Reads only the table.
   RowCursor<SessionRow> All();

@@ -115,9 +115,9 @@ absl::Status SessionTransactions::CommitAlone(Job* job, std::vector<absl::Status
   return status;
 }
 
-// `steady` is the time of the wall clock as if it had not been set since the store was opened. A
-// stamp uses the later of the two, and its age is computed from the earlier. So no session looks
-// older than it is, however the clock was set.
+// `steady` is the time that the wall clock would show if it had not been set since the store was
+// opened. A stamp uses the later of the two, and its age is computed from the earlier. So no
+// session looks older than it is, however the clock was set.
 StoreTime SessionTransactions::Now() const {
   const absl::Duration monotonic = clock_->Monotonic();
   const absl::Time wall = clock_->Now();

@@ -1,5 +1,5 @@
-// The README's table of model families is what the loader's registries say, and every row has a
-// model made by transformers that a test compares.
+// The README has the table of model families that the registries of the loader give. A test compares
+// a model of every row, made by transformers, with its reference.
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -30,10 +30,10 @@ std::string ReadText(const std::filesystem::path& path) {
   return text.str();
 }
 
-// By general.architecture: the tests whose golden models have it.
+// The tests that have a golden model, by general.architecture.
 using TestsOf = std::map<std::string, std::set<std::string>>;
 
-// Adds the golden models of a folder, and the model_types of those that are directories.
+// Adds the golden models of a folder. A directory also has a model_type.
 void AddModels(const std::string& folder, const std::string& test, TestsOf* tests,
                std::set<std::string>* model_types) {
   for (const auto& entry : std::filesystem::directory_iterator("tests/golden/" + folder)) {

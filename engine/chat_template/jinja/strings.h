@@ -30,7 +30,7 @@ Text Strip(const Text& text, Side side, const std::optional<Text>& characters);
 // Parts of a text. Each is charged to the budget before it is created.
 using Parts = absl::StatusOr<std::vector<Text>>;
 
-// The maximum number of cuts (negative: no limit), and the end to begin at.
+// The maximum number of cuts (negative: no limit), and whether to cut from the left or the right.
 struct Cuts {
   int64_t limit = -1;
   Side from = Side::kLeft;

@@ -104,8 +104,8 @@ constexpr FixedKey kHunyuanFixed[] = {{"eod_token_id", ""},
                                       {"position_embedding_xdrope", "false"},
                                       {"pad_id", ""},
                                       {"class_num", ""},
-    {"dense_list", ""},
-    {"pool_type", ""},
+                                      {"dense_list", ""},
+                                      {"pool_type", ""},
                                       {"routed_scaling_factor", "1.0"},
                                       {"capacity_factor", ""}};
 constexpr FixedKey kPhi3Fixed[] = {{"interpolate_factor", "1"}, {"full_attn_mod", "1"}};
