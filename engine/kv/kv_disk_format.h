@@ -25,7 +25,7 @@
 namespace tidepool::engine {
 
 // Increment this if the layout, or the content of a KV block, changes.
-inline constexpr uint32_t kKvDiskVersion = 1;
+inline constexpr uint32_t kKvDiskVersion = 2;
 // Alignment of all direct reads and writes.
 inline constexpr int64_t kKvDiskPage = 4096;
 inline constexpr int64_t kKvDiskEntryBytes = 256;
