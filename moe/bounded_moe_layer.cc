@@ -100,7 +100,7 @@ void BoundedMoeLayer::RunInTurn(MatrixView sum) {
 // Computes one expert out of turn, if there is room to keep its outputs. Prefers an expert whose
 // memory others need.
 bool BoundedMoeLayer::ComputeAhead(bool leaving_hits_only) {
-  // Rows reserved for the experts in turn.
+  // Rows reserved for the experts that are computed in order.
   const int64_t reserve = std::min(call_rows_, parts_.kept.rows / 4 + 1);
   size_t found = experts_.size();
   for (size_t i = next_; i < experts_.size(); ++i) {

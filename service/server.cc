@@ -449,7 +449,7 @@ absl::StatusOr<std::unique_ptr<Server>> StartServe(const WorkerModel* model, eng
   ASSIGN_OR_RETURN(std::unique_ptr<FrontServer> front,
                    FrontServer::Start(worker->InProcessChannel(), std::move(store), options));
   if (!front->WaitReady(kOwnWorkerWait)) {
-    return absl::InternalError("the worker in this process does not answer its front");
+    return absl::InternalError("the worker in this process does not respond to its front");
   }
   return std::make_unique<ServeServer>(std::move(worker), std::move(front));
 }

@@ -22,7 +22,7 @@ float Limit(DType dtype) {
     case DType::kBF16:
       return std::bit_cast<float>(uint32_t{0x7f7f8000});
     case DType::kQ8_0:
-      return kHalf * 127;  // its scale is an f16
+      return kHalf * 127;  // kQ8_0 has scales of type f16
     default:
       return std::numeric_limits<float>::infinity();
   }

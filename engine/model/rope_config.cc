@@ -69,7 +69,7 @@ absl::StatusOr<Scaling> ReadScaling(const ConfigSource& source, const ModelConfi
       keys.Has("rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
   ASSIGN_OR_RETURN(const double raw_factor, file.FloatOr(keys.Name(factor_key), 1));
   scaling.factor = raw_factor == 0 ? 1 : raw_factor;
-  // A factor below 1 speeds up all pairs. The fastest has frequency 1.
+  // A factor below 1 increases the frequencies of all pairs. The highest frequency is 1.
   const double least = static_cast<double>(config.context_length) / kMaxRopeAngle;
   if (!std::isfinite(scaling.factor) || scaling.factor < least) {
     return keys.Invalid(factor_key,

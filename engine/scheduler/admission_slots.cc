@@ -22,8 +22,8 @@ struct AdmissionSlots::State {
     }
     return absl::ResourceExhaustedError(absl::StrCat("'", principal, "' has ", own->second,
                                                      " of the ", taken,
-                                                     " requests that run or wait, and what room ",
-                                                     what, " has left is for others; retry later"));
+                                                     " requests that run or wait, and the rest of ",
+                                                     what, " is reserved for others; retry later"));
   }
 
   void GiveBack(const std::string& principal) {

@@ -138,7 +138,7 @@ template <DType kType, int R, int P>
   });
 }
 
-// Multiplies R rows, starting at `row`, with panel p, with the sums in registers. For few rows,
+// Multiplies R rows, starting at `row`, by panel p. Keeps the sums in registers. For few rows,
 // which wait for the weights' memory: the hardware prefetches a single ascending stream best.
 template <DType kType, int R>
 void MultiplyFewRows(const Tile& tile, int row, int p) {

@@ -25,8 +25,8 @@ void ForRowTiles(const Range& range, Visit visit) {
   }
 }
 
-// Prefetches the memory to which rows [0, rows) of a tile will be stored, `cols` floats from
-// `column` on. So the stores need not wait for it.
+// Prefetches the memory to which rows [0, rows) of a tile will be stored (`cols` floats from
+// `column` on), so that the stores need not wait.
 void PrefetchRows(MatrixView out, int64_t row, int rows, int64_t column, int64_t cols) {
   constexpr int64_t kLineFloats = kAlignment / sizeof(float);
   for (int64_t r = row; r < row + rows; ++r) {

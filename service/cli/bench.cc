@@ -61,7 +61,7 @@ absl::Status CheckContext(const std::vector<Test>& tests, const engine::ModelBun
   for (const Test& test : tests) {
     if (test.shape.tokens <= bundle.config.context_length) continue;
     return absl::InvalidArgumentError(
-        absl::StrFormat("%s: %s was trained for %d tokens; ask for at most that", test.name,
+        absl::StrFormat("%s: %s was trained for %d tokens; use fewer tokens", test.name,
                         bundle.name, bundle.config.context_length));
   }
   return absl::OkStatus();
@@ -73,7 +73,7 @@ absl::Status CheckMemory(const std::vector<Test>& tests, const engine::ModelBund
     const int64_t bytes = engine::KvBytes(bundle.model->kv_specs(), test.shape);
     if (!available.has_value() || bytes <= *available) continue;
     return absl::ResourceExhaustedError(absl::StrFormat(
-        "%s: the KV of %d tokens takes %s, and %s of memory is left; take fewer tokens, fewer "
+        "%s: the KV of %d tokens takes %s, and %s of memory is left; use fewer tokens, fewer "
         "sequences (--batch) or a smaller --kv-type",
         test.name, test.shape.tokens * test.shape.sequences,
         FormatBytes(static_cast<double>(bytes)), FormatBytes(static_cast<double>(*available))));

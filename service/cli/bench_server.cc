@@ -30,8 +30,8 @@ absl::Status CheckSharedPrompt(const Config& config) {
   const int64_t shortest = *std::min_element(lengths.begin(), lengths.end());
   if (config.traffic.shared_prompt_tokens < shortest) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrFormat("--shared-prompt-tokens %d: a prompt of %d tokens has none of its own; make "
-                      "--prompt-tokens more",
+      absl::StrFormat("--shared-prompt-tokens %d must be less than the shortest prompt, %d tokens; "
+                      "lower it, or raise --prompt-tokens",
                       config.traffic.shared_prompt_tokens, shortest));
 }
 
@@ -41,7 +41,7 @@ absl::Status CheckContext(const Config& config, const ServedModel& model) {
                        *std::max_element(bench.output_tokens.begin(), bench.output_tokens.end());
   if (most <= model.context_length) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrFormat(
-      "%d tokens of prompt and output are past the context of %s, %d: ask for fewer", most,
+      "%d tokens of prompt and output exceed the context of %s, %d tokens; use fewer", most,
       model.name, model.context_length));
 }
 

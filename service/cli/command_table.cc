@@ -23,7 +23,7 @@ constexpr CommandSpec kCommands[] = {
      "In this process (--model) or from a server (--server).",
      "tidepool generate --model model.gguf --prompt \"The sky is\" --max-tokens 16"},
     {Command::kChat, "chat", "chat on the terminal",
-     "One line is one message. Ctrl-C stops an answer; /quit, /exit or end of input ends it;\n"
+     "One line is one message. Ctrl-C stops a response; /quit, /exit or end of input ends it;\n"
      "/help lists the commands.",
      "tidepool chat --server 127.0.0.1:50051 --session notes"},
     {Command::kLogits, "logits", "write the logits for given tokens", "",
@@ -128,8 +128,9 @@ constexpr CommandSpec kCommands[] = {
      "most since its start if it has none.",
      "tidepool offload --server 127.0.0.1:50051 --expert-memory 4GiB"},
     {Command::kToken, "token", "create a token and its line for the server's token file",
-     "The line, with the token's SHA-256, goes to stdout, ready to be appended to the file that a\n"
-     "server reads as --auth-token-file; the token goes to stderr, or to --token-file.",
+     "Prints the line to stdout. Append it to the file that a server reads as --auth-token-file; "
+     "it\n"
+     "contains only the token's SHA-256. The token itself goes to stderr, or to --token-file.",
      "tidepool token new --principal alice --token-file alice.token >> tokens", kAction},
 };
 

@@ -1,4 +1,4 @@
-// inspect: describes a model file, and what of it fits into memory.
+// inspect: describes a model file, and how much of it fits into memory.
 #include <algorithm>
 #include <map>
 #include <optional>

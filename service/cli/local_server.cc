@@ -42,27 +42,27 @@ absl::StatusOr<int64_t> ContextLength(const Config& config, const engine::ModelB
       std::max(engine::ModelBundle::kPrefillRows, bundle.offload_prefill_rows));
   if (config.model.context > trained) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("--context %d: %s was trained for %d tokens; ask for at most that",
+        absl::StrFormat("--context %d: %s was trained for %d tokens; use a smaller value",
                         config.model.context, bundle.name, trained));
   }
   const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
   if (config.model.kv_memory_bytes > memory) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("--kv-memory is %s, and this machine has %s; ask for less",
+        absl::StrFormat("--kv-memory is %s, but this machine has %s; use a smaller value",
                         FormatBytes(static_cast<double>(config.model.kv_memory_bytes)),
                         FormatBytes(static_cast<double>(memory))));
   }
   if (capacity < 2) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("--kv-memory %s does not hold the KV of one block of tokens; give more",
+        absl::StrFormat("--kv-memory %s does not hold the KV of one block of tokens; raise it",
                         FormatBytes(static_cast<double>(config.model.kv_memory_bytes))));
   }
   const int64_t wanted =
       config.model.context > 0 ? config.model.context : std::min(trained, capacity);
   if (wanted > capacity) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "--kv-memory %s holds the KV of %d tokens, and a context of %d is wanted; give more, or "
-        "ask for less with --context",
+        "--kv-memory %s holds the KV of %d tokens, but the context has %d; raise --kv-memory, "
+        "or lower --context",
         FormatBytes(static_cast<double>(config.model.kv_memory_bytes)), capacity, wanted));
   }
   return wanted;

@@ -73,7 +73,9 @@ absl::Status SetKvMemory(absl::string_view value, Config* config) {
 absl::Status SetKvDisk(absl::string_view value, Config* config) {
   ASSIGN_OR_RETURN(const size_t bytes, ParseSize(value));
   config->model.kv_disk_bytes = static_cast<int64_t>(bytes);
-  return bytes > 0 ? absl::OkStatus() : absl::InvalidArgumentError("leave it out for none");
+  return bytes > 0
+             ? absl::OkStatus()
+             : absl::InvalidArgumentError("must be greater than 0; omit the flag for no KV disk");
 }
 
 absl::Status SetKvType(absl::string_view value, Config* config) {
@@ -124,7 +126,7 @@ absl::Status SetIsa(absl::string_view value, Config* config) {
 
 absl::Status SetDevice(absl::string_view value, Config*) {
   if (value == "cpu") return absl::OkStatus();
-  if (value == "cuda") return absl::UnimplementedError("cuda is not available yet; take cpu");
+  if (value == "cuda") return absl::UnimplementedError("cuda is not available yet; use cpu");
   return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not cpu"));
 }
 

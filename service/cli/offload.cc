@@ -54,7 +54,7 @@ absl::Status RunOffload(const Config& config, Console* console) {
     if (worker["status_code"].get<int64_t>() == 0) continue;
     return absl::UnavailableError(absl::StrCat(
         config.client.server,
-        ": not all workers took the change: ", worker["status_message"].get<std::string>()));
+        ": not all workers accepted the change: ", worker["status_message"].get<std::string>()));
   }
   return absl::OkStatus();
 }

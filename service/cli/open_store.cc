@@ -30,7 +30,7 @@ absl::StatusOr<std::string> ReadPassword(const std::string& path) {
     return std::string(password);
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("--store-password-file ", path, " does not hold one password on one line"));
+      absl::StrCat("--store-password-file ", path, " must contain one password on one line"));
 }
 
 absl::StatusOr<RedisAddress> AddressOf(const Config& config) {

@@ -16,7 +16,8 @@ namespace {
 
 absl::Status SetBandwidth(absl::string_view value, double* bytes_per_s) {
   ASSIGN_OR_RETURN(const size_t bytes, ParseSize(value));
-  if (bytes == 0) return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is nothing"));
+  if (bytes == 0)
+    return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not greater than 0"));
   *bytes_per_s = static_cast<double>(bytes);
   return absl::OkStatus();
 }

@@ -93,13 +93,13 @@ constexpr FlagSpec kFlags[] = {
      "accept unauthenticated clients on non-loopback addresses", kServing, kSwitch,
      SetSwitch<&Config::security, &S::allow_unauthenticated>},
     {"cors-origin", 0, kSecurity, "ORIGIN", "none",
-     "let web pages of this origin call the HTTP API: SCHEME://HOST[:PORT] (port * for any), "
-     "SCHEME://* of local apps, such as tauri://*, or, with --auth-token-file, * for all; "
-     "repeatable",
+     "let web pages of this origin call the HTTP API; repeatable. Accepted: SCHEME://HOST[:PORT] "
+     "(port * is any port), SCHEME://* for local apps such as tauri://*, and * for all pages with "
+     "--auth-token-file",
      kHttp, FlagKind::kRepeats, AddCorsOrigin},
     {"http-host", 0, kSecurity, "NAME", "names of this machine",
-     "where --http is an address of this machine: also serve requests whose Host is NAME, as a "
-     "proxy passes it on; repeatable",
+     "also serve requests whose Host is NAME, such as those that a proxy on this machine forwards; "
+     "only if --http is a loopback address; repeatable",
      kHttp, FlagKind::kRepeats, AddHttpHost},
     {"tls-cert", 0, kSecurity, "FILE", "",
      "serve gRPC and HTTP over TLS with this certificate, followed by its chain, in PEM format; "
@@ -180,11 +180,12 @@ absl::Status NeedCallersKnown(absl::string_view flag, const std::string& listen)
   if (listen.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(listen));
   if (IsLoopback(address.host)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      flag, " ", listen,
-      " can be reached from other machines and nobody is authenticated; name who may call with "
-      "--auth-token-file FILE (tidepool token new makes its lines), or let anybody with "
-      "--allow-unauthenticated"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, " ", listen,
+                   " can be reached from other machines and nobody is authenticated; allow only "
+                   "some callers with "
+                   "--auth-token-file FILE (tidepool token new creates its lines), or all with "
+                   "--allow-unauthenticated"));
 }
 
 // Checks the flags about web pages if HTTP is served.
@@ -199,8 +200,8 @@ absl::Status ValidateWebAccess(const Config& config) {
   }
   if (security.cors_origins.any() && security.auth_token_file.empty()) {
     return absl::InvalidArgumentError(
-        "--cors-origin * lets every web page call the API; name who may call with "
-        "--auth-token-file FILE, or name the pages' origins");
+        "--cors-origin * lets every web page call the API; require tokens with "
+        "--auth-token-file FILE, or allow only some origins");
   }
   if (security.http_hosts.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const HostPort http, ParseHostPort(config.listen.http));

@@ -123,7 +123,7 @@ class GrpcTrafficClient final : public TrafficClient {
         ToClientStatus(stubs_.front()->GetModel(&context, v1::GetModelRequest(), &model), name_));
     if (model.vocab_size() < 1) {
       return absl::UnimplementedError(
-          absl::StrCat(name_, ": it does not tell how large its model's vocabulary is"));
+          absl::StrCat(name_, ": the server does not report the size of its model's vocabulary"));
     }
     return ServedModel{.name = model.name(),
                        .vocab_size = model.vocab_size(),

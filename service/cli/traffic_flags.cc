@@ -42,7 +42,7 @@ constexpr FlagSpec kFlags[] = {
     {"warm-up", 0, kTrafficGroup, "TIME", "5s", "time before the measurement, under the same load",
      kBench, kValue, SetTime<&Config::traffic, &T::warm_up>},
     {"shared-prompt-tokens", 0, kTrafficGroup, "N", "0",
-     "length of a common prefix of all prompts, part of --prompt-tokens", kBench, kValue,
+     "length of a prefix that all prompts share; it counts in --prompt-tokens", kBench, kValue,
      SetInteger<0, 1 << 20, &Config::traffic, &T::shared_prompt_tokens>},
     {"priority", 0, kTrafficGroup, "N,N,...", "unset",
      "priorities to draw from; each is also reported by itself", kBench, FlagKind::kRepeats,
@@ -68,11 +68,11 @@ absl::Status ValidateTraffic(const Config& config) {
   const TrafficFlags& traffic = config.traffic;
   if ((traffic.rate > 0) == (traffic.concurrency > 0)) {
     return absl::InvalidArgumentError(
-        "give --rate, in requests a second, or --concurrency, in callers");
+        "set either --rate (requests per second) or --concurrency (callers)");
   }
   if (HasZero(config.bench.prompt_tokens) || HasZero(config.bench.output_tokens)) {
     return absl::InvalidArgumentError(
-        "--prompt-tokens and --output-tokens are at least 1 with --server");
+        "--prompt-tokens and --output-tokens must be at least 1 with --server");
   }
   return absl::OkStatus();
 }

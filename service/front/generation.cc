@@ -42,8 +42,8 @@ absl::Status CheckKind(const v1::GenerateRequest& request, const SessionInfo& in
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(absl::StrCat(
-      "session '", info.session_id, "' holds ", chat ? "tokens" : "chat messages",
-      ": send its turns as ", chat ? "text or token_ids" : "chat", ", or make a new session"));
+      "session '", info.session_id, "' has ", chat ? "tokens" : "chat messages",
+      ": send its turns as ", chat ? "text or token_ids" : "chat", ", or create a new session"));
 }
 
 worker::v1::SessionLog ToWorkerLog(const SessionLogData& log) {
@@ -138,9 +138,9 @@ void Generation::FindModel() {
   if (absl::Status named = CheckSessionModel(); !named.ok()) return End(std::move(named));
   if (has_session() && !SameModel(info.model_digest, ModelIdentity(model_))) {
     return End(absl::FailedPreconditionError(
-        absl::StrCat("session '", info.session_id, "' was made with other weights of model '",
+        absl::StrCat("session '", info.session_id, "' was created with other weights of model '",
                      info.model, "' (digest ", info.model_digest, ", now ", ModelIdentity(model_),
-                     "); make a new session")));
+                     "); create a new session")));
   }
   const PromptId prompt =
       PromptIdOf(input_.principal, model_.digest(), input_.request, log.token_ids);
@@ -208,11 +208,11 @@ absl::Status Generation::LimitSession() {
   if (!has_session() || context_.max_session_tokens == 0) return absl::OkStatus();
   const int64_t room = context_.max_session_tokens - prepared_.token_ids_size();
   if (room < 1) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the session is full: with this turn its log is ", prepared_.token_ids_size(),
-        " tokens, and --max-session-tokens ", context_.max_session_tokens,
-        " must hold at least one more; cut it with TruncateSession, branch off it with "
-        "ForkSession, or continue in a new session"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the session is full: with this turn its log is ", prepared_.token_ids_size(),
+                     " tokens, and --max-session-tokens ", context_.max_session_tokens,
+                     " must hold at least one more; truncate it with TruncateSession, fork it with "
+                     "ForkSession, or continue in a new session"));
   }
   v1::Stopping* stopping = prepared_.mutable_stopping();
   stopping->set_max_tokens(engine::LimitMaxTokens(stopping->max_tokens(), room));
@@ -276,7 +276,7 @@ void Generation::OnResponse(int32_t attempt, worker::v1::RunResponse response) {
   if (sink_ == nullptr || attempt != placement_.attempt() || finish_received_) return;
   const int64_t next = static_cast<int64_t>(output_ids_.size());
   if (response.attempt() != attempt || response.position() != next) {
-    return End(absl::InternalError(absl::StrCat("worker ", worker(), " answered position ",
+    return End(absl::InternalError(absl::StrCat("worker ", worker(), " sent position ",
                                                 response.position(), " instead of ", next)));
   }
   if (response.migrate()) return LeaveDrainingWorker();

@@ -34,7 +34,7 @@ bool IsFrontRefused(const grpc::Status& status) {
 
 absl::Status FrontRefused(const std::string& address) {
   return absl::UnavailableError(
-      absl::StrCat("worker ", address, " does not take this front; the front's log says why"));
+      absl::StrCat("worker ", address, " refuses this front; the front's log says why"));
 }
 
 // Converts a call's final status. Calls that this front cancels have no listener. So CANCELLED
@@ -367,8 +367,9 @@ class GrpcWorkerLink final : public WorkerLink {
       on_lost_(status);
       return OpenWatch();
     }
-    on_lost_(status.ok() ? absl::UnavailableError("the stream of states ended without any")
-                         : status);
+    on_lost_(status.ok()
+                 ? absl::UnavailableError("the stream of states ended before the first state")
+                 : status);
     const absl::Duration wait = kWatchBackOff.Wait(++watch_failures_, &random_);
     loop_.executor->PostAfter(wait, [this, weak = std::weak_ptr<bool>(alive_)] {
       if (weak.lock() != nullptr) OpenWatch();

@@ -23,9 +23,10 @@ absl::Status TooManyReaders(const std::string& request_id) {
 // then do the same.
 absl::Status KeptNoMore(const std::string& request_id, const NamedRequest& request) {
   return absl::FailedPreconditionError(absl::StrCat(
-      "another call reads the answer of request_id '", request_id, "', and of it what lies behind ",
+      "another call reads the response of request_id '", request_id, "', and its first ",
       request.kept_from(),
-      " tokens is kept; resume_after from there on, or come back when that has ended"));
+      " tokens are no longer kept; set resume_after to at least this number, or retry when the "
+      "other call has ended"));
 }
 
 }  // namespace

@@ -11,9 +11,9 @@ namespace tidepool::service {
 namespace {
 
 absl::Status CutSince(absl::string_view request_id, const SessionInfo& info) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("the turn of request_id '", request_id, "' in session '", info.session_id,
-                   "' was interrupted, and its log continued without it: use another request_id"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the turn of request_id '", request_id, "' in session '", info.session_id,
+      "' was interrupted or cut, so it cannot be returned again: use another request_id"));
 }
 
 }  // namespace

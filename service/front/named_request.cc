@@ -18,8 +18,8 @@ bool IsLast(const v1::GenerateResponse& message) {
 
 absl::Status FellBehind() {
   return absl::AbortedError(absl::StrCat(
-      "another reader of this answer is more than ", NamedRequest::kMaxBytes >> 20,
-      " MiB ahead, and what comes next here is kept no more; send the request again with "
+      "another reader of this response is more than ", NamedRequest::kMaxBytes >> 20,
+      " MiB ahead, and the next message is no longer kept; send the request again with "
       "resume_after"));
 }
 
@@ -106,7 +106,7 @@ void NamedRequest::OnReaderGone(const Reader* reader) {
   loop_->PostAfter(orphan_ttl_, [weak = weak_from_this(), departures = ++departures_] {
     const auto self = weak.lock();
     if (self == nullptr || !self->readers_.empty() || self->departures_ != departures) return;
-    self->Cancel(absl::CancelledError("its client left and did not come back in time"));
+    self->Cancel(absl::CancelledError("the client disconnected and did not return in time"));
   });
 }
 
@@ -162,7 +162,7 @@ void NamedRequest::Reader::Advance() {
   absl::Status status = *request_->status_;
   if (status.ok() && request_->end() < after_) {
     status = absl::InvalidArgumentError(absl::StrCat(
-        "resume_after is ", after_, ", and the whole answer has ", request_->end(), " tokens"));
+        "resume_after is ", after_, ", but the whole response has ", request_->end(), " tokens"));
   }
   End(std::move(status));
 }

@@ -22,7 +22,7 @@ absl::StatusOr<PrincipalQuotas::Place> PrincipalQuotas::Acquire(const std::strin
     return base::WithRetryAfter(
         absl::ResourceExhaustedError(
             absl::StrCat("'", principal, "' has ", usage->running,
-                         " generations running, as many as its concurrency allows; wait for one")),
+                         " generations running, the limit of its token; wait until one ends")),
         base::kUsualRetryAfter);
   }
   if (limits.per_minute > 0) {
@@ -36,8 +36,8 @@ absl::StatusOr<PrincipalQuotas::Place> PrincipalQuotas::Acquire(const std::strin
       const absl::Duration wait = (1 - usage->left) * kMinute / most;
       return base::WithRetryAfter(
           absl::ResourceExhaustedError(
-              absl::StrCat("'", principal, "' has started as many generations as its rate of ",
-                           limits.per_minute, " a minute allows; retry in ",
+              absl::StrCat("'", principal, "' has used its rate of ", limits.per_minute,
+                           " generations per minute; retry in ",
                            static_cast<int64_t>(std::ceil(absl::ToDoubleSeconds(wait))), " s")),
           wait);
     }

@@ -31,16 +31,16 @@ absl::Status PromptReport::Take(const worker::v1::RunResponse& response, int64_t
   const int64_t count = response.prompt_logprobs_size();
   if (count > 0 &&
       (response.prompt_position() != received_ || received_ + count > Expected(prompt_tokens))) {
-    return absl::InternalError(absl::StrCat("worker ", worker, " told of ", count,
-                                            " prompt tokens from ", response.prompt_position(),
-                                            " instead of from ", received_));
+    return absl::InternalError(
+        absl::StrCat("worker ", worker, " reported ", count, " prompt tokens from position ",
+                     response.prompt_position(), ", expected position ", received_));
   }
   received_ += count;
   const bool answers =
       response.token_ids_size() > 0 || response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
   if (!answers || received_ == Expected(prompt_tokens)) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("prompt_logprobs is not served by worker ", worker,
-                                               ", which is of an earlier release; upgrade it"));
+  return absl::UnimplementedError(absl::StrCat("prompt_logprobs is not supported by worker ",
+                                               worker, ", which has an older release; upgrade it"));
 }
 
 bool IsProgressOnly(const v1::GenerateResponse& response) {

@@ -22,8 +22,8 @@ void Generation::FindReceivedText() {
   const int64_t received = static_cast<int64_t>(input_.request.resume_after());
   if (received < logged.output_size() && input_.request.logprobs()) {
     return End(absl::FailedPreconditionError(
-        "logprobs of tokens that were made before are not kept any more; GetSession has the "
-        "tokens, and a request without logprobs resumes"));
+        "the logprobs of earlier tokens are not stored; resume without logprobs, or read the "
+        "tokens with GetSession"));
   }
   if (received == 0 || received >= logged.output_size()) return Resume("");
   if (!placement_.TakeAnyWorker(StreamStep::kFindReceivedText)) return;

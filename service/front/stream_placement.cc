@@ -224,7 +224,7 @@ bool StreamPlacement::EndIfConvicted(StreamStep step) {
                      " attempts at this request failed; the last: ", last_failure_.message())));
   } else if (context_.clock->Monotonic() >= deadline_) {
     owner_->End(absl::DeadlineExceededError(absl::StrCat(
-        "the deadline passed before another worker took the request; the last failure: ",
+        "the deadline passed before another worker accepted the request; the last failure: ",
         last_failure_.message())));
   }
   return ended();

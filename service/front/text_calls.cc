@@ -37,8 +37,8 @@ void TextCalls::Tokenize(v1::TokenizeRequest request, const Caller& caller,
       // Workers of an older release do not report their context.
       if (response.ok() && response->context_length() == 0) {
         response = absl::UnimplementedError(
-            "chat, add_special, return_tokens and describe are not served by this model's worker, "
-            "which is of an earlier release; upgrade it");
+            "chat, add_special, return_tokens and describe are not supported by this model's "
+            "worker, which has an older release; upgrade it");
       }
       done(std::move(response));
     };

@@ -92,7 +92,7 @@ absl::StatusOr<PickedWorker> WorkerSet::Pick(const PickRequest& request,
   }
   const std::optional<size_t> picked = PickWorker(views, request);
   if (!picked.has_value()) {
-    return absl::UnavailableError("no worker of this model takes work now; retry later");
+    return absl::UnavailableError("no worker of this model accepts requests now; retry later");
   }
   return PickedWorker{.link = members_[*picked]->link.get(),
                       .name = views[*picked].name,

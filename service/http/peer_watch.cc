@@ -35,7 +35,8 @@ void PeerWatch::OnReadable(std::shared_ptr<Owner> owner, const Error& error) {
   owner->OnDisconnect();
 }
 
-// With TLS, readable bytes may be protocol messages instead of client data: only reading tells.
+// With TLS, readable bytes may be protocol messages instead of client data: only a read shows
+// which.
 void PeerWatch::StartTls(std::shared_ptr<Owner> owner) {
   if (buffer_->size() > 0) return;
   waiting_ = true;

@@ -9,7 +9,7 @@
 namespace tidepool::service {
 namespace {
 
-// For damage of the index that expiry uses. No session has this key.
+// Stands for damage of the index that expiry uses: no session has this key.
 constexpr int64_t kNoKey = 0;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The README has the table of model families that the registries of the loader give. A test compares
-// a model of every row, made by transformers, with its reference.
+// The README has the table of model families that the registries of the loader give. A test
+// compares a model of every row, made by transformers, with its reference.
 #include <filesystem>
 #include <fstream>
 #include <map>

@@ -72,7 +72,8 @@ double YarnMagnitude(double factor, double mscale) {
   return factor > 1 ? 1 + 0.1 * mscale * std::log(factor) : 1;
 }
 
-// Sets the factors of YaRN that mscale and mscale_all_dim change. GGUF's keys have two meanings.
+// Sets YaRN's factors, which depend on mscale and mscale_all_dim: with MLA by one key of GGUF,
+// without it by another.
 absl::Status ApplyMagnitude(const Scaling& scaling, double factor, const HfModel& model,
                             GgufMetadata* metadata) {
   const JsonMembers& members = scaling.members;
@@ -88,8 +89,8 @@ absl::Status ApplyMagnitude(const Scaling& scaling, double factor, const HfModel
                      static_cast<float>(attention / magnitude));
     return absl::OkStatus();
   }
-  // The engine's scores have the square of the magnitude of mscale_all_dim, and its cos and sin
-  // have no factor.
+  // The engine multiplies scores by the square of the magnitude of mscale_all_dim, and does not
+  // scale cos and sin.
   if (attention != 1) {
     return scaling.Unsupported(
         "mscale", absl::StrCat(mscale, " is not supported, expected mscale_all_dim ", all_dim,

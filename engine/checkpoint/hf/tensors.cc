@@ -21,7 +21,7 @@ constexpr absl::string_view kLayerPrefix = "model.layers.";
 // Old versions of transformers save this buffer. All versions compute it from the configuration, so
 // it is ignored.
 constexpr absl::string_view kOldBuffer = "self_attn.rotary_emb.inv_freq";
-// Layers that predict further tokens, of models that do not store them as layers.
+// Prefix of the layers that predict further tokens, if they are not stored under kLayerPrefix.
 constexpr absl::string_view kDraftPrefix = "model.mtp_";
 
 // Prefixes of the text model of a multimodal checkpoint, in place of "model.".

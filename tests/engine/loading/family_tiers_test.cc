@@ -29,7 +29,8 @@ class FamilyTiersTest : public testing::TestWithParam<const char*> {
     TransformerOptions options;
     moe::TieredExperts* offloaded = nullptr;
     if (experts != nullptr) {
-      auto tiered = MakeTieredExperts(config, store.get(), *experts, {.digest = std::string(32, '0')});
+      auto tiered =
+          MakeTieredExperts(config, store.get(), *experts, {.digest = std::string(32, '0')});
       CHECK_OK(tiered.status());
       CHECK(*tiered != nullptr) << "all experts are in memory";
       offloaded = tiered->get();
