@@ -38,8 +38,9 @@ def array(key, kind, values):
 
 
 def write_model(path, vocab, hidden, ffn):
-    """A llama of one layer with zero weights, most bytes in one Q6_K embedding; the data is a
-    hole in the file."""
+    """Writes a llama of one layer. Most bytes are in one Q6_K embedding. All weights are 0, a hole
+    in the file, except for what keeps its outputs from being 0: the embeddings of tokens 1 to 3 and
+    the last norm."""
     tokens = [chr(256 + i) if i < 256 else f"t{i}" for i in range(vocab)]
     metadata = [
         entry("general.architecture", STRING, "llama"),
@@ -64,8 +65,9 @@ def write_model(path, vocab, hidden, ffn):
         tensors.append((f"blk.0.{name}.weight", TYPE_Q4_K, (hidden, hidden)))
     for name, shape in (("gate", (hidden, ffn)), ("up", (hidden, ffn)), ("down", (ffn, hidden))):
         tensors.append((f"blk.0.ffn_{name}.weight", TYPE_Q4_K, shape))
-    infos, offset = b"", 0
+    infos, offset, offsets = b"", 0, {}
     for name, kind, shape in tensors:
+        offsets[name] = offset
         infos += text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, offset)
         elements, size = BLOCKS[kind]
         count = 1
@@ -78,6 +80,12 @@ def write_model(path, vocab, hidden, ffn):
     with open(path, "wb") as file:
         file.write(head)
         file.truncate(start + offset)
+        for row in (1, 2, 3):  # each value is -32 times a scale of 1 times the block's factor
+            block = bytes(192) + b"\x01" * 16 + struct.pack("<e", 0.01 * row)
+            file.seek(start + offsets["token_embd.weight"] + row * (hidden // 256) * len(block))
+            file.write(block * (hidden // 256))
+        file.seek(start + offsets["output_norm.weight"])
+        file.write(struct.pack("<f", 1.0) * hidden)
     return offset
 
 
