@@ -15,6 +15,7 @@ constexpr absl::string_view kHarmless[] = {
     "attention.sliding_window",
     "decoder_start_token_id",
     "expert_feed_forward_length",
+    "expert_used_count",
     "feed_forward_length",
     "leading_dense_block_count",
     "pooling_type",

@@ -139,7 +139,7 @@ def contradictions(victim):
             ("general.architecture", STRING, "banana"), ("general.architecture", STRING, ""),
             ("llama.rope.scaling.type", STRING, "banana"), ("llama.rope.scaling.type", STRING, ""),
             ("llama.attn_logit_softcapping", F32, 30.0), ("llama.attention.causal", BOOL, 0),
-            ("llama.expert_gating_func", U32, 2)):
+            ("llama.expert_gating_func", U32, 4)):
         yield case(f"{key}-{value}", victim.copy().set(key, kind, value).build(), LOADERS, key)
     # Valid at the limits: no memory is sized by a number alone.
     for key, kind, value in (
