@@ -239,7 +239,7 @@ class LayerLoader {
 
   bool HasFusedGateUp() const {
     const GgufTensor* up = store_->file().FindTensor(Name("ffn_up.weight"));
-    return !Has("ffn_gate.weight") && up != nullptr && up->dims[1] == 2 * layer_.ffn_width;
+    return !Has("ffn_gate.weight") && up != nullptr && up->dims[1] == int64_t{2} * layer_.ffn_width;
   }
 
   // Loads one tensor with the rows of gate, then up.

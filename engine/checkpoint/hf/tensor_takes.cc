@@ -47,11 +47,12 @@ void RepackMxfp4(const std::byte* from, std::byte scale, std::byte* to) {
 // beside the copy. Does not change what the pages hold.
 void Release(const std::byte* data, size_t bytes) {
 #ifdef MADV_PAGEOUT
-  const uintptr_t page = sysconf(_SC_PAGESIZE);
-  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / page * page;
+  const size_t page = sysconf(_SC_PAGESIZE);
+  const size_t before = (page - reinterpret_cast<uintptr_t>(data) % page) % page;
+  if (before >= bytes) return;
+  const size_t whole = (bytes - before) / page * page;
   // Only a hint: the kernel can also reclaim these pages when it needs memory.
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_PAGEOUT);
+  if (whole > 0) madvise(const_cast<std::byte*>(data) + before, whole, MADV_PAGEOUT);
 #endif
 }
 
