@@ -34,8 +34,8 @@ class EngineKvDisk {
   void OnRead(std::function<void()> callback);
   // Sets the fields of `stats` about the disk.
   void Read(EngineStats* stats);
-  // Before the end: writes all cached KV to the disk, or as much as is possible in a few seconds.
-  // Requires: no lease holds a block.
+  // Call it at shutdown. Writes all cached KV to the disk, or as much as is possible in a few
+  // seconds. Requires: no lease holds a block.
   void SpillAll();
 
  private:

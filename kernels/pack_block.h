@@ -33,8 +33,8 @@ class RecordLane {
  public:
   RecordLane(std::byte* record, int row) : record_(record), row_(row) {}
 
-  // Copies the f16 at `source` to position `index` (0: d, 1: dmin or m) of the head, or of a record
-  // without a head.
+  // Copies the f16 at `source` to the record's scales, at position `index` (0: d, 1: dmin or m).
+  // They are in the record's head, or at its beginning if it has no head.
   void SetF16(int index, const std::byte* source) {
     __builtin_memcpy(record_ + 2 * (index * kPanelRows + row_), source, 2);
   }
@@ -47,8 +47,8 @@ class RecordLane {
     Block(block)[2 * row_] = static_cast<std::byte>(first);
     Block(block)[2 * row_ + 1] = static_cast<std::byte>(second);
   }
-  // Sets the word of vector `index` of a block's codes, or of its extra bits. The 64-bit versions
-  // set two consecutive vectors, the low half first.
+  // Sets this row's word in vector `index` of a block's codes, or of its extra bits. The 64-bit
+  // versions set two consecutive vectors, the low half first.
   void SetCodes(int block, int index, uint32_t word) {
     SetWord(Block(block) + kFormat.codes() + index * kVectorBytes, word);
   }

@@ -8,8 +8,8 @@
 //   F32         float  w[8]                 one column of the eight rows
 //   F16, BF16   uint16 w[8]
 //
-// Quantised types have blocks of 32 columns, those with records of 256 columns eight in turn after
-// a head. Within a block, group g is columns 4g to 4g + 3, and j counts 0 to 3 in it. The codes:
+// Quantised types have blocks of 32 columns. A record of 256 columns has a head, followed by eight
+// blocks. Within a block, group g is columns 4g to 4g + 3, and j counts 0 to 3 in it. The codes:
 //
 //   bytes    int8  q[8][8][4]   q[g][r][j] is column 4g + j of row r
 //   nibbles  uint8 q[4][8][4]   q[g][r][j]: low nibble is column 4g + j of row r, high nibble
@@ -37,8 +37,9 @@
 //            8 x { uint8 sm[8][2]; pairs }                d (sm[half] & 15) q - dmin (sm[half] >>
 //            4)
 //
-// Half 0 of a block is columns 0 to 15, half 1 the others. The files' six-bit scales of Q4_K, Q5_K,
-// Q3_K and IQ4_XS are widened to bytes, signed ones less 32, which costs 1.2 to 3.6 % of the bytes.
+// Half 0 of a block is columns 0 to 15, half 1 the others. The six-bit scales of Q4_K, Q5_K, Q3_K
+// and IQ4_XS are stored as bytes, which costs 1.2 to 3.6 % of the bytes. 32 is subtracted from
+// signed scales.
 //
 // So a 32-byte vector of quants holds four consecutive columns in each 32-bit lane, one lane per
 // row: what multiply-add instructions over bytes (maddubs, dpbusd, sdot) sum into one lane. Two

@@ -68,8 +68,8 @@ class WaitingReads {
 // `begin` is a multiple of kRecordAlignment.
 int64_t NextBlock(int64_t begin, int64_t got);
 
-// The status for a read that returned -error, and the status if the file ends before the record
-// does.
+// FailedRead is the status of a read that returned -error. ShortRead is the status of a read if the
+// file ends before the record does.
 absl::Status FailedRead(int error);
 absl::Status ShortRead();
 

@@ -114,7 +114,7 @@ class KvLease {
   // until the next Reserve, Commit or Reset.
   std::vector<absl::Span<const int32_t>> Tables(int64_t slots) const;
 
-  // Releases all blocks, so that slots() is 0. AttachPrefix may follow.
+  // Releases all blocks, so that slots() is 0. AttachPrefix may be called again.
   void Reset();
 
  private:

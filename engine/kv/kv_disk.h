@@ -6,7 +6,7 @@
 //   for (KvDisk::Read& read : disk->TakeReads()) ...
 //
 // New blocks replace the least recently used ones (KvDiskIndex), also after a restart: uses are
-// written to the file within a minute and at the end.
+// written to the file within a minute and at shutdown.
 #ifndef TIDEPOOL_ENGINE_KV_KV_DISK_H_
 #define TIDEPOOL_ENGINE_KV_KV_DISK_H_
 

@@ -38,7 +38,7 @@ struct Branch {
     }
   }
 
-  // The same of the output's last product.
+  // Same, for an output that is the product of `inner` and `linear`.
   void AddProduct(const kernels::Activation& inner, const Linear& linear, kernels::MatrixView x,
                   kernels::Arena* arena) const {
     if (plain()) return Multiply(backend, inner, {linear.AddTo(x)});

@@ -1,6 +1,6 @@
-// The table of model families: what follows from general.architecture and has no key. Everything
-// else comes from keys and from which tensors there are. A family that is a new mix of known parts
-// is one row in families.cc; CONTRIBUTING.md shows how to add one.
+// The table of model families: properties that follow from general.architecture because no key
+// states them. Everything else comes from keys and from which tensors there are. A family that is a
+// new mix of known parts is one row in families.cc; CONTRIBUTING.md shows how to add one.
 #ifndef TIDEPOOL_ENGINE_MODEL_FAMILIES_H_
 #define TIDEPOOL_ENGINE_MODEL_FAMILIES_H_
 

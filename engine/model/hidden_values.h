@@ -1,5 +1,5 @@
-// Finds the first layer whose output is degenerate, so that an error can name it instead of the
-// logits that come of it.
+// Finds the first layer whose output is degenerate, so that an error can name this layer instead of
+// the resulting logits.
 #ifndef TIDEPOOL_ENGINE_MODEL_HIDDEN_VALUES_H_
 #define TIDEPOOL_ENGINE_MODEL_HIDDEN_VALUES_H_
 

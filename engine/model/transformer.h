@@ -103,7 +103,7 @@ class TransformerModel final : public Model {
   void set_observer(LayerObserver observer) { observer_ = std::move(observer); }
 
  private:
-  // With more rows, a pass needs most experts of a layer anyway, so hints are useless.
+  // With more rows than this, a pass needs most experts of a layer anyway, so hints are useless.
   static constexpr int64_t kMaxHintRows = 16;
 
   // The result of a MoE layer's gate. Lives in the workspace.

@@ -28,7 +28,8 @@ struct MoeWeights {
   Linear shared_gate;
 };
 
-// Multi-head latent attention. The query is `q`, or `q` of the compressed query.
+// Multi-head latent attention. LayerWeights::q multiplies the input, or the compressed query if
+// there is q_a.
 struct MlaWeights {
   Linear q_a;                              // [q_rank, hidden]; empty: the query is not compressed
   absl::Span<const float> q_a_norm;        // [q_rank]

@@ -10,7 +10,8 @@
 namespace tidepool::kernels {
 
 // Implement the ops of KernelBackend. The caller has checked the arguments. `out` is [rows, heads *
-// v_dim] and includes its int8 form. Rows without a span become zero. Scratch memory is freed.
+// v_dim], including its int8 form if it has one. Rows without a span become zero. Scratch memory is
+// freed.
 void StoreKvRows(const CpuContext& context, ConstMatrixView k, ConstMatrixView v,
                  const KvLayer& layer, absl::Span<const KvSpan> spans);
 void AttendRows(const CpuContext& context, const AttendCall& call, const ActivationBuffer& out,

@@ -47,7 +47,7 @@ struct SoftmaxState {
 };
 
 struct AttentionKernels {
-  int vectors;  // number of query vectors per ScoreTile or FoldTile that is fastest
+  int vectors;  // fastest number of query vectors per ScoreTile or FoldTile
   int lanes;    // columns that fold reads at a time
 
   // Convert elements of a float type to float32, and back (to nearest even).

@@ -118,9 +118,9 @@ static inline void UnpackGroups(const std::byte* block, __m256i (&groups)[8]) {
   groups[7] = Quants<kType, 7>(block);
 }
 
-// The scales of a block's rows for the products of ops.h: floats. Types with one scale per half of
-// the block also have int16 pairs (half 0, half 1) in each row's lane. Unused members are
-// uninitialised, because clearing them would cost more than the block's product.
+// The scales of a block's rows, as the products of ops.h need them. All types have floats. Types
+// with one scale per half of the block also have int16 pairs (half 0, half 1) in each row's lane.
+// Unused members are uninitialised, because clearing them would cost more than the block's product.
 struct RowScales {
   __m256 step;         // s, or d
   __m256 min;          // added term: m or -(dmin mn); for halves -dmin

@@ -275,8 +275,8 @@ struct Inner {
   }
 
   static void MultiplyFloat(const Tile& tile) {
-    // Six rows times two panels: twelve chains, two weights and a broadcast fit into sixteen
-    // registers.
+    // Six rows times two panels: twelve chains, two weights and one broadcast value fit into
+    // sixteen registers.
     constexpr int kRows = 6;
     for (int row = 0; row < tile.rows; row += kRows) FloatRows<kRows>(tile, row);
   }

@@ -1,4 +1,4 @@
-// Scalar functions in float64 with libm, as their definitions say. Only for kernels/reference.
+// Scalar functions by their definitions, in float64 with libm. Only for kernels/reference.
 #ifndef TIDEPOOL_KERNELS_REFERENCE_TRUTH_H_
 #define TIDEPOOL_KERNELS_REFERENCE_TRUTH_H_
 

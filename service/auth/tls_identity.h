@@ -23,7 +23,7 @@ struct TlsFiles {
   std::string ca;  // CAs for the peer's certificate; the user defines what empty means
 };
 
-// The contents of matching files. Thread-safe: const.
+// The contents of matching files. Thread-safe, because it is const.
 struct TlsIdentity {
   std::string certificate_pem;  // empty: none
   std::string key_pem;

@@ -46,7 +46,7 @@ std::string TokenLine(const Caller& caller, const TokenHash& hash, absl::Time ex
 // Accepts "2027-01-01" (UTC) or RFC 3339, such as "2027-01-01T12:00:00Z". INVALID_ARGUMENT.
 absl::StatusOr<absl::Time> ParseExpiry(absl::string_view text);
 
-// Thread-safe: const.
+// Thread-safe, because it is const.
 class TokenTable {
  public:
   static constexpr size_t kMaxFileBytes = size_t{1} << 20;

@@ -109,7 +109,7 @@ class StreamPlacement {
   bool ended() const { return state_ == StreamState::kEnded; }
 
  private:
-  // The wait for workers since the last answer of one.
+  // How long the stream has waited for workers since one last responded.
   struct Patience {
     bool begun = false;
     absl::Duration end;

@@ -86,7 +86,7 @@ class WorkerSet {
   void NoteSession(const WorkerLink* link, const std::string& session_id, int64_t tokens);
   // A call failed in the worker or on the way: the worker is suspect until its next state.
   void NoteFailure(const WorkerLink* link, const absl::Status& status);
-  // The worker told a run that it drains, before its next state says so.
+  // The worker reported in a run that it drains, before its next state reports it.
   void NoteDraining(const WorkerLink* link);
 
   // Returns the worker's process, after a call to it ended as if by a crash, and what became of it.

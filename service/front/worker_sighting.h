@@ -1,4 +1,4 @@
-// WorkerSighting: a worker's process when a front last heard from it, and what became of it.
+// WorkerSighting: a worker's process when a front last received a message from it, and its fate.
 #ifndef TIDEPOOL_SERVICE_FRONT_WORKER_SIGHTING_H_
 #define TIDEPOOL_SERVICE_FRONT_WORKER_SIGHTING_H_
 

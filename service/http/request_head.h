@@ -20,7 +20,8 @@ struct HeaderFault {
   int status = 400;
   std::string message;
 };
-// Why a header that could be parsed must be refused, or nullopt. `head` is HeadOf(header).
+// Returns why a request must be refused although its header could be parsed. nullopt: it is
+// accepted. `head` is HeadOf(header).
 std::optional<HeaderFault> FaultOf(const BeastRequestHeader& header, const HttpHead& head);
 
 }  // namespace tidepool::service

@@ -39,8 +39,8 @@ struct IndexedSession {
 // has a transaction open. Errors are those of SqliteError.
 class SessionTable {
  public:
-  // How a session is found by its id. kScan reads all rows, and uses the index only past rows that
-  // cannot be read: for stores in which either may be damaged.
+  // How a session is found by its id. kScan is for stores whose index or rows may be damaged: it
+  // reads all rows, and uses the index only after a row that cannot be read.
   enum class Lookup : uint8_t { kIndex, kScan };
 
   // Requires: the schema is there. The connection outlives the table.

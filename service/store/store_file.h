@@ -30,7 +30,7 @@ class StoreFile {
   // renamed or replaced, the error lasts until it is back. If it was truncated or overwritten, the
   // error is permanent.
   absl::Status CheckSizes(int64_t log_bytes);
-  // As CheckSizes, and also reads the files that `db` has open.
+  // Same as CheckSizes, but also reads the files that `db` has open.
   absl::Status Check(const SqliteDb& db);
   // Call it after each checkpoint.
   void Written(const SqliteDb& db);

@@ -20,16 +20,16 @@
 
 namespace tidepool::engine::hf {
 
-// Thread-compatible. Tensors whose bytes are in a file as they have to be point into it. The others
-// point into `owned`, which has to outlive them.
+// Thread-compatible. A tensor whose bytes need no conversion points into its file. The other
+// tensors point into `owned`, which must outlive them.
 class TensorTaker {
  public:
   TensorTaker(const HfModel& model, std::vector<std::unique_ptr<std::byte[]>>* owned)
       : model_(model), owned_(*owned) {}
 
-  // Makes the tensor of a rule. `scales` is the source that belongs to blocks of MXFP4; else null.
-  // Returns INVALID_ARGUMENT with the file and the tensor if the shape does not fit the rule, and
-  // UNIMPLEMENTED if the type is not supported.
+  // Makes the GGUF tensor that a rule describes. `scales` is the source that belongs to blocks of
+  // MXFP4; else null. Returns INVALID_ARGUMENT with the file and the tensor if the shape does not
+  // fit the rule, and UNIMPLEMENTED if the type is not supported.
   absl::StatusOr<GgufTensor> Make(const std::string& name, const TensorRule& rule,
                                   const TensorSource& source, const TensorSource* scales);
 
@@ -42,7 +42,7 @@ class TensorTaker {
   std::byte* Own(size_t bytes);
   // Returns a copy of the name that lives as long as the tensors.
   absl::string_view OwnName(absl::string_view name);
-  // Points the tensor to memory of its own, of its type and dimensions.
+  // Points the tensor to new owned memory for its type and dimensions.
   std::byte* OwnData(GgufTensor* tensor);
   absl::Status SetRotary(const TensorSource& source, GgufTensor* tensor) const;
   absl::Status HalveRows(Take take, const TensorSource& source, GgufTensor* tensor) const;
