@@ -58,9 +58,9 @@ TEST(GateTest, SurvivesNans) {
     logits[7] = 3;
     logits[8] = INFINITY;
     const Choice choice = Choose(backend, logits, {6, 4, true});
-    for (int t = 0; t < 2; ++t) {
-      EXPECT_EQ(Ids(choice.ids.begin() + 4 * t, choice.ids.begin() + 4 * t + 4), Ids({0, 1, 2, 3}));
-      EXPECT_TRUE(std::isnan(choice.weights[4 * t]));
+    for (const int64_t first : {0, 4}) {
+      EXPECT_EQ(Ids(choice.ids.begin() + first, choice.ids.begin() + first + 4), Ids({0, 1, 2, 3}));
+      EXPECT_TRUE(std::isnan(choice.weights[first]));
     }
   });
 }

@@ -95,7 +95,7 @@ struct ExpertInput {
         hidden(shape.hidden),
         width(shape.width) {
     const uint64_t seed = hidden + width;
-    for (int e = 0; e < 3; ++e) {
+    for (uint64_t e = 0; e < 3; ++e) {
       gate.emplace_back(dtype, width, hidden, seed + 3 * e);
       up.emplace_back(dtype, width, hidden, seed + 3 * e + 1);
       down.emplace_back(dtype, hidden, width, seed + 3 * e + 2);
@@ -122,6 +122,7 @@ struct ExpertInput {
   }
   std::vector<ExpertGroup> Groups() const {
     std::vector<ExpertGroup> groups;
+    groups.reserve(3);
     for (int e = 0; e < 3; ++e) groups.push_back({&weights[e], in_rows[e], out_rows[e]});
     return groups;
   }

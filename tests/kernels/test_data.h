@@ -140,7 +140,7 @@ class Weight {
     const ScalePlaces places = ScalePlacesOf(dtype_);
     for (int i = 0; i < places.count; ++i) {
       const uint16_t scale = F32ToF16(noise->Unit() * steps[i]);
-      std::memcpy(block + places.offset + 2 * i, &scale, 2);
+      std::memcpy(block + places.offset + ptrdiff_t{2} * i, &scale, 2);
     }
   }
 

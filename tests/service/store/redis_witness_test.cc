@@ -54,7 +54,7 @@ class RedisWitnessTest : public testing::Test {
   // The faults of a start, as the log has them.
   std::vector<std::string> FaultsOfAStart(int database = 0) {
     auto store = Open(database);
-    const std::vector<std::string> faults = *Verify(*store);
+    std::vector<std::string> faults = *Verify(*store);
     store.reset();
     base::MutexLock lock(&mutex_);
     EXPECT_EQ(log_.size(), faults.size());

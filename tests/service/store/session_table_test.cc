@@ -29,6 +29,7 @@ std::vector<Row> Rows(RowCursor<Row> cursor) {
 
 std::vector<std::string> Ids(const std::vector<SessionRow>& rows) {
   std::vector<std::string> ids;
+  ids.reserve(rows.size());
   for (const SessionRow& row : rows) ids.push_back(row.info.session_id);
   return ids;
 }
