@@ -206,7 +206,7 @@ constexpr char kDelete[] = R"(
 if call('EXISTS', KEYS[7]) == 1 then return {'OK'} end
 local exists = call('EXISTS', KEYS[1]) == 1
 local damaged = not exists or state_of(KEYS[1], KEYS[2], KEYS[3]) == 'damaged'
--- A damaged session belongs to whoever has it in the list.
+-- A damaged session belongs to the principal whose list contains it.
 local listed = call('ZSCORE', KEYS[5], ARGV[1])
 if not exists and not listed then return {'NONE'} end
 if exists and not owned(ARGV[2]) and not (damaged and listed) then return of_another() end

@@ -1,6 +1,7 @@
 #include "tests/engine/model/golden_data.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "engine/checkpoint/open_checkpoint.h"
+#include "gtest/gtest.h"
 #include "kernels/base/check.h"
 
 namespace tidepool::engine {
@@ -105,6 +107,19 @@ std::vector<float> AllLogits(TransformerModel* model, absl::Span<const int32_t> 
                          }));
   CHECK_EQ(all.size(), ids.size() * model->vocab_size());
   return all;
+}
+
+Difference Compare(const std::vector<float>& ours, const std::vector<float>& truth) {
+  EXPECT_EQ(ours.size(), truth.size());
+  Difference difference;
+  for (size_t i = 0; i < truth.size(); ++i) {
+    // Written so that a NaN counts as an infinite error.
+    const double error = std::abs(static_cast<double>(ours[i]) - truth[i]);
+    difference.most = error <= difference.most ? difference.most : error;
+    difference.mean += error / static_cast<double>(truth.size());
+  }
+  if (std::isnan(difference.mean)) difference.most = INFINITY;
+  return difference;
 }
 
 GreedyRun::GreedyRun(TransformerModel* model, int64_t slots)

@@ -57,6 +57,13 @@ LoadedModel Load(const std::string& path, const RunOptions& options);
 std::vector<float> AllLogits(TransformerModel* model, absl::Span<const int32_t> ids,
                              int64_t chunk_rows);
 
+// Absolute errors.
+struct Difference {
+  double most = 0;
+  double mean = 0;
+};
+Difference Compare(const std::vector<float>& ours, const std::vector<float>& truth);
+
 // Greedy generation, one sequence, kept between calls.
 class GreedyRun {
  public:

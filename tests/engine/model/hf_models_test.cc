@@ -31,15 +31,9 @@ void CompareLogits(const std::string& name) {
   for (const int64_t chunk_rows : {512, 5, 1}) {
     const std::vector<float> ours = AllLogits(loaded.model.get(), ids, chunk_rows);
     ASSERT_EQ(ours.size(), truth.values.size());
-    double most = 0;
-    double mean = 0;
-    for (size_t i = 0; i < ours.size(); ++i) {
-      const double error = std::abs(static_cast<double>(ours[i]) - truth.values[i]);
-      most = error <= most ? most : error;
-      mean += error / static_cast<double>(ours.size());
-    }
-    EXPECT_LE(most, 1e-3) << chunk_rows;
-    EXPECT_LE(mean, 1e-4) << chunk_rows;
+    const Difference difference = Compare(ours, truth.values);
+    EXPECT_LE(difference.most, 1e-3) << chunk_rows;
+    EXPECT_LE(difference.mean, 1e-4) << chunk_rows;
   }
 }
 

@@ -21,24 +21,6 @@ class TinyModelTest : public testing::TestWithParam<const char*> {
   nlohmann::json Golden() const { return ReadJson(std::string(kFolder) + GetParam() + ".json"); }
 };
 
-struct Difference {
-  double most = 0;
-  double mean = 0;
-};
-
-Difference Compare(const std::vector<float>& ours, const std::vector<float>& truth) {
-  EXPECT_EQ(ours.size(), truth.size());
-  Difference difference;
-  for (size_t i = 0; i < truth.size(); ++i) {
-    // Written so that a NaN counts as an infinite error.
-    const double error = std::abs(static_cast<double>(ours[i]) - truth[i]);
-    difference.most = error <= difference.most ? difference.most : error;
-    difference.mean += error / static_cast<double>(truth.size());
-  }
-  if (std::isnan(difference.mean)) difference.most = INFINITY;
-  return difference;
-}
-
 // tests/golden/README.md derives the tolerance.
 TEST_P(TinyModelTest, ExactLogitsAgreeWithTransformers) {
   const LoadedModel loaded = Load(ModelPath(), {.precision = Precision::kExact});
