@@ -2,10 +2,13 @@
 
 #include <utility>
 
+#include "service/store/lease.h"
+
 namespace tidepool::service {
 namespace {
 
 constexpr absl::Duration kLease = absl::Seconds(10);
+static_assert(kLease <= kMaxLease);
 constexpr absl::Duration kLeaseRenewal = absl::Seconds(3);
 
 }  // namespace

@@ -17,7 +17,8 @@ namespace {
 // Maximum number of calls that are sent before the first response is read.
 constexpr size_t kPipeline = 256;
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(50);
-constexpr absl::Duration kLongestBackoff = absl::Seconds(2);
+// Short, because running turns wait for the next try.
+constexpr absl::Duration kLongestBackoff = absl::Milliseconds(400);
 constexpr absl::Duration kProbeEvery = absl::Seconds(1);
 constexpr absl::Duration kRememberEvery = absl::Seconds(1);
 
@@ -170,7 +171,7 @@ void RedisCallQueue::Reconnect() {
   observers_.health->Set(Away());
   // Exponential back-off. Adds up to a half at random, so that fronts do not return all at once.
   const absl::Duration backoff =
-      std::min(kFirstBackoff * (1 << std::min(failed_tries_++, 6)), kLongestBackoff);
+      std::min(kFirstBackoff * (1 << std::min(failed_tries_++, 3)), kLongestBackoff);
   std::random_device device;
   next_try_ = options_.clock->Monotonic() + backoff + backoff * ((device() % 512) / 1024.0);
 }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "kernels/base/status_macros.h"
+#include "service/store/lease.h"
 #include "service/store/message_json.h"
 #include "service/store/sha1_chain.h"
 #include "service/store/store_errors.h"
@@ -118,7 +119,7 @@ SessionInfo DecodeInfo(RedisValue fields, int64_t now_us) {
   info.token_count = fields[7].integer();
   info.turn_count = static_cast<int32_t>(fields[8].integer());
   info.epoch = fields[9].integer();
-  info.busy = fields[10].integer() > now_us;
+  info.busy = HoldsLease(fields[10].integer(), now_us);
   return info;
 }
 

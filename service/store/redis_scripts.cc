@@ -1,7 +1,9 @@
 #include "service/store/redis_scripts.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "kernels/base/check.h"
+#include "service/store/lease.h"
 
 namespace tidepool::service {
 namespace {
@@ -16,7 +18,9 @@ local function now()
 end
 -- 0 if it is not a number; the seal detects the damage.
 local function number(field) return tonumber(call('HGET', KEYS[1], field) or '0') or 0 end
-local function leased() return number('lease_until_us') > now() end
+-- As HoldsLease.
+local function holds(until_us, at) return until_us > at and until_us <= at + max_lease end
+local function leased() return holds(number('lease_until_us'), now()) end
 local function info(key)
   return call('HMGET', key, 'id', 'principal', 'model', 'digest', 'kind', 'create_us', 'update_us',
               'tokens', 'turns', 'epoch', 'lease_until_us', 'seq')
@@ -383,11 +387,10 @@ local function expire(id)
     damaged[#damaged + 1] = id
     return false
   end
+  local until_us = tonumber(call('HGET', session, 'lease_until_us') or '0') or 0
+  if holds(until_us, at) or holds(until_us, now()) then return false end
   -- A damaged index does not make a session older.
-  if tonumber(call('HGET', session, 'update_us')) > latest or
-     tonumber(call('HGET', session, 'lease_until_us') or '0') > at then
-    return false
-  end
+  if tonumber(call('HGET', session, 'update_us')) > latest then return false end
   call('ZREM', ARGV[6] .. call('HGET', session, 'principal'), id)
   call('ZREM', KEYS[1], id)
   call('ZREM', KEYS[2], id)
@@ -471,6 +474,9 @@ const char* TextOf(RedisScript script) {
 
 }  // namespace
 
-std::string RedisScriptText(RedisScript script) { return absl::StrCat(kCommon, TextOf(script)); }
+std::string RedisScriptText(RedisScript script) {
+  return absl::StrCat("local max_lease = ", absl::ToInt64Microseconds(kMaxLease), kCommon,
+                      TextOf(script));
+}
 
 }  // namespace tidepool::service

@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
+#include "service/store/lease.h"
 #include "service/store/session_seals.h"
 #include "service/store/store_errors.h"
 
@@ -13,7 +14,7 @@ namespace tidepool::service {
 namespace {
 
 void SetBusy(const StoreTime& now, SessionRow* row) {
-  row->info.busy = row->lease_until_us > absl::ToInt64Microseconds(now.monotonic);
+  row->info.busy = HoldsLease(row->lease_until_us, absl::ToInt64Microseconds(now.monotonic));
 }
 
 absl::Status IndexDiffers(absl::string_view session_id) {

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
+#include "service/store/lease.h"
 
 namespace tidepool::service {
 namespace {
@@ -93,7 +94,8 @@ absl::Status SessionTable::PrepareReads(const SqliteDb& db) {
        "WHERE key < ?1 ORDER BY key DESC LIMIT ?2"},
       {&all_, all},
       {&unchanged_since_,
-       "SELECT key FROM sessions WHERE update_us <= ?1 AND lease_until_us <= ?2 "
+       "SELECT key FROM sessions "
+       "WHERE update_us <= ?1 AND NOT (lease_until_us > ?2 AND lease_until_us <= ?4) "
        "ORDER BY update_us LIMIT ?3"},
       {&in_use_,
        "SELECT key FROM sessions WHERE lease_until_us <> 0 OR lease_request <> '' "
@@ -208,7 +210,8 @@ RowCursor<int64_t> SessionTable::UnchangedSince(absl::Time latest, absl::Duratio
                                                 int64_t limit) {
   return {&unchanged_since_.Bind(1, absl::ToUnixMicros(latest))
                .Bind(2, absl::ToInt64Microseconds(monotonic))
-               .Bind(3, limit),
+               .Bind(3, limit)
+               .Bind(4, absl::ToInt64Microseconds(monotonic + kMaxLease)),
           ReadKey};
 }
 

@@ -70,8 +70,8 @@ class SessionTable {
   RowCursor<IndexedSession> IndexPage(int64_t before, int64_t limit);
   // All rows by their keys. Reads only the table.
   RowCursor<SessionRow> All();
-  // Keys of at most `limit` sessions that were not changed after `latest`, and whose lease had
-  // ended at `monotonic`. The oldest comes first.
+  // Keys of at most `limit` sessions that were not changed after `latest`, and have no lease at
+  // `monotonic`. The oldest comes first.
   RowCursor<int64_t> UnchangedSince(absl::Time latest, absl::Duration monotonic, int64_t limit);
   // Keys of sessions with a lease or a running turn.
   RowCursor<int64_t> InUse();

@@ -148,6 +148,10 @@ class Stream:
     def stands_still(self):
         return not self.ended and time.monotonic() - self.heard > STALL
 
+    def goes_on_after(self, moment):
+        # The first time is that of the request.
+        return self.ended or (len(self.times) > 1 and self.times[-1] > moment)
+
     def runs_at(self, moment):
         return bool(self.times) and self.times[0] <= moment and (
             not self.ended or moment < self.times[-1])
@@ -313,6 +317,13 @@ class Run:
         self.blamed = []
         self.blame()
 
+    def wait_for_progress(self):
+        """Waits until every stream that runs now has a new message or has ended."""
+        now = time.monotonic()
+        running = [stream for stream in self.streams if not stream.ended]
+        harness.wait_until(lambda: self.failed or all(stream.goes_on_after(now) for stream in running),
+                           "every stream goes on", 2 * STALL + PATIENCE)
+
     def blame(self):
         """All running streams count as blamed from now on."""
         for stream in list(self.streams):
@@ -372,10 +383,10 @@ class ChaosTest(unittest.TestCase):
         if fault.name in BLAMING:
             run.blame()  # some began while it was under way
         if fault.name not in OF_WORKERS:
-            # A stream that is still silent must not be blamed on the next fault.
-            harness.wait_until(lambda: all(stream.call is None or stream.heard >= mended
-                                           for stream in run.streams[-4 * CLIENTS:]),
-                               "every stream goes on", 2 * STALL + PATIENCE)
+            # A stream that is still silent must not be blamed on the next fault. The second round is for
+            # streams that began during the first one.
+            for _ in range(2):
+                run.wait_for_progress()
         if fault.name in OF_WORKERS:
             met = self.cluster.moves() - before
         else:

@@ -14,6 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "service/store/lease.h"
 #include "service/store/sqlite_db.h"
 #include "service/store/sqlite_session_store.h"
 #include "tests/service/store/sample_sessions.h"
@@ -166,7 +167,7 @@ TEST_F(DamagedSessionsTest, ADamagedSessionWhoseTurnWasKilledCanBeDeleted) {
   ASSERT_TRUE(Create(*store, "s").ok());
   const auto turn = Begin(*store, "s", "r1");
   ASSERT_TRUE(Append(*store, FirstAppend(turn->epoch)).ok());
-  ASSERT_TRUE(Renew(*store, "s", turn->epoch, absl::Hours(1000)).ok());
+  ASSERT_TRUE(Renew(*store, "s", turn->epoch, kMaxLease).ok());
   std::filesystem::path killed = folder_ / "killed";
   std::filesystem::create_directories(killed);
   for (const char* suffix : {"", "-wal", "-commits"}) {

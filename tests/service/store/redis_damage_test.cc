@@ -185,6 +185,28 @@ TEST_F(RedisDamageTest, ADamagedSessionIsNotBusyAfterATurnWasRefused) {
   EXPECT_TRUE(Delete(*store, SampleId(0), SampleOwner(0)).ok());
 }
 
+// No hash covers the end of a lease.
+TEST_F(RedisDamageTest, ALeaseThatEndsLaterThanAnyLeaseIsNotHeld) {
+  const auto link = server_.Link();
+  const auto store = Open();
+  for (const char* until_us : {"9999999999999999", "1e999"}) {
+    SCOPED_TRACE(until_us);
+    ASSERT_TRUE(Begin(*store, SampleId(0), "new").ok());
+    EXPECT_TRUE(Get(*store, SampleId(0), SampleOwner(0))->info.busy);
+    EXPECT_TRUE(absl::IsAborted(Begin(*store, SampleId(0), "newer").status()));
+    ASSERT_TRUE(
+        link->Call({"HSET", RedisSessionKey(SampleId(0)), "lease_until_us", until_us}).ok());
+    EXPECT_FALSE(Get(*store, SampleId(0), SampleOwner(0))->info.busy);
+    const auto open = Begin(*store, SampleId(0), "newer");
+    ASSERT_TRUE(open.ok()) << open.status();
+    ASSERT_TRUE(Release(*store, SampleId(0), open->epoch).ok());
+  }
+  ASSERT_TRUE(
+      link->Call({"HSET", RedisSessionKey(SampleId(1)), "lease_until_us", "9999999999999999"})
+          .ok());
+  EXPECT_EQ(*Expire(*store, -absl::Hours(1), 100), kSamples);
+}
+
 TEST_F(RedisDamageTest, ADamagedDigestOfARequestIsNotTheClientsFault) {
   const auto link = server_.Link();
   ASSERT_TRUE(

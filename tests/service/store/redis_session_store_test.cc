@@ -223,6 +223,31 @@ TEST(RedisSessionStoreTest, WhileTheServerIsAwayCallsAreUnavailable) {
   EXPECT_TRUE(log.ok()) << log.status();
 }
 
+TEST(RedisSessionStoreTest, AServerThatWasAwayForLongIsFoundSoon) {
+  RedisServer server;
+  fakes::ManualClock clock;
+  RedisSessionStoreOptions options = OptionsFor(server);
+  options.clock = &clock;
+  options.patience = absl::Milliseconds(650);
+  auto store = *RedisSessionStore::Open(options);
+  ASSERT_TRUE(Create(*store, "s").ok());
+  server.Kill();
+  for (int round = 0; round < 6; ++round) {
+    Answer<SessionLogData> refused;
+    store->Get("ann", "s", refused.Taker());
+    clock.Advance(absl::Seconds(5));
+    EXPECT_EQ(refused.Get().status().code(), StatusCode::kUnavailable);
+  }
+  server.Start();
+  Answer<SessionLogData> log;
+  store->Get("ann", "s", log.Taker());
+  // The longest back-off with its random part, then the end of the call's patience.
+  clock.Advance(absl::Milliseconds(601));
+  clock.Advance(absl::Milliseconds(49));
+  const auto found = log.Get();
+  EXPECT_TRUE(found.ok()) << found.status();
+}
+
 // The server dies repeatedly during appends: each append is in the log once, in order.
 TEST(RedisSessionStoreTest, AppendsSurviveTheServersDeath) {
   RedisServer server(RedisServer::Settings{{"appendfsync", "always"}});

@@ -5,9 +5,11 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "service/store/lease.h"
 #include "service/store/sealed_logs.h"
 #include "tests/service/store/memory_db.h"
 
@@ -104,6 +106,17 @@ TEST_F(SealedSessionsTest, ARowIsBusyUntilItsLeaseEnds) {
   StoreTime later = kNow;
   later.monotonic += absl::Microseconds(1);
   EXPECT_FALSE(sessions_->Find("one", later)->info.busy);
+}
+
+TEST_F(SealedSessionsTest, ALeaseThatEndsLaterThanAnyLeaseIsNotHeld) {
+  SessionRow row = Add("one");
+  const int64_t last = absl::ToInt64Microseconds(kNow.monotonic + kMaxLease);
+  for (const auto& [until_us, busy] : {std::pair(last, true), std::pair(last + 1, false),
+                                       std::pair(last | int64_t{1} << 60, false)}) {
+    row.lease_until_us = until_us;
+    ASSERT_TRUE(sessions_->Save(&row).ok());
+    EXPECT_EQ(sessions_->Find("one", kNow)->info.busy, busy) << until_us;
+  }
 }
 
 TEST_F(SealedSessionsTest, ALogIsReadAsItWasWritten) {
