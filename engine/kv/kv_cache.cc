@@ -208,9 +208,9 @@ void KvLease::FreeBlocksOutOfReach() {
     int64_t begin = first;
     while (begin > 0 && table[begin - 1] != kNoBlock) --begin;
     for (int64_t block = begin; block < first; ++block) {
-      cache_->pool_.Release(
-          std::exchange(table[block], kNoBlock),
-          block < prompt_blocks_ ? BlockValue::kPassed : BlockValue::kPassedOutput);
+      cache_->pool_.Release(std::exchange(table[block], kNoBlock), block < prompt_blocks_
+                                                                       ? BlockValue::kPassed
+                                                                       : BlockValue::kPassedOutput);
     }
   }
 }

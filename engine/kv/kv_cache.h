@@ -15,8 +15,8 @@
 // A prefix is found at a boundary between blocks if all blocks of full groups before it are cached,
 // and the window's blocks of window groups (its tail). Boundaries are known where sequences end,
 // where their prompts end, where they attached a prefix, and where their tokens begin to differ
-// from cached ones. Tails of these boundaries are cached as long as the blocks of full groups. Other
-// blocks that leave a window are cached while there is room (BlockPool).
+// from cached ones. Tails of these boundaries are cached as long as the blocks of full groups.
+// Other blocks that leave a window are cached while there is room (BlockPool).
 #ifndef TIDEPOOL_ENGINE_KV_KV_CACHE_H_
 #define TIDEPOOL_ENGINE_KV_KV_CACHE_H_
 
@@ -114,8 +114,8 @@ class KvLease {
   std::optional<KvReservation> Reserve(int64_t slots);
 
   // Declares that `tokens`, counted from slot 0, are final and their KV is written. Full blocks
-  // enter the index. Blocks that no window of the last full block's end reaches are released. Requires: space was reserved, and
-  // `tokens` begin with those of earlier commits.
+  // enter the index. Blocks that no window of the last full block's end reaches are released.
+  // Requires: space was reserved, and `tokens` begin with those of earlier commits.
   void Commit(absl::Span<const int32_t> tokens);
 
   // Returns the block table of each group for slots [0, slots). Requires: they are reserved. Valid

@@ -60,9 +60,8 @@ EngineOptions Options() {
 // The model with an engine.
 struct FamilyEngine {
   FamilyEngine(const FamilyCase& family, const EngineOptions& options, int threads = 1)
-      : loaded(Load(WriteModel(family), {.precision = Precision::kFast,
-                                         .kv_dtype = DType::kF16,
-                                         .threads = threads})),
+      : loaded(Load(WriteModel(family),
+                    {.precision = Precision::kFast, .kv_dtype = DType::kF16, .threads = threads})),
         tokenizer(fakes::MakeByteTokenizer()) {
     Start(options);
   }
@@ -243,8 +242,7 @@ TEST_P(EngineFamiliesTest, PreemptionAtEveryPosition) {
       const absl::StatusOr<StreamChunk> chunk = stream->Next();
       ASSERT_TRUE(chunk.ok()) << chunk.status();
       answer.tokens.insert(answer.tokens.end(), chunk->token_ids.begin(), chunk->token_ids.end());
-      answer.logprobs.insert(answer.logprobs.end(), chunk->logprobs.begin(),
-                             chunk->logprobs.end());
+      answer.logprobs.insert(answer.logprobs.end(), chunk->logprobs.begin(), chunk->logprobs.end());
     }
     // Needs nearly all of the memory.
     EXPECT_EQ(engine.Run(MakeRequest(Ids(40 + kOutput - 2, 9), 2)).tokens.size(), 2u);
@@ -306,18 +304,14 @@ TEST(LongContextTest, APromptFarPastTheWindowIsAdmitted) {
 
 // Windows inside of a block, of more than two blocks, and of whole blocks. phi3's layers all have a
 // window. The KV of deepseek_v2 and deepseek_v3 is MLA's latent.
-INSTANTIATE_TEST_SUITE_P(All, EngineFamiliesTest,
-                         testing::Values(FamilyCase{"gemma3", "gemma3", 9},
-                                         FamilyCase{"gemma3", "gemma3", 70},
-                                         FamilyCase{"gemma2", "gemma2", 64},
-                                         FamilyCase{"gpt_oss", "gpt-oss", 33},
-                                         FamilyCase{"phi3", "phi3", 17},
-                                         FamilyCase{"phi3", "phi3", 96},
-                                         FamilyCase{"deepseek_v2", "deepseek2", 0},
-                                         FamilyCase{"deepseek_v3", "deepseek2", 0}),
-                         [](const auto& test) {
-                           return absl::StrCat(test.param.model, "_", test.param.window);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, EngineFamiliesTest,
+    testing::Values(FamilyCase{"gemma3", "gemma3", 9}, FamilyCase{"gemma3", "gemma3", 70},
+                    FamilyCase{"gemma2", "gemma2", 64}, FamilyCase{"gpt_oss", "gpt-oss", 33},
+                    FamilyCase{"phi3", "phi3", 17}, FamilyCase{"phi3", "phi3", 96},
+                    FamilyCase{"deepseek_v2", "deepseek2", 0},
+                    FamilyCase{"deepseek_v3", "deepseek2", 0}),
+    [](const auto& test) { return absl::StrCat(test.param.model, "_", test.param.window); });
 
 }  // namespace
 }  // namespace tidepool::engine

@@ -44,24 +44,24 @@ GgufWriter Metadata(const std::string& architecture, uint32_t layers, uint32_t h
 
 // 34 layers, num_key_value_heads 4, head_dim 256, sliding_window 1024, every sixth layer is full.
 PublishedModel Gemma3Of4B() {
-  return {.name = "Gemma 3 4B",
-          .full_layers = 5,
-          .window_layers = 29,
-          .window = 1024,
-          .token_bytes = 2 * 4 * 256 * 2,
-          .metadata = Metadata("gemma3", 34, 8, 4, 256)
-                          .U32("gemma3.attention.sliding_window", 1024)};
+  return {
+      .name = "Gemma 3 4B",
+      .full_layers = 5,
+      .window_layers = 29,
+      .window = 1024,
+      .token_bytes = 2 * 4 * 256 * 2,
+      .metadata = Metadata("gemma3", 34, 8, 4, 256).U32("gemma3.attention.sliding_window", 1024)};
 }
 
 // 26 layers, one KV head, sliding_window 512.
 PublishedModel Gemma3Of1B() {
-  return {.name = "Gemma 3 1B",
-          .full_layers = 4,
-          .window_layers = 22,
-          .window = 512,
-          .token_bytes = 2 * 256 * 2,
-          .metadata =
-              Metadata("gemma3", 26, 4, 1, 256).U32("gemma3.attention.sliding_window", 512)};
+  return {
+      .name = "Gemma 3 1B",
+      .full_layers = 4,
+      .window_layers = 22,
+      .window = 512,
+      .token_bytes = 2 * 256 * 2,
+      .metadata = Metadata("gemma3", 26, 4, 1, 256).U32("gemma3.attention.sliding_window", 512)};
 }
 
 // 24 layers, num_key_value_heads 8, head_dim 64, sliding_window 128, every second layer is full.
@@ -124,8 +124,7 @@ TEST(KvCostTest, PublishedModelsCostTheirWindowsAndLatents) {
 TEST(KvCostTest, AGibibyteHoldsNearlyTheIdealNumberOfTokens) {
   for (const PublishedModel& model : {Gemma3Of4B(), Gemma3Of1B(), GptOss20B(), DeepSeekV3()}) {
     SCOPED_TRACE(model.name);
-    const int64_t windows =
-        model.window_layers * (model.window + kStepRows) * model.token_bytes;
+    const int64_t windows = model.window_layers * (model.window + kStepRows) * model.token_bytes;
     const int64_t ideal = (kGib - windows) / (model.full_layers * model.token_bytes);
     const int64_t tokens = KvCapacityTokens(SpecsOf(model), kGib, kStepRows);
     EXPECT_LE(tokens, ideal);
