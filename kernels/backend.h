@@ -255,10 +255,6 @@ class KernelBackend {
   // The inner part of a gated FFN, before `down`: glu(gate x + gate_bias, up x + up_bias),
   // [x.rows, gate.rows].
   virtual Activation MatMulGlu(const Activation& x, const FfnWeights& ffn, Arena* arena) = 0;
-  Activation MatMulSwiGlu(const Activation& x, const PackedMatrix& gate, const PackedMatrix& up,
-                          Arena* arena) {
-    return MatMulGlu(x, {.gate = gate, .up = up}, arena);
-  }
 
   // cos and sin [positions, inv_freq.size()] of position * inv_freq, times `scale`.
   virtual void RopeTable(absl::Span<const int64_t> positions, absl::Span<const double> inv_freq,

@@ -159,7 +159,7 @@ absl::Status Validate(const Config& config, const FlagValues& given) {
       RETURN_IF_ERROR(Need(!config.model.path.empty(), "--model FILE is missing"));
       RETURN_IF_ERROR(Need(!config.input.tokens.empty(), "--tokens IDS is missing"));
       return Need(!config.output.file.empty() || !config.logits.dump.empty(),
-                  "--out FILE is missing");
+                  "--out FILE or --dump DIR is missing");
     case Command::kTokenize:
       RETURN_IF_ERROR(Need(!config.model.path.empty(), "--model FILE is missing"));
       return Need(!config.input.text.has_value() || !config.input.file.has_value(),

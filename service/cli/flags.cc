@@ -327,7 +327,9 @@ constexpr FlagSpec kFlags[] = {
     {"force", 0, kResult, "", "off", "overwrite an existing file",
      Bit(Command::kQuantize) | Bit(Command::kPack) | Bit(Command::kSessions), kSwitch,
      SetSwitch<&Config::output, &OutputFlags::force>},
-    {"dump", 0, kResult, "DIR", "", "directory for each layer's output, as .npy float32",
+    {"dump", 0, kResult, "DIR", "",
+     "write the outputs of the embedding, of each layer and of the final norm (without --all, its "
+     "last row) to DIR, new or empty, as .npy float32 [tokens, hidden]",
      Bit(Command::kLogits), kValue, SetString<&Config::logits, &LogitsFlags::dump>},
     {"chunk", 0, kResult, "N", "512", "rows of one forward pass; results do not depend on it",
      Bit(Command::kLogits), kValue, SetInteger<1, 1 << 20, &Config::logits, &LogitsFlags::chunk>},

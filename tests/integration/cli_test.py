@@ -145,6 +145,12 @@ class FileCommandTest(CommandTest):
             dumped = numpy.load(folder / "dump" / f"layer.{layer}.npy")
             self.assertEqual(dumped.shape, (len(IDS), 64))
             self.assertTrue(numpy.isfinite(dumped).all())
+        self.assertEqual(numpy.load(folder / "dump" / "norm.npy").shape, (1, 64))
+        self.assertEqual(result["dump_files"], len(list((folder / "dump").iterdir())))
+        self.refuse("logits", *MODEL, "--tokens", "1", "--dump", folder / "dump",
+                    named=(str(folder / "dump"), "has files"))
+        self.refuse("logits", *MODEL, "--tokens", "1", "--dump", folder / "last.npy", named="last.npy")
+        self.refuse("logits", *MODEL, "--tokens", "1", named="--dump DIR")
         self.refuse("logits", *MODEL, "--tokens", "1,300", "--out", folder / "no.npy", named="300")
         self.refuse("logits", *MODEL, "--tokens", "1", "--out", folder / "no" / "no.npy",
                     named="no.npy")
