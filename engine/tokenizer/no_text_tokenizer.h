@@ -14,8 +14,8 @@
 
 namespace tidepool::engine {
 
-// Thread-safe: immutable after Create. Created by Tokenizer::Create. Ids are valid and decode to
-// empty texts. Encoding a text that is not empty returns INVALID_ARGUMENT.
+// Thread-safe: immutable after Create. Created by Tokenizer::Create. Every id decodes to an empty
+// text. Encoding a text that is not empty returns INVALID_ARGUMENT.
 class NoTextTokenizer final : public Tokenizer {
  public:
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(TokenizerSpec spec);

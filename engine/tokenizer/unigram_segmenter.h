@@ -1,5 +1,5 @@
 // UnigramSegmenter: finds the most probable segmentation of a text with a unigram model (Kudo,
-// "Subword Regularization", 2018). It does not sample.
+// "Subword Regularization", 2018). It does not use the paper's random sampling.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_UNIGRAM_SEGMENTER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_UNIGRAM_SEGMENTER_H_
 

@@ -42,8 +42,8 @@ struct SentencePieceModel {
 absl::StatusOr<SentencePieceModel> ParseSentencePiece(const std::string& path,
                                                       absl::string_view bytes);
 
-// Sets tokenizer.ggml.*, including the added tokens and the flags of tokenizer_config.json. Returns
-// the same errors as ReadTokenizerJson.
+// Sets tokenizer.ggml.* from tokenizer.model, its added tokens, and the flags of
+// tokenizer_config.json. Returns the same errors as ReadTokenizerJson.
 absl::Status ReadSentencePiece(const std::string& path, absl::string_view bytes,
                                const TokenizerFiles& files, GgufMetadata* metadata);
 

@@ -13,9 +13,10 @@
 
 namespace tidepool::engine::hf {
 
-// Returns the steps in order and expands every "Sequence". If `step` is null, there are no steps.
-// Returns INVALID_ARGUMENT if a step is not an object with a type. `key`, for example "normalizer",
-// names the steps in error messages. The returned pointers point into `step`.
+// Returns the steps in order. A step of type "Sequence" is replaced by its members. If `step` is
+// null, there are no steps. Returns INVALID_ARGUMENT if a step is not an object with a type. `key`,
+// for example "normalizer", names the steps in error messages. The returned pointers point into
+// `step`.
 absl::StatusOr<std::vector<const Json*>> Flatten(const std::string& path, absl::string_view key,
                                                  const Json* step);
 

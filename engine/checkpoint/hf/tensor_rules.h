@@ -11,7 +11,7 @@
 
 namespace tidepool::engine::hf {
 
-// What a GGUF tensor takes from its source.
+// Which elements a GGUF tensor takes from its source tensor.
 enum class Take : uint8_t {
   kAll,
   kRotary,          // all rows, interleaved in families with rotary_pairs
@@ -26,9 +26,9 @@ enum class Take : uint8_t {
   kMxfp4,      // all rows of "NAME_blocks", with the scales in "NAME_scales"
   kMxfp4Even,  // the rows 0, 2, 4, ...
   kMxfp4Odd,
-  kMxfp4Scales,  // nothing: the rule for "NAME_blocks" takes it
+  kMxfp4Scales,  // nothing, because the rule for "NAME_blocks" reads the scales
   kMlaKeys,      // for each head, the transpose of its first key_dim rows
-  kMlaValues,    // for each head, the value_dim rows after them
+  kMlaValues,    // for each head, the value_dim rows that follow its keys
 };
 
 struct TensorRule {
@@ -38,14 +38,14 @@ struct TensorRule {
   Take take = Take::kAll;
 };
 
-// Rules for the tensors of a layer, "model.layers.N.*". One source may have several rules. If two
-// rules of one part have the same GGUF name, the source has two names.
+// Rules for the tensors of a layer, "model.layers.N.*". Several rules may have the same source. If
+// two rules of one part have the same GGUF name, they name two possible sources.
 absl::Span<const TensorRule> LayerRules();
 
 // Rules for all other tensors.
 absl::Span<const TensorRule> OuterRules();
 
-// Whether a layer has the tensor. `sparse`: its FFN is a mixture of experts.
+// Whether a layer has the rule's tensor. `sparse`: whether the layer's FFN is a mixture of experts.
 bool Applies(const TensorRule& rule, Parts model_parts, bool sparse);
 
 }  // namespace tidepool::engine::hf

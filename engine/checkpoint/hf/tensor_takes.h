@@ -27,9 +27,9 @@ class TensorTaker {
   TensorTaker(const HfModel& model, std::vector<std::unique_ptr<std::byte[]>>* owned)
       : model_(model), owned_(*owned) {}
 
-  // Makes the GGUF tensor that a rule describes. `scales` is the source that belongs to blocks of
-  // MXFP4; else null. Returns INVALID_ARGUMENT with the file and the tensor if the shape does not
-  // fit the rule, and UNIMPLEMENTED if the type is not supported.
+  // Makes the GGUF tensor that a rule describes. `scales` is the source of the scales if `source`
+  // has blocks of MXFP4, otherwise null. Returns INVALID_ARGUMENT with the file and the tensor if
+  // the shape does not fit the rule, and UNIMPLEMENTED if the type is not supported.
   absl::StatusOr<GgufTensor> Make(const std::string& name, const TensorRule& rule,
                                   const TensorSource& source, const TensorSource* scales);
 
@@ -51,7 +51,7 @@ class TensorTaker {
   absl::Status PackMxfp4(Take take, const TensorSource& blocks, const TensorSource* scales,
                          GgufTensor* tensor);
   absl::Status SplitMla(Take take, const TensorSource& source, GgufTensor* tensor);
-  // Converts to float32 in owned memory and interleaves the rows if needed.
+  // Converts the tensor to float32 in owned memory. Interleaves its rows if head_rows is not 0.
   void MakeFloat(GgufTensor* tensor);
 
   const HfModel& model_;
