@@ -7,7 +7,7 @@
 
 namespace tidepool::base {
 
-// Enough digits that two random names, even of different processes, are never equal.
+// With this number of digits, two random names are never equal in practice, even across processes.
 inline constexpr size_t kUniqueHexDigits = 24;
 
 // Returns lower-case hex digits from the system's random source. Thread-safe.

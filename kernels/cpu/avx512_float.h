@@ -13,7 +13,7 @@
 
 namespace tidepool::kernels {
 
-// Column k of a pair of panels of float type.
+// Loads column k of a pair of panels of float type.
 template <DType kType>
 static inline __m512 LoadColumn(const PanelPair& pair, int64_t k) {
   const int64_t at = k * PanelRecordBytes(kType);
@@ -54,8 +54,8 @@ static inline void DequantizePair(const PanelPair& pair, int64_t b, float* out) 
   }
 }
 
-// R rows of a tile, starting at `row`, times P pairs of panels, starting at `first`: R * P * 16
-// chains over ascending columns.
+// Multiplies R rows of a tile, starting at `row`, with P pairs of panels, starting at `first`.
+// Computes R * P * 16 chains over ascending columns.
 template <int R, int P>
 class FloatTile {
  public:
@@ -134,7 +134,7 @@ class FloatTile {
   int first_;
 };
 
-// Up to R rows, starting at `row`, times all panels.
+// Multiplies up to R rows, starting at `row`, with all panels.
 template <int R>
 static inline void MultiplyFloatRows(const Tile& tile, int row) {
   if (tile.rows - row < R) {

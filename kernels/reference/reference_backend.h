@@ -8,8 +8,8 @@
 
 namespace tidepool::kernels {
 
-// One thread, slow. Int8 activations are the same as in every backend (ops.h), so with kFast, only
-// the rounding of sums differs.
+// Uses one thread and is slow. Int8 activations are the same as in every backend (ops.h). So with
+// kFast, only the rounding of sums differs.
 std::unique_ptr<KernelBackend> MakeReferenceBackend(Precision precision);
 
 }  // namespace tidepool::kernels

@@ -1,5 +1,5 @@
-// Routing traces: the experts that a model's gates chose in each layer of each forward pass. A trace
-// is a file of JSON lines, plain or compressed with zstd. The first line is the header:
+// Routing traces: the experts that a model's gates chose in each layer of each forward pass. A
+// trace is a file of JSON lines, plain or compressed with zstd. The first line is the header:
 //   {"version":1,"model":"m","layers":24,"experts":64,"top_k":8,"expert_bytes":4096}
 // `layers` counts only MoE layers. `expert_bytes` is one number, or an array with one number per
 // layer. Each further line describes one layer in one forward pass:
