@@ -1,5 +1,5 @@
-// KvCache: the keys and values of all sequences, in blocks of one arena with a byte budget, and the
-// index that finds the blocks of a token prefix that was computed before.
+// KvCache: stores the keys and values of all sequences in blocks of one arena with a byte budget.
+// Its index finds the blocks of a token prefix that was computed before.
 //
 //   KvLease lease = cache->NewLease(salt);
 //   lease.AttachPrefix(tokens);                               // slots() of them are cached
@@ -8,9 +8,9 @@
 //   space->Keep();
 //   lease.Commit(absl::MakeSpan(tokens).first(40));           // final: full blocks can be found
 //
-// A group is a set of layers of equal KvSpec, with its own block table. All groups share one pool
-// of blocks of one size: kKvBlockTokens tokens of the group's layers. So the layers of each spec
-// are divided among as many groups as waste little memory.
+// A group is a set of layers with equal KvSpec. It has its own block table. A block holds
+// kKvBlockTokens tokens of one group's layers. All groups share one pool, so their blocks have the
+// same size. The layers of each spec are divided into groups such that little memory is wasted.
 #ifndef TIDEPOOL_ENGINE_KV_KV_CACHE_H_
 #define TIDEPOOL_ENGINE_KV_KV_CACHE_H_
 
@@ -37,14 +37,14 @@ namespace tidepool::engine {
 class KvCache;
 class KvLease;
 
-// Engine thread only. Blocks that a plan reserved for a lease. The destructor returns them, unless
-// they are kept.
+// Engine thread only. Blocks that a plan reserved for a lease. The destructor returns the blocks,
+// unless Keep was called.
 class KvReservation {
  public:
   KvReservation(KvReservation&& other) noexcept;
   KvReservation& operator=(KvReservation&&) = delete;
   ~KvReservation();
-  // Leaves the blocks with the lease.
+  // The lease keeps the blocks.
   void Keep() { lease_ = nullptr; }
 
  private:
@@ -52,57 +52,61 @@ class KvReservation {
   KvReservation(KvLease* lease, int64_t blocks) : lease_(lease), blocks_(blocks) {}
 
   KvLease* lease_;
-  int64_t blocks_;  // number of blocks in the lease's tables before
+  int64_t blocks_;  // number of blocks that the lease's tables had before
 };
 
 // A prefix whose KV is in memory or on the disk.
 struct KvPrefix {
-  int64_t memory_tokens = 0;  // what AttachPrefix would return now
-  int64_t tokens = 0;         // what it would return with `on_disk` in memory, too
+  int64_t memory_tokens = 0;  // number of tokens that AttachPrefix would attach now
+  // number of tokens that it would attach if the blocks `on_disk` were in memory, too
+  int64_t tokens = 0;
   struct Block {
     BlockKey key;
-    int64_t index = 0;  // index in the sequence
+    int64_t index = 0;  // number of the block in the sequence, from 0
   };
-  std::vector<Block> on_disk;      // ascending; empty if they do not make the prefix longer
-  std::vector<int32_t> in_memory;  // the other blocks of the prefix
+  // ascending; empty if blocks on the disk do not make the prefix longer
+  std::vector<Block> on_disk;
+  std::vector<int32_t> in_memory;  // the blocks of the prefix that are in memory
 };
 
-// Engine thread only. The blocks of one sequence, which the destructor releases. All calls must
-// pass the sequence's own tokens, which may only grow. So each block is hashed once, even if the
-// sequence is preempted and returns. Must not outlive its cache, and must not move while it has a
-// reservation.
+// Engine thread only. The blocks of one sequence. The destructor releases them. All calls must pass
+// the tokens of this sequence, to which tokens may only be appended. So each block is hashed once,
+// even if the sequence is preempted and admitted again. Must not outlive its cache, and must not
+// move while it has a reservation.
 class KvLease {
  public:
-  KvLease() = default;  // without a cache; may only be destroyed or assigned to
+  KvLease() = default;  // has no cache; may only be destroyed or assigned to
   KvLease(KvLease&& other) noexcept { *this = std::move(other); }
   KvLease& operator=(KvLease&& other) noexcept;
   ~KvLease() { Reset(); }
 
-  // Number of slots with final KV.
+  // Number of slots whose KV is final.
   int64_t slots() const { return slots_; }
-  // Number of blocks held, over all groups.
+  // Number of blocks that the lease holds, over all groups.
   int64_t blocks_held() const;
-  // Number of held blocks that have no other holder.
+  // Number of blocks that only this lease holds.
   int64_t blocks_held_alone() const;
 
   // Attaches the longest prefix of `tokens` that is cached in every group. It consists of whole
   // blocks and excludes the last token, which must always be computed. Returns slots(). Requires:
   // slots() is 0.
   int64_t AttachPrefix(absl::Span<const int32_t> tokens);
-  // If there is a disk, marks the attached blocks as used there too, so that it keeps them.
+  // If there is a disk, marks the attached blocks as used in the disk's index, so that the disk
+  // keeps them.
   void NoteUse() const;
 
-  // Returns what AttachPrefix would return, without attaching. Requires: slots() is 0.
+  // Returns the number of tokens that AttachPrefix would attach, without attaching them. Requires:
+  // slots() is 0.
   int64_t CachedTokens(absl::Span<const int32_t> tokens);
 
-  // Same, including blocks on the disk. Requires: slots() is 0.
+  // Like CachedTokens, including blocks on the disk. Requires: slots() is 0.
   KvPrefix FindPrefix(absl::Span<const int32_t> tokens);
 
-  // The hash of a block of `tokens`. Requires: the block is full.
+  // The hash of block number `block` of `tokens`. Requires: the block is full.
   const BlockHash& HashOf(absl::Span<const int32_t> tokens, int64_t block);
 
-  // Reserves blocks for slots [0, slots). If there are not enough, returns nullopt and changes
-  // nothing.
+  // Reserves blocks for the slots [0, slots). If there are not enough blocks, returns nullopt and
+  // changes nothing.
   std::optional<KvReservation> Reserve(int64_t slots);
 
   // Declares that `tokens`, counted from slot 0, are final and their KV is written. Full blocks
@@ -110,11 +114,11 @@ class KvLease {
   // `tokens` begin with those of earlier commits.
   void Commit(absl::Span<const int32_t> tokens);
 
-  // Returns the block table of each group for slots [0, slots). Requires: they are reserved. Valid
-  // until the next Reserve, Commit or Reset.
+  // Returns the block table of each group for the slots [0, slots). Valid until the next Reserve,
+  // Commit or Reset. Requires: the slots are reserved.
   std::vector<absl::Span<const int32_t>> Tables(int64_t slots) const;
 
-  // Releases all blocks, so that slots() is 0. AttachPrefix may be called again.
+  // Releases all blocks, so that slots() becomes 0. AttachPrefix may be called again.
   void Reset();
 
  private:
@@ -130,7 +134,8 @@ class KvLease {
   KvCache* cache_ = nullptr;
   BlockHash root_;
   int64_t slots_ = 0;
-  std::vector<BlockHash> hashes_;             // of the first full blocks; computed when needed
+  // hashes of the full blocks, from the first; computed when needed
+  std::vector<BlockHash> hashes_;
   std::vector<std::vector<int32_t>> tables_;  // by group; all have the same length
 };
 
@@ -139,10 +144,10 @@ struct KvCacheOptions {
   std::string seed;  // seed of block hashes
 };
 
-// Engine thread only. Its memory is reserved address space until a block is written.
+// Engine thread only. The memory is only reserved address space until a block is written.
 class KvCache {
  public:
-  // INVALID_ARGUMENT names --kv-memory if not even one token fits.
+  // If not even one token fits, returns INVALID_ARGUMENT, which names --kv-memory.
   static absl::StatusOr<std::unique_ptr<KvCache>> Create(const std::vector<KvSpec>& layers,
                                                          const KvCacheOptions& options);
   ~KvCache();
@@ -152,22 +157,22 @@ class KvCache {
   const KvView& view() const { return view_; }
   KvLease NewLease(absl::string_view salt);
 
-  // Evicted blocks are written to the disk from now on, and prefixes are searched there too. The
-  // disk must outlive the cache, or be removed with nullptr before.
+  // From now on, evicted blocks are written to the disk, and prefixes are also searched there. The
+  // disk must outlive the cache, unless SetDisk(nullptr) is called before.
   void SetDisk(KvDisk* disk) { disk_ = disk; }
-  // Adds a block from the disk to the index, with one holder. Returns kNoBlock if no block is free.
-  // Requires: block_bytes() bytes.
+  // Adds a block that was read from the disk to the index, with one holder. Returns kNoBlock if no
+  // block is free. Requires: `bytes` has block_bytes() bytes.
   int32_t Put(const BlockKey& key, absl::Span<const int32_t> tokens,
               absl::Span<const std::byte> bytes);
-  // Adds or removes a holder of a block, in addition to leases.
+  // Add and remove a holder of a block. Leases hold blocks without calling these.
   void Hold(int32_t block) { pool_.AddHolder(block); }
   void Release(int32_t block) { pool_.Release(block); }
   // Number of holders of a block, including leases.
   int32_t holders(int32_t block) const { return pool_.holders(block); }
-  // Records that this prefix is reusable, as when a lease is released.
+  // Records a prefix as released most recently. `last` is the hash of its last block.
   void NoteReleased(const BlockHash& last);
-  // Writes cached blocks to the disk, the most recently released first, until all are written or
-  // `patience` has passed. Requires: a disk.
+  // Writes cached blocks to the disk until all are written or `patience` has passed. The block that
+  // was released last is written first. Requires: there is a disk.
   void SpillCached(absl::Duration patience);
 
   int64_t blocks_total() const { return pool_.total(); }
@@ -177,15 +182,16 @@ class KvCache {
   size_t block_bytes() const { return block_bytes_; }
   int groups() const { return static_cast<int>(specs_.size()); }
 
-  // Maximum number of blocks that one sequence holds while `slots` slots are computed, with at most
-  // `step` rows per step.
+  // Maximum number of blocks that one sequence holds while `slots` slots are computed, if a step
+  // has at most `step` of its rows.
   int64_t BlocksFor(int64_t slots, int64_t step) const;
 
-  // Total number of blocks that leases have hashed.
+  // Total number of blocks for which leases have computed hashes.
   int64_t blocks_hashed() const { return blocks_hashed_; }
 
-  // The most recently released prefixes that are still in memory or on the disk, newest first: the
-  // digest of each one's last block. At most `limit`, and at most kRecentPrefixes.
+  // The prefixes that were released most recently and are still in memory or on the disk. The
+  // latest is the first. Returns the digest of each prefix's last block, and at most min(limit,
+  // kRecentPrefixes) digests.
   static constexpr size_t kRecentPrefixes = 256;
   std::vector<uint64_t> RecentPrefixes(size_t limit) const;
 
@@ -205,7 +211,7 @@ class KvCache {
   std::string seed_;
   BlockPool pool_;
   KvDisk* disk_ = nullptr;
-  std::deque<BlockHash> recent_;  // newest first, without duplicates
+  std::deque<BlockHash> recent_;  // the latest is the first; no duplicates
   int64_t blocks_hashed_ = 0;
   std::byte* memory_ = nullptr;  // mapped
   size_t memory_bytes_ = 0;

@@ -8,14 +8,14 @@ namespace tidepool::engine {
 
 struct KvDiskStats {
   int64_t limit_bytes = 0;
-  int64_t blocks = 0;  // blocks stored
+  int64_t blocks = 0;  // number of stored blocks
   int64_t bytes = 0;   // bytes of stored blocks
-  // Totals since start.
+  // The rest are totals since the start.
   int64_t written_blocks = 0;
   int64_t read_blocks = 0;
-  // evicted from memory faster than the disk could write, or the disk is full
+  // number of blocks that were not written, because the disk was too slow or full
   int64_t dropped_blocks = 0;
-  int64_t damaged_blocks = 0;  // content differed from what was written
+  int64_t damaged_blocks = 0;  // blocks whose content differed from what was written
   int64_t failed_reads = 0;    // errors of the file system
   int64_t failed_writes = 0;
 };
