@@ -63,7 +63,7 @@ class BlockPool {
   std::vector<int32_t> CachedBlocks() const;
 
   int32_t total() const { return static_cast<int32_t>(blocks_.size()); }
-  // Number of blocks that Allocate can return: the unused and the cached ones.
+  // Number of blocks that Allocate can return: unused and cached ones.
   int32_t free() const { return static_cast<int32_t>(unused_.size()) + cached_; }
   int32_t cached() const { return cached_; }
   // Number of blocks that were never held.

@@ -8,9 +8,9 @@
 //   space->Keep();
 //   lease.Commit(absl::MakeSpan(tokens).first(40));           // final: full blocks can be found
 //
-// A group is a set of layers with equal KvSpec. It has its own block table. A block holds
-// kKvBlockTokens tokens of one group's layers. All groups share one pool, so their blocks have the
-// same size. The layers of each spec are divided into groups such that little memory is wasted.
+// A group is a set of layers of equal KvSpec, with its own block table. All groups share one pool
+// of blocks of one size: kKvBlockTokens tokens of the group's layers. So the layers of each spec
+// are divided among as many groups as waste little memory.
 #ifndef TIDEPOOL_ENGINE_KV_KV_CACHE_H_
 #define TIDEPOOL_ENGINE_KV_KV_CACHE_H_
 
