@@ -392,8 +392,8 @@ absl::Status Checkpoint::MapInHeaders() const {
 
 namespace {
 
-// Calls `use` with the bytes that hold rows [first, first + rows). If heads are interleaved, these
-// are the bytes of every head that has one of the rows.
+// Calls `use` with the bytes that contain the rows [first, first + rows). If the rows of heads are
+// interleaved, these are the bytes of every head that has one of the rows.
 template <typename Use>
 void ForEachRange(const GgufTensor& tensor, int64_t first, int64_t rows, const Use& use) {
   const int64_t slab_rows = tensor.slabs.empty() ? tensor.rows() : tensor.dims[1];
@@ -428,13 +428,13 @@ void Checkpoint::DropRows(const GgufTensor& tensor, int64_t first, int64_t rows)
 }
 
 void Checkpoint::DropPages(const std::byte* data, size_t bytes) const {
-  // Memory that is not part of a file would lose its contents.
+  // Dropping pages of memory that is not part of a file would lose their contents.
   if (FindPart(data) == nullptr) return;
-  // Keep pages that the range shares with its neighbours.
+  // Only drop whole pages of the range. A page at either end may also have bytes of a neighbour.
   const uintptr_t page = sysconf(_SC_PAGESIZE);
   const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
   const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / page * page;
-  // Only a hint: the kernel can also reclaim these pages when it needs memory.
+  // If this fails, nothing is lost: the kernel can also reclaim these pages when it needs memory.
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 

@@ -22,8 +22,8 @@ struct Samples {
 
 // Thread-compatible. The weights that a group uses are the sum of shared weights and the group's
 // own weights. docs/policy.md explains how both are updated:
-//  curvature = forgetting * curvature + sum of max(p (1 - p), (outcome - p)^2) x x'
-//  weights += (curvature + ridge)^-1 * sum of (outcome - p) x
+//   curvature = forgetting * curvature + sum of max(p (1 - p), (outcome - p)^2) x x'
+//   weights += (curvature + ridge)^-1 * sum of (outcome - p) x
 // So a group with few samples uses nearly the same weights as the others. There is no learning
 // rate.
 class LogisticModel {
