@@ -152,7 +152,7 @@ class ConfigReader {
                            absl::StrCat(eps, ", expected a number above 0 and below 1"));
     }
     metadata_->SetF32(Name("attention.layer_norm_rms_epsilon"), static_cast<float>(eps));
-    // The same key under the name that transformers also writes.
+    // This key has two names. transformers writes num_mtp_layers.
     const bool old_name = config_.Has("num_nextn_predict_layers");
     ASSIGN_OR_RETURN(
         model_.draft_layers,
