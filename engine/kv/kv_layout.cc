@@ -15,20 +15,21 @@ size_t AlignUp(size_t bytes) {
   return (bytes + kernels::kAlignment - 1) / kernels::kAlignment * kernels::kAlignment;
 }
 
-// Bytes of one layer in a block: keys, then values.
+// Returns the bytes of one layer in a block: its keys, followed by its values.
 size_t LayerBytes(const KvSpec& spec) {
   const size_t keys = AlignUp(spec.kv_heads * kernels::KvHeadBytes(spec.dtype, spec.k_dim));
   if (spec.values_in_keys) return keys;
   return keys + AlignUp(spec.kv_heads * kernels::KvHeadBytes(spec.dtype, spec.v_dim));
 }
 
-// The layers of one spec.
+// All layers that have one spec.
 struct SpecLayers {
   KvSpec spec;
   int64_t layers = 0;
 
   size_t bytes() const { return LayerBytes(spec); }
-  // Number of groups if a block has `unit` bytes. 0: a layer does not fit.
+  // Returns the number of groups that these layers need if a block has `unit` bytes, or 0 if a
+  // layer does not fit into a block.
   int64_t GroupsIn(size_t unit) const {
     const auto per_group = static_cast<int64_t>(unit / bytes());
     return per_group == 0 ? 0 : (layers + per_group - 1) / per_group;
@@ -79,8 +80,8 @@ size_t ChooseBlockBytes(const std::vector<SpecLayers>& specs) {
 
 int64_t KvBlocksOf(int64_t slots) { return (slots + kBlockTokens - 1) / kBlockTokens; }
 
-// Distributes the layers of each spec evenly over groups whose blocks have about the same size, and
-// places the layers of a group one after the other.
+// Distributes the layers of each spec evenly over groups whose blocks have about the same size. The
+// layers of a group are placed one after the other.
 KvLayout MakeKvLayout(const std::vector<KvSpec>& layers) {
   const std::vector<SpecLayers> specs = CountSpecs(layers);
   KvLayout layout;
@@ -90,7 +91,7 @@ KvLayout MakeKvLayout(const std::vector<KvSpec>& layers) {
   for (const SpecLayers& one : specs) {
     const int64_t groups = one.GroupsIn(layout.block_bytes);
     const int64_t per_group = (one.layers + groups - 1) / groups;
-    int64_t place = 0;  // among the layers of this spec
+    int64_t place = 0;  // number of the layer among those with this spec
     for (size_t i = 0; i < layers.size(); ++i) {
       if (!(layers[i] == one.spec)) continue;
       if (place % per_group == 0) layout.specs.push_back(one.spec);
@@ -114,7 +115,7 @@ KvLayout MakeKvLayout(const std::vector<KvSpec>& layers) {
 
 int64_t KvBlocksFor(const KvSpec& spec, int64_t slots, int64_t step) {
   const int64_t blocks = KvBlocksOf(slots);
-  // A window and the rows of a step may begin and end inside of blocks.
+  // One more block, because a window and the rows of a step may begin and end inside of a block.
   return spec.kind == KvKind::kFull ? blocks : std::min(blocks, KvBlocksOf(spec.window + step) + 1);
 }
 
