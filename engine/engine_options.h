@@ -1,4 +1,4 @@
-// EngineOptions: the limits of an Engine.
+// EngineOptions: the settings and limits of an Engine.
 #ifndef TIDEPOOL_ENGINE_ENGINE_OPTIONS_H_
 #define TIDEPOOL_ENGINE_ENGINE_OPTIONS_H_
 

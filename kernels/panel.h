@@ -69,7 +69,7 @@ struct QuantFormat {
   int blocks = 1;        // number of 32-column blocks in a record
   int head = 0;          // bytes before the blocks: f16 d[8], and f16 dmin[8] if has_min
   int scales = 0;        // bytes of scales at the start of each block
-  int code_bits = 4;     // 8: bytes, 4: nibbles, 2: pairs
+  int code_bits = 4;     // bits of a code: 8 (bytes), 4 (nibbles) or 2 (pairs)
   int extra_bits = 0;    // 1 or 2 more bits of a code; stored between scales and codes
   int zero = 0;          // zero point, which is subtracted from an unsigned code
   bool has_min = false;  // a second scale (m, or dmin mn) is added to the product

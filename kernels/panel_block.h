@@ -49,7 +49,8 @@ static inline float F16At(const std::byte* data, int index) {
 template <DType kType>
 static inline BlockScales ScalesAt(const PanelBlock& at, int row) {
   constexpr QuantFormat kFormat = FormatOf(kType);
-  const std::byte* halves = kFormat.head > 0 ? at.record : at.block;  // d, then dmin or m
+  // scales d, and after them dmin or m
+  const std::byte* halves = kFormat.head > 0 ? at.record : at.block;
   BlockScales s;
   if constexpr (kType == DType::kMXFP4) {
     s.step = HalfOfE8M0(static_cast<uint8_t>(at.block[row]));

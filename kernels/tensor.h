@@ -126,7 +126,7 @@ class Arena {
     return MatrixView(Allocate<float>(rows * cols), rows, cols);
   }
   void Reset() { used_ = 0; }
-  // Frees everything that was allocated since used() was `mark`.
+  // Frees everything that was allocated since used() returned `mark`.
   void ResetTo(size_t mark) { used_ = mark; }
 
   size_t used() const { return used_; }
@@ -134,7 +134,7 @@ class Arena {
   size_t high_water() const { return high_water_; }
 
  private:
-  // Inlined, because a step allocates some hundreds of times.
+  // Inlined, because a forward pass allocates some hundreds of times.
   std::byte* AllocateBytes(size_t bytes) {
     const size_t begin = (used_ + kAlignment - 1) & ~(kAlignment - 1);
     if (begin > capacity() || bytes > capacity() - begin) DieFull(bytes);

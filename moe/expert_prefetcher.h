@@ -109,7 +109,7 @@ class ExpertPrefetcher {
   ReadQueue* const reads_;
   const size_t limit_;
   Prefetch prefetch_;
-  std::vector<int64_t> ahead_;  // experts held by Holder::kPrefetch, the oldest first
+  std::vector<int64_t> ahead_;  // the experts that Holder::kPrefetch holds; the oldest is the first
   RecentWaste waste_;
   PrefetchCounters counters_;
 };

@@ -40,7 +40,7 @@ class ExpertLayout {
   // Returns the biases in the record at `record`, so that the caller can write them.
   ExpertBiases BiasesAt(std::byte* record) const;
 
-  const kernels::FfnWeights& shapes() const { return shapes_; }  // without data
+  const kernels::FfnWeights& shapes() const { return shapes_; }  // the data is not set
   int64_t bytes() const { return bytes_; }
 
  private:

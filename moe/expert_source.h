@@ -17,7 +17,7 @@
 
 namespace tidepool::moe {
 
-// Where an expert was when its layer requested it.
+// Where an expert was when a layer requested it.
 enum class Found : uint8_t {
   kResident,  // it was in memory: a hit
   kFetched,   // it had to be read: a miss

@@ -29,7 +29,7 @@ struct OffloadChange {
   std::optional<int64_t> available_bytes;
 };
 
-// The current settings.
+// The current settings of offloading.
 struct OffloadSettings {
   PolicyKind policy = PolicyKind::kAdaptive;
   int64_t refresh_interval = 1;
@@ -44,7 +44,7 @@ struct OffloadSettings {
 // Which experts are in memory, and in how many forward passes each was needed.
 struct ExpertMap {
   std::vector<int> layer_numbers;  // the model's layer number of each MoE layer
-  int experts = 0;                 // per layer
+  int experts = 0;                 // number of experts per layer
   std::vector<bool> resident;      // [layers, experts]
   std::vector<int64_t> uses;  // [layers, experts]: number of forward passes that needed the expert
 };

@@ -33,7 +33,7 @@ struct OffloadStats {
   int64_t refresh_interval = 1;
   Prefetch prefetch = Prefetch::kOn;
   std::string reader;
-  int64_t lost_records = 0;  // current number of damaged records that cannot be rebuilt
+  int64_t lost_records = 0;  // number of damaged records that cannot be rebuilt, at the moment
 
   PlacementCounters placement;        // sum over all layers
   std::vector<LayerCounters> layers;  // for each MoE layer, in order
@@ -45,7 +45,7 @@ struct OffloadStats {
   int64_t failed_reads = 0;
   int64_t rebuilt_records = 0;       // damaged records that were rebuilt
   int64_t failed_record_writes = 0;  // rebuilt records that could not be written to the file
-  absl::Duration stall_time;         // time that the engine waited for records
+  absl::Duration stall_time;         // total time that the engine waited for records
   absl::Duration hidden_time;        // time in which reads were in flight while the engine computed
 };
 

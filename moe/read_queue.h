@@ -57,7 +57,7 @@ class ReadQueue {
   // Returns the reads that have ended since the last call.
   std::vector<Arrival> TakeArrivals();
 
-  // Waits until TakeArrivals would return something.
+  // Waits until TakeArrivals has something to return.
   Wait Await();
   // Waits for all reads, including late ones, but at most `patience`. Returns the number of reads
   // that are still in flight.
@@ -80,7 +80,7 @@ class ReadQueue {
 
   const ReadQueueOptions options_;
   absl::flat_hash_set<int64_t> reading_;  // tickets of reads whose arrivals were not taken yet
-  absl::flat_hash_set<int64_t> late_;     // subset of reading_
+  absl::flat_hash_set<int64_t> late_;     // a subset of reading_
   bool silent_ = false;                   // true after a wait that timed out, until a read ends
 
   mutable base::Mutex mutex_;

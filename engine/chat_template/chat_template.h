@@ -40,7 +40,7 @@ namespace tidepool::engine {
 // The variables that a template sees. They are ordered_json, because templates print the keys of an
 // object in their original order.
 struct ChatInputs {
-  // Array of objects {"role", "content", ...}. The template also sees any other fields.
+  // An array of objects {"role", "content", ...}. The template sees all of their fields.
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
   bool add_generation_prompt = true;
   std::string bos_token;
@@ -57,7 +57,7 @@ struct ChatTemplateLimits {
   // bytes of the whole output; also of the output of one macro or block
   int64_t output_bytes = 32 << 20;
   int64_t steps = 2'000'000;       // number of nodes evaluated and items visited
-  int64_t made_bytes = 128 << 20;  // bytes of all values created and searched
+  int64_t made_bytes = 128 << 20;  // bytes of all values that are created or searched
   int64_t text_bytes = 32 << 20;   // bytes of one string
 };
 

@@ -20,7 +20,7 @@
 namespace tidepool::engine {
 namespace {
 
-// Closes a file descriptor.
+// Owns a file descriptor, and closes it.
 class FileCloser {
  public:
   explicit FileCloser(int descriptor) : descriptor_(descriptor) {}
@@ -59,7 +59,7 @@ bool IsFloat(GgufValueType type) {
   return type == GgufValueType::kFloat32 || type == GgufValueType::kFloat64;
 }
 
-// Reads element `index` of an integer entry. Returns false if a u64 does not fit.
+// Reads element `index` of an integer entry. Returns false if a u64 does not fit into an int64.
 bool LoadInt(const GgufEntry& entry, uint64_t index, int64_t* value) {
   const std::byte* at = entry.data + index * ScalarBytes(entry.type);
   switch (entry.type) {
@@ -166,7 +166,7 @@ MappedFile::~MappedFile() {
 }
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path, absl::string_view expected) {
-  // Without O_NONBLOCK, opening a FIFO would wait for a writer.
+  // Without O_NONBLOCK, opening a FIFO waits until something writes to it.
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return OpenError(path, errno);
   const FileCloser closer(descriptor);

@@ -151,12 +151,12 @@ class Checkpoint {
   // directory.
   std::string SidecarPath(absl::string_view suffix) const;
   int part_count() const { return static_cast<int>(parts_.size()); }
-  uint64_t file_bytes() const;  // total of all parts
-  // The latest modification time of any part, in nanoseconds since 1970.
+  uint64_t file_bytes() const;  // sum over all parts
+  // The modification time of the part that was modified last, in nanoseconds since 1970.
   int64_t modified_ns() const;
   std::vector<GgufPart> parts() const;  // in the order of the parts
 
-  // Metadata in file order.
+  // The metadata, in the order of the file.
   absl::Span<const GgufEntry> metadata() const { return entries_; }
   bool HasKey(absl::string_view key) const { return Find(key) != nullptr; }
   const GgufEntry* Find(absl::string_view key) const;
@@ -183,7 +183,7 @@ class Checkpoint {
   // Formats a value for people: quotes and escapes strings, and truncates long arrays and strings.
   static std::string FormatValue(const GgufEntry& entry);
 
-  // Tensors of all parts, in file order.
+  // The tensors of all parts, in the order of the files.
   absl::Span<const GgufTensor> tensors() const { return tensors_; }
   const GgufTensor* FindTensor(absl::string_view name) const;  // null if missing
 

@@ -32,7 +32,7 @@ constexpr int64_t kChunksPerThread = 16;
 constexpr size_t kDigits = 32;
 constexpr absl::string_view kVersionLine = "tidepool content digest 1\n";
 constexpr absl::string_view kDigestKey = "digest ";
-// Enough for a record with the maximum number of parts.
+// Large enough for a record of the maximum number of parts.
 constexpr size_t kMaxRecordBytes = 1 << 20;
 
 struct Chunk {

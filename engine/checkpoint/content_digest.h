@@ -34,7 +34,7 @@ struct ContentDigestOptions {
   // Minimum size of a checkpoint that gets a record. A smaller checkpoint is hashed at each start,
   // which takes milliseconds.
   uint64_t min_recorded_bytes = 256 << 20;
-  // Called on the calling thread with increasing fractions up to 1.
+  // Called on the calling thread. The fraction increases up to 1.
   std::function<void(double fraction)> progress;
 };
 

@@ -13,7 +13,8 @@ namespace tidepool::engine {
 namespace {
 
 constexpr absl::string_view kExpected = "a GGUF file";
-constexpr int64_t kMaxParts = 99999;  // the largest number with the five digits in a file's name
+// the largest number that the five digits in a file's name can have
+constexpr int64_t kMaxParts = 99999;
 
 // Length of the suffix of a split file's name, such as "-00001-of-00003.gguf".
 constexpr size_t kSplitSuffixBytes = 20;

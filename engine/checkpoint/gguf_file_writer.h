@@ -29,7 +29,7 @@
 
 namespace tidepool::engine {
 
-// Keys and values in the order in which the keys were first set. Setting a key again replaces its
+// Keys and values, in the order in which the keys were first set. Setting a key again replaces its
 // value. Thread-compatible.
 class GgufMetadata {
  public:

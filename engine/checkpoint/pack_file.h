@@ -35,7 +35,7 @@ namespace tidepool::engine {
 
 // digest of every byte of the checkpoint
 struct PackContents {
-  std::string digest;          // of every byte of the checkpoint
+  std::string digest;          // digest of every byte of the checkpoint
   std::string sampled_digest;  // identifies packs of earlier releases, with modified_ns
   int64_t modified_ns = 0;
   std::vector<std::vector<moe::ExpertLayout>> layouts;

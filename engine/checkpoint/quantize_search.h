@@ -1,4 +1,5 @@
-// Searches for the scales of quantize.cc and quantize_k.cc. Implementation detail of Quantize.
+// The search for scales, which quantize.cc and quantize_k.cc use. Implementation detail of
+// Quantize.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_QUANTIZE_SEARCH_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_QUANTIZE_SEARCH_H_
 

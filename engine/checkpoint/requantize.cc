@@ -187,7 +187,7 @@ uint32_t FileTypeNumber(GgmlType type) {
     case GgmlType::kBF16:
       return 32;
     default:
-      return 38;  // MXFP4
+      return 38;  // the number for MXFP4
   }
 }
 

@@ -49,7 +49,7 @@ struct TensorChoice {
 };
 
 struct RequantizeReport {
-  std::vector<TensorChoice> tensors;  // in file order
+  std::vector<TensorChoice> tensors;  // in the order of the file
   uint64_t bytes_in = 0;
   uint64_t bytes_out = 0;
 };

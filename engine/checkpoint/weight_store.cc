@@ -123,7 +123,7 @@ struct Range {
 // Thread-safe. Checks and packs a range of rows of a tensor, a few panels at a time.
 class RowPacker {
  public:
-  // `type` is the tensor's own type, or the type to quantise to.
+  // `type` is the tensor's own type, or the type that it is quantised to.
   RowPacker(const GgufTensor& tensor, GgmlType type, const Range& range, std::byte* out)
       : tensor_(tensor),
         quantize_to_(type == tensor.type ? std::nullopt : std::optional<GgmlType>(type)),

@@ -30,14 +30,15 @@
 
 namespace tidepool::engine {
 
-// A matrix [rows, cols] (outputs, inputs) inside a tensor of GGUF shape {cols, tensor_rows, slabs}.
+// A matrix [rows, cols] (outputs, inputs) that is a part of a tensor. The tensor's GGUF shape is
+// {cols, tensor_rows, slabs}.
 struct MatrixRef {
   absl::string_view name;
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t first_row = 0;  // index of the first row in its slab, for fused tensors such as attn_qkv
   int64_t tensor_rows = 0;  // number of rows of a whole slab; 0: the same as `rows`
-  int64_t slab = 0;         // index of the expert in a stacked tensor
+  int64_t slab = 0;         // index of the slab, which is the expert in a tensor with all experts
   int64_t slabs = 1;        // number of experts in the tensor
 };
 
@@ -47,7 +48,7 @@ enum class WeightContents : uint8_t {
 };
 
 struct WeightStoreOptions {
-  int threads = 0;  // threads for checking and packing; 0: one per CPU
+  int threads = 0;  // number of threads for checking and packing; 0: one per CPU
   WeightContents contents = WeightContents::kPacked;
   // If set, matrices are quantised while they are packed. ChooseTypes gives their types, and the
   // values are those of the GGUF file that Requantize would write. If unset, matrices keep their
@@ -55,7 +56,7 @@ struct WeightStoreOptions {
   std::optional<GgmlType> quantize_to;
 };
 
-// Thread-compatible. Weights live as long as the store and never move.
+// Thread-compatible. Weights exist as long as the store, and never move.
 class WeightStore {
  public:
   static absl::StatusOr<std::unique_ptr<WeightStore>> Create(Checkpoint file,
@@ -108,7 +109,7 @@ class WeightStore {
   // Ends the packing threads. The next call that packs starts new ones.
   void EndThreads() { pool_.reset(); }
 
-  // Resident bytes of all matrices and vectors returned so far.
+  // Bytes in memory of all matrices and vectors that were returned so far.
   size_t weight_bytes() const { return weight_bytes_; }
 
   // Names of the tensors that were not used, in file order. A loader calls this at its end and
@@ -127,8 +128,8 @@ class WeightStore {
   // The position of a matrix in the file.
   struct Place {
     const GgufTensor* tensor = nullptr;
-    int64_t first_row = 0;        // counted over all slabs
-    kernels::PackedMatrix shape;  // without data
+    int64_t first_row = 0;        // rows are counted over all slabs
+    kernels::PackedMatrix shape;  // the data is not set
   };
   absl::StatusOr<Place> Locate(const MatrixRef& ref);
   absl::Status PackRows(const Place& place, std::byte* out);
@@ -136,13 +137,13 @@ class WeightStore {
   Checkpoint file_;
   const WeightContents contents_;
   const std::optional<GgmlType> quantize_to_;
-  std::vector<GgmlType> types_;  // by tensor index
+  std::vector<GgmlType> types_;  // the type that each tensor gets, by its index in the file
   const int threads_;
   std::unique_ptr<base::ThreadPool> pool_;  // created by the first packing; deleted by EndThreads
   absl::flat_hash_map<MatrixKey, kernels::PackedMatrix> matrices_;
   absl::flat_hash_map<size_t, std::vector<float>> vectors_;
   std::vector<kernels::Buffer> buffers_;
-  std::vector<bool> used_;  // by tensor index
+  std::vector<bool> used_;  // whether each tensor was used, by its index in the file
   size_t weight_bytes_ = 0;
 };
 

@@ -53,7 +53,7 @@ struct ThroughputOptions {
 
 struct Throughput {
   int64_t tokens = 0;           // number of tokens in one repetition, over all sequences
-  std::vector<double> seconds;  // one per repetition
+  std::vector<double> seconds;  // one for each repetition
   // The minimum number of bytes that one repetition reads: the weights according to options.cost,
   // and the KV of each sequence, once per pass.
   double bytes = 0;

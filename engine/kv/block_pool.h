@@ -86,7 +86,7 @@ class BlockPool {
   void Unlink(int32_t block);  // remove from the list
 
   std::vector<Block> blocks_;
-  std::vector<int32_t> unused_;  // a stack
+  std::vector<int32_t> unused_;  // used as a stack
   absl::flat_hash_map<BlockKey, int32_t> index_;
   int32_t cached_ = 0;
   int32_t touched_ = 0;  // blocks [0, touched_) were held at least once

@@ -198,7 +198,7 @@ class KvCache {
  private:
   friend class KvLease;
   KvCache(std::vector<KvSpec> specs, KvView view, size_t block_bytes, int32_t blocks);
-  // The first slot that a row at `slot` sees in this group.
+  // The first slot that a row at `slot` can see in this group.
   int64_t FirstVisible(int group, int64_t slot) const;
   bool IsThere(const BlockKey& key, absl::Span<const int32_t> tokens, bool with_disk) const;
   bool IsKnown(const BlockKey& key, bool with_disk) const;
@@ -213,7 +213,7 @@ class KvCache {
   KvDisk* disk_ = nullptr;
   std::deque<BlockHash> recent_;  // the latest is the first; no duplicates
   int64_t blocks_hashed_ = 0;
-  std::byte* memory_ = nullptr;  // mapped
+  std::byte* memory_ = nullptr;  // the mapped memory of all blocks
   size_t memory_bytes_ = 0;
 };
 

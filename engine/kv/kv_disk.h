@@ -88,7 +88,7 @@ class KvDisk {
   // Begins to read a block. The block is not replaced until the read ends. Returns false if the
   // block is not stored.
   bool StartRead(const BlockKey& key, absl::Span<const int32_t> tokens, uint64_t ticket);
-  // Cancels the reads of a ticket that have not begun.
+  // Cancels the reads with this ticket that have not begun.
   void Withdraw(uint64_t ticket);
 
   // A finished read. Movable. It holds a buffer that other reads need, so destroy it soon, and
@@ -114,7 +114,7 @@ class KvDisk {
     bool ok_ = false;
     absl::Span<const std::byte> bytes_;
   };
-  // Returns finished reads in the order in which they were started.
+  // Returns the finished reads, in the order in which they were started.
   std::vector<Read> TakeReads();
 
   KvDiskStats stats() const;
@@ -180,8 +180,8 @@ class KvDisk {
   std::function<void()> on_read_;
 
   mutable base::Mutex mutex_;
-  base::CondVar work_;     // wakes the thread
-  base::CondVar written_;  // wakes Write and Flush
+  base::CondVar work_;     // notified if there is work for the thread
+  base::CondVar written_;  // notified if Write and Flush may continue
   KvDiskIndex index_ TIDEPOOL_GUARDED_BY(mutex_);
   absl::Duration write_stamps_at_ TIDEPOOL_GUARDED_BY(mutex_);  // only valid if index_.has_stale()
   FreeBuffers free_buffers_ TIDEPOOL_GUARDED_BY(mutex_);

@@ -61,7 +61,7 @@ class KvDiskIndex {
   // Removes a block, for example because it is damaged. Requires: the block is stored.
   void Forget(int32_t slot);
 
-  using StaleEntry = std::pair<int32_t, KvDiskEntry>;  // slot and entry
+  using StaleEntry = std::pair<int32_t, KvDiskEntry>;  // a slot and its entry
   bool has_stale() const { return !stale_.empty(); }
   // Returns at most `most` stale entries. From then on, they are treated as written.
   std::vector<StaleEntry> TakeStale(size_t most);
@@ -89,8 +89,8 @@ class KvDiskIndex {
   // slots of blocks that are stored or being written
   absl::flat_hash_map<BlockKey, int32_t> index_;
   std::list<int32_t> recent_;   // stored slots; the one that was used most recently is the first
-  std::vector<int32_t> free_;   // a stack
-  std::vector<int32_t> stale_;  // slots
+  std::vector<int32_t> free_;   // used as a stack
+  std::vector<int32_t> stale_;  // the stale slots
   // stamps and slots; only used until EndRestore
   std::vector<std::pair<uint64_t, int32_t>> restored_;
   uint64_t stamp_ = 0;

@@ -47,8 +47,9 @@ std::vector<SpecLayers> CountSpecs(const std::vector<KvSpec>& layers) {
   return specs;
 }
 
-// Chooses the bytes of a block: the largest that waste at most this share of the memory, so that
-// there are few groups. Otherwise those that waste least.
+// Chooses the number of bytes of a block. Of the sizes that waste at most kMaxWaste of the memory,
+// it is the largest, so that there are few groups. If there is no such size, it is the one that
+// wastes least.
 size_t ChooseBlockBytes(const std::vector<SpecLayers>& specs) {
   constexpr double kMaxWaste = 0.03;
   size_t needed = 0;
@@ -127,7 +128,7 @@ int64_t KvCapacityTokens(const std::vector<KvSpec>& layers, size_t memory_bytes,
   constexpr int64_t kMaxTokens = int64_t{1} << 32;
   const KvLayout layout = MakeKvLayout(layers);
   const int64_t total = KvBlocksIn(memory_bytes, layout);
-  int64_t fitting = 0;  // blocks of tokens
+  int64_t fitting = 0;  // number of blocks of tokens that fit
   int64_t too_many = kMaxTokens / kBlockTokens;
   while (too_many - fitting > 1) {
     const int64_t blocks = fitting + (too_many - fitting) / 2;

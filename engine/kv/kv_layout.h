@@ -1,4 +1,4 @@
-// KvLayout: how the KV of a model's layers is divided among blocks.
+// KvLayout: how the KV of a model's layers is divided into blocks.
 #ifndef TIDEPOOL_ENGINE_KV_KV_LAYOUT_H_
 #define TIDEPOOL_ENGINE_KV_KV_LAYOUT_H_
 

@@ -1,4 +1,4 @@
-// The number of CPUs for this process.
+// AvailableCpus: the number of CPUs that this process may use.
 #ifndef TIDEPOOL_ENGINE_LOADING_AVAILABLE_CPUS_H_
 #define TIDEPOOL_ENGINE_LOADING_AVAILABLE_CPUS_H_
 

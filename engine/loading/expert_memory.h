@@ -26,7 +26,8 @@ struct MemoryLimits {
   // Bytes that this process can still allocate. If it is unknown (nullopt), everything is assumed
   // to fit.
   std::optional<int64_t> available_bytes;
-  // Bytes to leave free. -1: 1.5 GiB, or a quarter of the available bytes if that is less.
+  // Bytes that must stay free. -1 means 1.5 GiB, or a quarter of the available bytes if that is
+  // less.
   int64_t reserve_bytes = -1;
   int64_t kv_bytes = 0;
   int64_t kv_tokens = 0;      // number of tokens whose KV is counted in addition to kv_bytes
@@ -37,8 +38,8 @@ struct MemoryLimits {
 // available_bytes is set.
 int64_t ReserveBytes(const MemoryLimits& limits);
 
-// The default size of the KV cache: 1 GiB, or a quarter of the available bytes if that is less, but
-// at least 1 KiB.
+// Returns the default size of the KV cache. It is 1 GiB, or a quarter of the available bytes if
+// that is less, but at least 1 KiB.
 int64_t DefaultKvBytes(std::optional<int64_t> available_bytes);
 
 struct ExpertSizes {

@@ -1,4 +1,4 @@
-// ExpertOptions: settings for experts that may not all fit into memory.
+// ExpertOptions: settings for experts, of which some may not fit into memory.
 #ifndef TIDEPOOL_ENGINE_LOADING_EXPERT_OPTIONS_H_
 #define TIDEPOOL_ENGINE_LOADING_EXPERT_OPTIONS_H_
 
@@ -16,7 +16,7 @@ namespace tidepool::engine {
 struct ExpertOptions {
   ExpertMemory memory;
   MemoryLimits limits;
-  std::string cache_dir;  // directory of pack files; empty: next to the checkpoint
+  std::string cache_dir;  // directory for pack files; empty: next to the checkpoint
   int staging = 8;
   moe::PolicyOptions policy;
   // path of a routing trace whose counts become policy.profile; empty: no profile

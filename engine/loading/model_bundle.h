@@ -25,7 +25,7 @@
 namespace tidepool::engine {
 
 struct LoadOptions {
-  int threads = 0;  // 0: AvailableCpus()
+  int threads = 0;  // 0: the number from AvailableCpus()
   // kExact uses float32 activations and KV. It is slow, but the most precise.
   kernels::Precision precision = kernels::Precision::kFast;
   kernels::Isa isa = kernels::Isa::kBest;
@@ -45,7 +45,7 @@ struct ModelBundle {
   ModelConfig config;
   std::string name;    // general.name, or the file's name
   std::string digest;  // Checkpoint::SampledDigest, an id of the checkpoint that costs little
-  std::string content_digest;  // digest of every byte (content_digest.h)
+  std::string content_digest;  // digest of every byte of the checkpoint (content_digest.h)
   // OK if content_digest is recorded. Otherwise the reason why it could not be recorded; the next
   // load then computes it again.
   absl::Status digest_recorded;

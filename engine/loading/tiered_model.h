@@ -32,7 +32,7 @@ std::string PackPath(const Checkpoint& file, const std::string& cache_dir,
 enum class ExistingPack : uint8_t { kUse, kReplace };
 
 struct PackRequest {
-  WeightStore* store = nullptr;  // the checkpoint's store
+  WeightStore* store = nullptr;  // the store of the checkpoint
   std::string digest;            // digest of every byte of the checkpoint (content_digest.h)
   std::string path;
   ExistingPack existing = ExistingPack::kUse;
@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<moe::TraceWriter>> OpenTrace(const ModelConfig& c
                                                             const std::string& path);
 
 struct TierRequest {
-  std::string digest;  // of every byte of the checkpoint (content_digest.h)
+  std::string digest;  // digest of every byte of the checkpoint (content_digest.h)
   StageProgress progress;
 };
 

@@ -32,7 +32,7 @@ enum class WindowRope : uint8_t {
 
 // Large because it has a member for each difference between families.
 struct Family {
-  absl::string_view architecture;  // general.architecture
+  absl::string_view architecture;  // value of general.architecture
   absl::string_view models;        // names of the models, for people
 
   kernels::RopeStyle rope = kernels::RopeStyle::kHalves;

@@ -23,14 +23,14 @@ struct KvSpec {
   int k_dim = 0;
   int v_dim = 0;
   kernels::DType dtype = kernels::DType::kF16;
-  bool values_in_keys = false;  // see kernels::KvLayer
+  bool values_in_keys = false;  // explained at kernels::KvLayer
 
   friend bool operator==(const KvSpec&, const KvSpec&) = default;
 };
 
 // The addresses of each layer's KV. The KvCache owns the memory.
 struct KvView {
-  std::vector<kernels::KvLayer> layers;  // one per model layer
+  std::vector<kernels::KvLayer> layers;  // one for each layer of the model
   std::vector<int> group_of_layer;       // for each layer: its index into RowSpan::blocks
 };
 

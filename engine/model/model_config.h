@@ -51,7 +51,7 @@ struct LayerConfig {
   MlaConfig mla;
   int64_t sliding_window = 0;   // 0: full attention
   int rope = 0;                 // index into ModelConfig::ropes, or kNoRope
-  float attention_scale = 0;    // factor on q k^T
+  float attention_scale = 0;    // q k^T is multiplied by this
   float attention_softcap = 0;  // scores become cap * tanh(score / cap); 0: no soft-cap
   QkNorm qk_norm = QkNorm::kNone;
   NormPlacement norms = NormPlacement::kPre;

@@ -114,7 +114,7 @@ class TransformerModel final : public Model {
     const float* weights = nullptr;  // [rows, top_k]
   };
 
-  // cos and sin of one rope: [rows, dims / 2].
+  // The cos and sin of one RopeConfig: [rows, dims / 2].
   struct Rotation {
     kernels::MatrixView cos;
     kernels::MatrixView sin;
@@ -168,7 +168,7 @@ class TransformerModel final : public Model {
   const ModelConfig config_;
   kernels::KernelBackend* const backend_;
   const TransformerWeights weights_;
-  // By rope: its frequencies divided by rope_divisors, and by long_rope_divisors.
+  // For each RopeConfig: its frequencies, divided by rope_divisors and by long_rope_divisors.
   std::vector<std::vector<double>> inv_freq_;
   std::vector<std::vector<double>> long_inv_freq_;
   std::vector<int> moe_layer_;                        // by layer: its index among the MoE layers

@@ -20,7 +20,7 @@ namespace tidepool::engine {
 struct MoeWeights {
   Linear router;                             // [experts, hidden]
   absl::Span<const float> selection_bias;    // [experts]; empty if there is none
-  std::vector<kernels::FfnWeights> experts;  // by id
+  std::vector<kernels::FfnWeights> experts;  // indexed by expert
   // Only set if the layer has a shared expert: the expert's FFN, and the gate [1, hidden] that
   // scales its output. The gate is empty unless MoeConfig::shared_gate is set.
   kernels::FfnWeights shared;
@@ -34,8 +34,8 @@ struct MlaWeights {
   absl::Span<const float> q_a_norm;        // [q_rank]
   Linear kv_a;                             // [kv_rank + rope_dim, hidden]
   absl::Span<const float> kv_a_norm;       // [kv_rank]
-  std::vector<kernels::PackedMatrix> k_b;  // by head: [kv_rank, nope_dim]
-  std::vector<kernels::PackedMatrix> v_b;  // by head: [value_dim, kv_rank]
+  std::vector<kernels::PackedMatrix> k_b;  // for each head: [kv_rank, nope_dim]
+  std::vector<kernels::PackedMatrix> v_b;  // for each head: [value_dim, kv_rank]
 };
 
 // The weights of one layer. A norm that the layer does not have is empty.

@@ -104,7 +104,7 @@ enum class FinishReason : uint8_t {
 
 struct Usage {
   int64_t prompt_tokens = 0;
-  int64_t cached_tokens = 0;  // prompt tokens whose KV was in the cache
+  int64_t cached_tokens = 0;  // number of prompt tokens whose KV was in the cache
   int64_t completion_tokens = 0;
   absl::Duration queue_time;    // until the first step with this request was planned
   absl::Duration prefill_time;  // from then until the first token
@@ -119,9 +119,9 @@ struct Usage {
 
 // How much of a prompt was computed.
 struct PromptProgress {
-  int64_t total = 0;           // prompt tokens
-  int64_t cached = 0;          // prompt tokens found in a cache
-  int64_t processed = 0;       // prompt tokens computed or found
+  int64_t total = 0;           // number of prompt tokens
+  int64_t cached = 0;          // number of prompt tokens that were found in a cache
+  int64_t processed = 0;       // number of prompt tokens that were computed or found
   absl::Duration since_start;  // time since the first step with this request was planned
 };
 

@@ -94,7 +94,7 @@ kernels::ArgMax FindArgMax(absl::Span<const float> logits) {
   bool sound = true;
   for (size_t i = 0; i < logits.size(); ++i) {
     const float value = logits[i];
-    sound &= value < kInfinity;  // also false for NaN
+    sound &= value < kInfinity;  // false if the value is +infinity or NaN
     if (value > best.value) {
       best.index = static_cast<int32_t>(i);
       best.value = value;

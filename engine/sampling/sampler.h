@@ -62,7 +62,7 @@ bool NeedsOnlyArgMax(const SamplingParams& params);
 // params. Returns the same errors as Sampler::Sample.
 absl::StatusOr<int32_t> ArgMaxToken(const kernels::ArgMax& best);
 
-// Thread-compatible. Keeps scratch memory for a few vocabularies.
+// Thread-compatible. Keeps scratch memory that is a few times as large as a row of logits.
 class Sampler {
  public:
   // Samples a token. Requires: valid params. Returns INTERNAL with a token id if a logit is NaN or

@@ -90,9 +90,9 @@ void Admission::AdmitOwed(AdmissionRoom* room) {
   }
 }
 
-// Admits sequences in order. A sequence for which there is no place or no KV blocks the sequences
-// after it. Otherwise small prompts could delay large ones without limit. There is one exception: a
-// sequence whose principal has fewer places than others may still be admitted.
+// Admits sequences in order. If there is no place, or too little KV memory, for a sequence, the
+// sequences after it must wait. Otherwise small prompts could delay large ones without limit. There
+// is one exception: a sequence whose principal has fewer places than others may still be admitted.
 void Admission::AdmitWaiting() {
   if (parts_.waiting->size() == 0) return;
   AdmissionRoom room = NewRoom();

@@ -19,7 +19,7 @@ namespace tidepool::engine {
 // Returns whether running sequence `a` gets rows, places and blocks before `b`.
 bool GoesBefore(const Sequence& a, const Sequence& b);
 
-// Sequences in the order of GoesBefore.
+// Sequences, sorted by GoesBefore.
 using SequenceQueue = std::vector<std::unique_ptr<Sequence>>;
 void Insert(std::unique_ptr<Sequence> sequence, SequenceQueue* queue);
 // Removes the sequence from the queue. Requires: it is in the queue.

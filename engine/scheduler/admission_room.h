@@ -22,7 +22,7 @@ class AdmissionRoom {
  public:
   struct Parts {
     int64_t max_sequences = 0;  // maximum number of running sequences
-    int64_t prefill_chunk = 0;  // maximum rows of a sequence per step
+    int64_t prefill_chunk = 0;  // maximum number of rows of a sequence per step
     const KvCache* cache = nullptr;
     const RunningSequences* running = nullptr;
     KvRestores* restores = nullptr;  // null if there is no disk

@@ -1,4 +1,5 @@
-// AdmissionTurns and QueueAheadCounter: the order of an AdmissionQueue during one plan.
+// AdmissionTurns and QueueAheadCounter: helpers that iterate over an AdmissionQueue during one
+// plan.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_ADMISSION_TURNS_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_ADMISSION_TURNS_H_
 

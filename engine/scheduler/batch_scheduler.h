@@ -77,7 +77,7 @@ class BatchScheduler {
   // Removes a running sequence and frees its KV. Requires: the plan that contains the sequence was
   // committed or destroyed, or its reservation was kept.
   std::unique_ptr<Sequence> Remove(Sequence* sequence);
-  // Removes all sequences, running and waiting.
+  // Removes all running and all waiting sequences.
   std::vector<std::unique_ptr<Sequence>> RemoveAll();
 
   int64_t running() const { return running_.size(); }

@@ -69,7 +69,7 @@ class KvRestores {
   struct Restore {
     uint64_t ticket = 0;
     Sequence* owner = nullptr;  // the waiting sequence that began the restore
-    int32_t priority = 0;       // highest priority of the sequences that wait for it
+    int32_t priority = 0;  // the highest priority among the sequences that wait for this restore
     // on_disk[arrived] and the blocks after it are not read yet; they are read in order
     KvPrefix prefix;
     std::vector<int32_t> tokens;  // the tokens of the prefix
@@ -89,7 +89,7 @@ class KvRestores {
   KvDisk* const disk_;
   std::vector<Restore> restores_;
   uint64_t next_ticket_ = 0;
-  // no restore before this time, because the disk was stuck
+  // no restore begins before this time, because the disk was stuck
   absl::Duration begin_from_ = -absl::InfiniteDuration();
   KvRestoreStats stats_;
 };

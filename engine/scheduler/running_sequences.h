@@ -30,7 +30,7 @@ struct SchedulerOptions {
   int64_t max_sequences = 64;
   // Maximum number of prompts that hold KV and are not completely computed. Requires: at least 1.
   int64_t max_concurrent_prefills = 4;
-  int64_t short_slots = 0;  // Model::short_slots
+  int64_t short_slots = 0;  // the value of Model::short_slots
 };
 
 // The current limits for the rows of a step. They depend on measurements, so they change.

@@ -36,7 +36,7 @@ struct AdmissionState {
   bool restore_tried = false;
   // others were preempted for it, and now it waits for its KV to be read from a disk
   bool owed_place = false;
-  std::optional<int64_t> cached_tokens;  // set at the first admission
+  std::optional<int64_t> cached_tokens;  // set when the sequence is admitted for the first time
   // At the latest admission: number of outputs before it, and number of tokens that it had to
   // compute.
   int64_t outputs_before = 0;
@@ -85,7 +85,7 @@ struct Sequence {
   const uint64_t arrival;
   GenerationRequest request;
   std::vector<int32_t> tokens;  // prompt and output; the last token has no KV yet
-  KvLease lease;                // managed by the scheduler; empty while waiting
+  KvLease lease;                // managed by the scheduler
   bool admitted = false;        // whether the sequence is running
   bool has_credit = false;      // whether it had credit at the start of the current plan
   AdmissionState admission;
@@ -96,12 +96,12 @@ struct Sequence {
   TokenCounts counts;  // only used if there are penalties
   OutputText text;
   Usage usage;
-  absl::Duration submitted_at;  // on the engine's monotonic clock
+  absl::Duration submitted_at;  // time of submission, on the engine's monotonic clock
   std::optional<absl::Duration> planned_at;
   std::optional<absl::Duration> first_token_at;
   std::shared_ptr<SequenceControl> control = std::make_shared<SequenceControl>();
   std::shared_ptr<StreamSink> sink;
-  std::shared_ptr<void> place;  // a slot of AdmissionSlots
+  std::shared_ptr<void> place;  // its slot of the AdmissionSlots
 };
 
 }  // namespace tidepool::engine

@@ -11,7 +11,7 @@
 
 namespace tidepool::engine {
 
-// A ratio of two sums in which older values have exponentially less weight.
+// The ratio of two sums. Older values have exponentially less weight.
 class FadingRatio {
  public:
   // Adds a value. The weight of all earlier values shrinks by the factor `keep`.
@@ -83,11 +83,11 @@ class StepCostModel {
 
   FadingRatio prefill_;        // rows per second
   FadingRatio large_prefill_;  // rows per second, in steps of at least kManyRows
-  FadingRatio decode_step_;    // seconds per step without prompt rows
+  FadingRatio decode_step_;    // seconds per step, in steps without prompt rows
   FadingRatio prompt_row_;     // seconds per prompt row, in steps without decodes
   FadingRatio computed_row_;   // seconds per row in steps of mostly prefill, without stalls
-  FadingRatio reads_;          // bytes per second
-  FadingRatio admissions_;     // per second
+  FadingRatio reads_;          // bytes read per second
+  FadingRatio admissions_;     // admissions per second
   int64_t admissions_seen_ = 0;
   QueueLook last_look_;
 };

@@ -1,4 +1,4 @@
-// BpeTokenizer: byte-level byte-pair encoding (tokenizer.ggml.model = "gpt2").
+// BpeTokenizer: a tokenizer with byte-level byte-pair encoding (tokenizer.ggml.model = "gpt2").
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_BPE_TOKENIZER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_BPE_TOKENIZER_H_
 

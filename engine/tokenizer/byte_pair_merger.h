@@ -1,4 +1,4 @@
-// BytePairMerger: the merges of a byte-level BPE vocabulary.
+// BytePairMerger: applies the merges of a byte-level BPE vocabulary.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_BYTE_PAIR_MERGER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_BYTE_PAIR_MERGER_H_
 
@@ -39,7 +39,7 @@ class BytePairMerger {
   // Appends the tokens of the single bytes, without merging.
   void AppendBytes(absl::string_view bytes, std::vector<int32_t>* ids) const;
 
-  // Returns the token that is exactly `bytes`, or -1.
+  // Returns the id of the token that is exactly `bytes`, or -1 if there is none.
   int32_t Find(absl::string_view bytes) const;
 
  private:
@@ -48,7 +48,7 @@ class BytePairMerger {
   using Symbol = PairMerger::Symbol;
 
   Symbol Intern(absl::string_view bytes);
-  // Calls emit(symbol) for each symbol that `word` merges to.
+  // Calls emit(symbol) for each symbol in the result of merging `word`.
   template <typename F>
   void MergeInto(absl::string_view word, F&& emit) const;
 

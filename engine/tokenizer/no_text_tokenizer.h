@@ -1,4 +1,4 @@
-// NoTextTokenizer: for models without a tokenizer (tokenizer.ggml.model = "no_vocab").
+// NoTextTokenizer: the tokenizer of models that have none (tokenizer.ggml.model = "no_vocab").
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_NO_TEXT_TOKENIZER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_NO_TEXT_TOKENIZER_H_
 

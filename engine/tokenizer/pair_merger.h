@@ -44,7 +44,7 @@ class PairMerger {
   size_t MergeShort(absl::Span<Symbol> symbols) const;
   size_t MergeLong(absl::Span<Symbol> symbols) const;
 
-  absl::flat_hash_map<uint64_t, Rule> rules_;  // by PairKey
+  absl::flat_hash_map<uint64_t, Rule> rules_;  // the key is that of PairKey
 };
 
 }  // namespace tidepool::engine

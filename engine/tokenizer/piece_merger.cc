@@ -146,7 +146,7 @@ void PieceMerger::Encode(absl::string_view text, std::vector<int32_t>* ids) cons
   while (!text.empty()) {
     const absl::string_view word = text.substr(0, WordSize(text));
     text.remove_prefix(word.size());
-    // Most words of a text are single tokens.
+    // Most words in a text are single tokens.
     const int32_t id = word.size() <= longest_piece_ ? Find(word) : -1;
     if (id >= 0 && is_whole_[id]) {
       ids->push_back(id);

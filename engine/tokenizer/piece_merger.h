@@ -55,7 +55,7 @@ class PieceMerger {
   // `text` is smaller than 2 GiB.
   void Encode(absl::string_view text, std::vector<int32_t>* ids) const;
 
-  // Returns the token that is exactly `piece`, or -1.
+  // Returns the id of the token that is exactly `piece`, or -1 if there is none.
   int32_t Find(absl::string_view piece) const;
 
  private:
@@ -77,7 +77,7 @@ class PieceMerger {
   const int32_t vocab_size_;
   const absl::Span<const std::string> pieces_;
   const Fallback fallback_;
-  size_t longest_piece_ = 0;  // in bytes
+  size_t longest_piece_ = 0;  // size in bytes
   uint32_t next_rank_ = 0;
   std::deque<std::string> extra_;  // index is symbol - vocab_size_
   absl::flat_hash_map<absl::string_view, Symbol> symbols_;

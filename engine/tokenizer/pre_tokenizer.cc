@@ -30,7 +30,7 @@ std::string ErrorText(int error) {
 
 }  // namespace
 
-// One compiled pattern. pcre2_match only reads it.
+// One compiled pattern. pcre2_match does not change it.
 class PreTokenizer::Pass {
  public:
   explicit Pass(pcre2_code* code) : code_(code) {}

@@ -1,5 +1,5 @@
-// SentencePieceTokenizer: vocabularies of characters and bytes (tokenizer.ggml.model = "llama" and
-// "gemma4").
+// SentencePieceTokenizer: a tokenizer for vocabularies of characters and bytes
+// (tokenizer.ggml.model = "llama", "t5" and "gemma4").
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_SENTENCEPIECE_TOKENIZER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_SENTENCEPIECE_TOKENIZER_H_
 

@@ -23,7 +23,7 @@ class SpecialTrie {
   };
 
   struct Match {
-    int32_t id = -1;  // -1: no match
+    int32_t id = -1;  // -1 if there is no match
     size_t size = 0;
   };
 
@@ -34,7 +34,7 @@ class SpecialTrie {
     bool whole_word = false;    // there is no match if a word character is beside the name
   };
 
-  // Bytes [begin, end) of a text.
+  // The bytes [begin, end) of a text.
   struct Range {
     size_t begin = 0;
     size_t end = 0;
@@ -47,7 +47,7 @@ class SpecialTrie {
   // empty.
   void Add(absl::string_view name, int32_t id, Kind kind);
 
-  // True if a name may start with this byte.
+  // Returns whether a name may start with this byte.
   bool MayStart(char first) const { return starts_[static_cast<uint8_t>(first)]; }
 
   // Returns the longest name at the start of `text`. A guarded name only matches if it ends within
@@ -64,7 +64,7 @@ class SpecialTrie {
 
  private:
   struct Node {
-    std::vector<std::pair<uint8_t, int32_t>> children;  // by byte, ascending
+    std::vector<std::pair<uint8_t, int32_t>> children;  // sorted by byte, in ascending order
     int32_t id = -1;
     Kind kind = Kind::kAnywhere;
   };

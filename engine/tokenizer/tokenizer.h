@@ -116,7 +116,7 @@ class Tokenizer {
   // known names.
   absl::Span<const int32_t> stop_ids() const { return stop_ids_; }
 
-  // -1 if the model has none.
+  // Both are -1 if the model has no such token.
   int32_t bos_id() const { return spec_.bos_id; }
   int32_t eos_id() const { return spec_.eos_id; }
   // The texts of BOS and EOS, for chat templates. "" if the model has no such token.
@@ -125,7 +125,7 @@ class Tokenizer {
   bool adds_bos() const { return add_bos_; }
   bool adds_eos() const { return add_eos_; }
 
-  // Returns the id of the token that the vocabulary writes as `token_text`.
+  // Returns the id of the token whose text in the vocabulary's notation is `token_text`.
   std::optional<int32_t> FindToken(absl::string_view token_text) const;
 
   // The spec that the tokenizer was created from. It has, for example, the chat templates.
@@ -180,7 +180,8 @@ class Tokenizer {
                                                   absl::Span<const Run> runs, AddBos add_bos) const;
 
   SpecialTrie specials_;
-  absl::flat_hash_map<absl::string_view, int32_t> id_by_text_;  // views into spec_.tokens
+  // the keys are views into spec_.tokens
+  absl::flat_hash_map<absl::string_view, int32_t> id_by_text_;
 };
 
 // Thread-compatible. Converts tokens, one by one, to text of whole characters. Keeps every space,

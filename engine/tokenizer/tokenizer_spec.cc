@@ -22,7 +22,7 @@ absl::StatusOr<std::vector<std::string>> ReadStrings(const Checkpoint& file,
   return std::vector<std::string>(views.begin(), views.end());
 }
 
-// Checks the size of an optional array with one entry per token.
+// Checks the size of an array. If the array exists, it must have one entry for each token.
 absl::Status CheckCount(const Checkpoint& file, absl::string_view key, size_t tokens) {
   const GgufEntry* entry = file.Find(key);
   if (entry == nullptr || !entry->is_array || entry->count == tokens) return absl::OkStatus();

@@ -50,10 +50,10 @@ struct TokenizerSpec {
   std::string model;
   std::string pre;                     // name of the pre-tokenizer; empty if the file has none
   std::vector<std::string> tokens;     // by id, in the vocabulary's notation (" the" is "Ġthe")
-  std::vector<TokenType> token_types;  // by id; empty: all are normal
+  std::vector<TokenType> token_types;  // by id; if empty, all tokens are normal
   std::vector<std::string> merges;     // "LEFT RIGHT"; earlier merges have precedence
   std::vector<float> scores;           // by id; only for SentencePiece
-  // Ids of special tokens. -1 if the model has none.
+  // The ids of special tokens. -1 if the model has no such token.
   int32_t bos_id = -1;
   int32_t eos_id = -1;
   int32_t eot_id = -1;
@@ -66,8 +66,9 @@ struct TokenizerSpec {
   std::optional<bool> add_space_prefix;
   bool remove_extra_spaces = false;  // only for SentencePiece
   TokenizerExtras extras;
-  std::string chat_template;                           // Jinja source; empty if there is none
-  std::map<std::string, std::string> named_templates;  // tokenizer.chat_template.NAME
+  std::string chat_template;  // Jinja source; empty if there is none
+  // templates from tokenizer.chat_template.NAME, by NAME
+  std::map<std::string, std::string> named_templates;
 };
 
 // Reads the tokenizer.* metadata. If the model has no tokenizer, the spec has one token with an

@@ -69,7 +69,7 @@ class AtomicFile {
   // ALREADY_EXISTS if kRefuse is set and another file was created at the path in the meantime.
   absl::Status Finish();
 
-  // Number of bytes appended.
+  // Number of bytes that were appended.
   int64_t position() const { return position_; }
 
  private:

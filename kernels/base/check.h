@@ -10,7 +10,8 @@
 
 namespace tidepool::base {
 
-// Collects the message of a failed CHECK, and aborts when it is destroyed. Only used by the macros.
+// Collects the message of a failed CHECK, and ends the process when it is destroyed. Only the
+// macros use it.
 class CheckFailure {
  public:
   // Not inlined, so that a CHECK costs only the evaluation of its condition and a branch.

@@ -1,4 +1,4 @@
-// Random names that are unique.
+// RandomHex: random names that are unique.
 #ifndef TIDEPOOL_KERNELS_BASE_RANDOM_HEX_H_
 #define TIDEPOOL_KERNELS_BASE_RANDOM_HEX_H_
 

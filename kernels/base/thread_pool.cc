@@ -44,7 +44,7 @@ constexpr uint64_t LoopNumber(uint64_t gate) { return gate / kNumberUnit; }
 struct ThreadPool::State {
   using Body = absl::FunctionRef<void(int64_t, int64_t, int)>;
 
-  // Runs ranges of the current loop until none is left.
+  // Runs ranges of the current loop, until there are no more.
   void RunRanges(int worker) {
     for (;;) {
       const int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-// UTF-8: validation, and printable forms of invalid text.
+// Functions for UTF-8: validation, and printable forms of invalid text.
 #ifndef TIDEPOOL_KERNELS_BASE_UTF8_H_
 #define TIDEPOOL_KERNELS_BASE_UTF8_H_
 

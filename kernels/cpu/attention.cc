@@ -129,7 +129,7 @@ struct Rounds {
   int64_t task_cost;
   int64_t round_segments;
   Folds parts;  // for all split jobs in a round
-  Task* tasks;  // the round's
+  Task* tasks;  // the tasks of the current round
 
   int64_t Plan(int64_t round) const {
     int64_t count = 0;
@@ -192,7 +192,7 @@ void AttendRows(const CpuContext& context, const AttendCall& call, const Activat
                          splits ? capacity / jobs.split_vectors : 0,
                          AllocateFolds(op, capacity, arena),
                          arena->Allocate<Task>(MostTasks(jobs, task_cost))};
-  int64_t longest = 0;  // of the split jobs, in segments
+  int64_t longest = 0;  // the longest of the split jobs, in segments
   for (const Job* job = jobs.data; job != jobs.data + jobs.count; ++job) {
     if (job->split != nullptr) longest = std::max(longest, job->fold.end - job->fold.begin);
   }

@@ -1,4 +1,4 @@
-// Attention over the paged KV cache, and writes to the cache.
+// Attention over the paged KV cache, and writing into the cache.
 #ifndef TIDEPOOL_KERNELS_CPU_ATTENTION_H_
 #define TIDEPOOL_KERNELS_CPU_ATTENTION_H_
 

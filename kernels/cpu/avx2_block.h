@@ -124,10 +124,10 @@ static inline void UnpackGroups(const std::byte* block, __m256i (&groups)[8]) {
 // row's lane. Unused members are uninitialised, because clearing them would cost more than the
 // block's product.
 struct RowScales {
-  __m256 step;         // s, or d
+  __m256 step;         // s or d of ops.h
   __m256 min;          // the added term: m or -(dmin mn); for types with two halves, -dmin
-  __m256i step_pairs;  // sc
-  __m256i min_pairs;   // mn
+  __m256i step_pairs;  // sc of ops.h
+  __m256i min_pairs;   // mn of ops.h
 };
 
 template <DType kType>

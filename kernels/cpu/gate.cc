@@ -16,7 +16,8 @@ constexpr int32_t kGone = std::numeric_limits<int32_t>::min();
 // rank, which is above kGone.
 int32_t RankOf(float score) {
   if (score != score) return kGone + 1;
-  const int32_t bits = static_cast<int32_t>(FloatBits(score + 0.0f));  // -0 becomes 0
+  // adding zero turns -0 into 0
+  const int32_t bits = static_cast<int32_t>(FloatBits(score + 0.0f));
   return bits >= 0 ? bits : bits ^ 0x7fffffff;
 }
 

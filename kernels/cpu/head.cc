@@ -31,7 +31,7 @@ void AddTileToArgMax(const float* values, int64_t column, int64_t count, ArgMax*
   for (i = 0; i < count; ++i) AddToArgMax(static_cast<int32_t>(column + i), values[i], best);
 }
 
-// Some rows of the product with a group of panels.
+// A part of the product: some rows, and one group of panels.
 struct HeadJob {
   const Activation& x;
   const HeadTarget& target;

@@ -77,7 +77,7 @@ void StoreValues(const CpuContext& context, const float* values, int v_dim, int6
   }
 }
 
-// The rows to store, and where.
+// The rows to store, and the layer in which they are stored.
 struct KvRows {
   ConstMatrixView k;
   ConstMatrixView v;

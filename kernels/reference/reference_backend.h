@@ -1,4 +1,5 @@
-// The reference of each op: plain loops in the order of the definition, with sums in float64.
+// The reference implementation of each op: plain loops in the order of the definition. Sums are
+// computed in float64.
 #ifndef TIDEPOOL_KERNELS_REFERENCE_REFERENCE_BACKEND_H_
 #define TIDEPOOL_KERNELS_REFERENCE_REFERENCE_BACKEND_H_
 

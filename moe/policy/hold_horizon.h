@@ -23,7 +23,7 @@ class HoldHorizon {
   // whether it may be worth it to hold any of the experts for more forwards.
   bool Add(const std::vector<float>& hazards);
 
-  // Adds the same hazards `forwards` times.
+  // Calls Add with the same hazards `forwards` times.
   void AddTail(const std::vector<float>& hazards, int forwards);
 
   // Both are [count]. chance(): the chance of a use while the slot is held. forwards(): the

@@ -15,7 +15,8 @@
 
 namespace tidepool::moe {
 
-// Fills the slots with expert 0 of each layer, then expert 1 of each layer, and so on.
+// Returns the residents of all slots: expert 0 of each layer, then expert 1 of each layer, and so
+// on.
 std::vector<ExpertRef> FillEvenly(const PoolShape& shape);
 
 // Returns whether any of four values is at most `bound`.
@@ -95,14 +96,15 @@ class LeastValuable {
   std::vector<Ranked<T>> layer_heap_;  // the same for the layer that is being added
 };
 
-// Returns the number of residents that `layer` may lose: those above the floor, or all of them if
-// it is the running layer, which fills its slots again.
+// Returns how many residents `layer` may lose. These are the residents above the floor. If it is
+// the running layer, it may lose all of them, because it fills its slots again.
 inline int64_t MaxVictims(const Residency& residency, int layer, int running) {
   return residency.residents_of(layer) - (layer == running ? 0 : residency.shape().floor);
 }
 
-// Returns the `count` least valuable residents that may leave, or fewer. The least valuable is
-// first, and ties go to the lower index. running: the layer that decides, or -1.
+// Returns the `count` residents with the lowest values among those that may be evicted, or fewer.
+// The lowest value is first; if values are equal, the lower index is first. `running` is the layer
+// that decides, or -1.
 template <typename T>
 std::vector<Ranked<T>> FindLeastValuable(const Residency& residency, absl::Span<const T> values,
                                          int running, int64_t count) {
@@ -113,8 +115,9 @@ std::vector<Ranked<T>> FindLeastValuable(const Residency& residency, absl::Span<
   return least.Take();
 }
 
-// Implements PlacementPolicy::Decide: misses take free slots first, then the slots of less valuable
-// residents. missing: from CollectMissing. Sorts it, so that the misses that stay come first.
+// Implements PlacementPolicy::Decide: misses get free slots first, then the slots of residents with
+// lower values. `missing` must be from CollectMissing. It is sorted, so that the misses that become
+// resident are first.
 template <typename T>
 void SwapByValue(const Residency& residency, absl::Span<const T> values, int layer,
                  std::vector<Ranked<T>>* missing, std::vector<Swap>* swaps) {
@@ -144,7 +147,7 @@ std::vector<ExpertRef> ShedByValue(const Residency& residency, absl::Span<const 
   return shed;
 }
 
-// Sets `missing` to the missing experts of `needs`.
+// Sets `missing` to the experts of `needs` that are not resident.
 template <typename T>
 void CollectMissing(const LayerNeeds& needs, const Residency& residency, absl::Span<const T> values,
                     std::vector<Ranked<T>>* missing) {

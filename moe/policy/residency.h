@@ -32,7 +32,7 @@ struct PoolShape {
   // is 1 in every layer.
   std::vector<float> miss_cost;
 
-  // Limits for untrusted input.
+  // Limits, because these values may come from untrusted input.
   static constexpr int kMaxLayers = 4096;
   static constexpr int kMaxExperts = 65536;
   static constexpr int64_t kMaxAllExperts = int64_t{1} << 20;
@@ -58,7 +58,7 @@ class Residency {
   int64_t free_slots() const { return shape_.slots - residents_; }
   int residents_of(int layer) const { return residents_of_[layer]; }
 
-  // Index of an expert in arrays [layers, experts].
+  // The index of an expert in arrays [layers, experts].
   int64_t IndexOf(ExpertRef ref) const { return int64_t{ref.layer} * shape_.experts + ref.expert; }
   ExpertRef At(int64_t index) const {
     return {static_cast<int32_t>(index / shape_.experts),

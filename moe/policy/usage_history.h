@@ -84,9 +84,10 @@ struct UsageFeatures {
   Samples samples() const { return {values.data(), stride, groups}; }
 
   int stride;
-  std::vector<float> values;                 // [kFeatures, stride]
-  std::vector<int32_t> gap_cases;            // [stride]: case in HazardTables::gaps
-  std::array<int, kAgeGroups + 1> groups{};  // first position of each age group, and the end
+  std::vector<float> values;       // [kFeatures, stride]
+  std::vector<int32_t> gap_cases;  // [stride]: case in HazardTables::gaps
+  // first position of each age group, and the end of the last one
+  std::array<int, kAgeGroups + 1> groups{};
 };
 
 // Thread-compatible. Computes the features of some experts of a layer, now and after forwards

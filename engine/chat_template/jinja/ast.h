@@ -47,7 +47,7 @@ struct Expression {
 
 // Names of variables that no template can contain. Statements use them to pass values to
 // expressions.
-inline constexpr char kBlockText[] = " text";      // output of a filter block's body
+inline constexpr char kBlockText[] = " text";      // the output of the body of a filter block
 inline constexpr char kBlockCaller[] = " caller";  // the macro that a call block defines
 
 struct Statement;
@@ -78,14 +78,14 @@ struct Statement {
     kData,      // text
     kPrint,     // expression
     kIf,        // branches, else_body
-    kFor,       // target in expression (if filter): body, else_body
+    kFor,       // for target in expression if filter: body; else: else_body
     kSet,       // target = expression
-    kSetBlock,  // target = output of body, through filter
-    kWith,      // assignments, body
-    kFilter,    // output of body, through filter
+    kSetBlock,  // target = the output of body, after the filters in `filter`
+    kWith,      // assignments, and the body that sees them
+    kFilter,    // the output of body, after the filters in `filter`
     kMacro,     // macro
     kCall,      // evaluates `expression` with `macro` as its caller
-    kDo,        // expression, not printed
+    kDo,        // evaluates an expression and does not print it
     kGroup,     // renders `body` in a new scope
     kBreak,
     kContinue,

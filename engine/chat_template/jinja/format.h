@@ -16,9 +16,9 @@ namespace tidepool::engine::jinja {
 struct FormatSpec {
   char align = 0;  // '<', '>', '^', '=' (fill after the sign); 0: the default of the value's type
   Text fill = Text(" ", TextOrigin::kTemplate);
-  char sign = 0;  // '+', ' '; 0: only for negative numbers
+  char sign = 0;  // '+' or ' '; 0: only negative numbers have a sign
   bool alternate = false;
-  char grouping = 0;  // ',', '_'; 0: none
+  char grouping = 0;  // ',' or '_'; 0: no grouping
   int64_t width = 0;
   std::optional<int64_t> precision;  // at most kMaxPrecision
   char type = 0;                     // 0: the default of the value

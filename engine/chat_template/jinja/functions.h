@@ -20,12 +20,12 @@ namespace tidepool::engine::jinja {
 
 struct Limits {
   int64_t steps = 0;       // number of nodes evaluated and items visited
-  int64_t made_bytes = 0;  // bytes of all values created and searched
+  int64_t made_bytes = 0;  // bytes of all values that are created or searched
   int64_t text_bytes = 0;  // bytes of one string
 };
 
-// The remaining budget of a rendering. When it is used up, functions return RESOURCE_EXHAUSTED with
-// the name of the limit.
+// What is left of the limits of a rendering. When a limit is used up, functions return
+// RESOURCE_EXHAUSTED with its name.
 class Budget {
  public:
   explicit Budget(const Limits& limits) : limits_(limits), left_(limits) {}
@@ -57,7 +57,7 @@ class Budget {
   Limits left_;
 };
 
-// The arguments of one call.
+// The arguments of one call of a function.
 struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;

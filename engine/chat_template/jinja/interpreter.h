@@ -34,8 +34,8 @@ inline constexpr int kMaxValueDepth = 200;  // nesting of lists and dicts
 // number of items of one range, as in Jinja's sandbox
 inline constexpr int64_t kMaxRange = 100'000;
 
-// The variables of one scope, and a pointer to the enclosing scope. Most scopes have few variables,
-// so a linear search is faster than a map.
+// The variables of one scope, and a pointer to the scope around it. Most scopes have few variables.
+// For these, a linear search is faster than a map.
 struct Frame {
   absl::InlinedVector<std::pair<absl::string_view, Value>, 3> variables;
   std::shared_ptr<Frame> parent;
@@ -83,7 +83,7 @@ class Interpreter {
     std::shared_ptr<Frame> outer_;
   };
 
-  // Statements.
+  // The functions for statements.
   absl::StatusOr<Flow> Execute(const Block& block, Text* out);
   absl::StatusOr<Flow> ExecuteOne(const Statement& statement, Text* out);
   absl::StatusOr<Flow> ExecuteIf(const Statement& statement, Text* out);
@@ -97,7 +97,7 @@ class Interpreter {
   absl::Status Print(const Text& text, Text* out);
   absl::Status Assign(const Target& target, const Value& value);
 
-  // Expressions.
+  // The functions for expressions.
   absl::StatusOr<Value> Evaluate(const Expression& expression);
   absl::StatusOr<Value> EvaluateKind(const Expression& expression);
   absl::StatusOr<std::vector<Value>> EvaluateAll(const Expression& expression);
@@ -113,7 +113,7 @@ class Interpreter {
   absl::StatusOr<Value> EvaluateCall(const Expression& expression);
   Value Lookup(absl::string_view name) const;
 
-  // Calls.
+  // The functions for calls.
   absl::StatusOr<Value> CallValue(const Value& function, const Arguments& arguments);
   absl::StatusOr<Value> CallMethodOf(const std::string& name, const Value& object,
                                      const Arguments& arguments);
@@ -135,7 +135,7 @@ class Interpreter {
   int depth_ = 0;                                       // current recursion depth
 };
 
-// Built-in functions.
+// The built-in functions of templates.
 absl::StatusOr<Value> MakeRange(const Arguments& arguments, Budget* budget);
 absl::StatusOr<Dict> MakeDictOf(const Arguments& arguments, Budget* budget);
 absl::StatusOr<Value> MakeCycler(const Arguments& arguments);

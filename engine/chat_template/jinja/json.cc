@@ -67,7 +67,7 @@ absl::StatusOr<Value> Convert(const Json& json, absl::string_view what, int dept
   }
 }
 
-// Writes one document.
+// Writes one JSON document.
 class JsonWriter {
  public:
   JsonWriter(const JsonStyle& style, Budget* budget)

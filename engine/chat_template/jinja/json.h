@@ -22,7 +22,7 @@ absl::StatusOr<Value> FromJson(const nlohmann::ordered_json& json, absl::string_
 struct JsonStyle {
   // text of one level of indentation; unset: everything on one line
   std::optional<std::string> indent;
-  bool ascii = false;  // escape characters outside ASCII
+  bool ascii = false;  // whether to escape characters outside of ASCII
   bool sort_keys = false;
   std::optional<std::string> item_separator;  // if unset, Python's default
   std::optional<std::string> key_separator;

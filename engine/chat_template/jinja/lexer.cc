@@ -114,7 +114,7 @@ class Lexer {
   size_t ClosingSize(char mark, char* sign) const {
     const std::string close = {mark, '}'};
     *sign = !rest_.empty() && IsSign(rest_[0]) ? rest_[0] : 0;
-    // "+}}" does not close a tag: "+" is allowed for blocks only.
+    // "+}}" does not close a tag, because "+" is allowed only in block tags.
     if (*sign == '+' && mark == '}') *sign = 0;
     const size_t skip = *sign == 0 ? 0 : 1;
     return absl::StartsWith(rest_.substr(skip), close) ? skip + 2 : 0;

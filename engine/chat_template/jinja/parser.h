@@ -27,7 +27,7 @@ inline constexpr size_t kMaxTemplateBytes = 1 << 20;
 inline constexpr int kMaxNesting = 100;          // nesting of tags, and of brackets
 inline constexpr int kMaxExpressionDepth = 300;  // nesting of operators; a + b + c ... also nests
 
-// Thread-compatible. The parser's position in the tokens.
+// Thread-compatible. A list of tokens with a current position.
 class TokenStream {
  public:
   explicit TokenStream(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}

@@ -15,7 +15,7 @@ namespace {
 
 constexpr auto kOurs = TextOrigin::kTemplate;
 
-// The prefix of a dict view's repr.
+// The text before the items in the repr of a dict view.
 absl::string_view ViewName(List::Kind kind) {
   return kind == List::Kind::kKeys     ? "dict_keys(["
          : kind == List::Kind::kValues ? "dict_values(["

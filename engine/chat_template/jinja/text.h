@@ -41,7 +41,7 @@ class Text {
   };
 
   std::string bytes_;
-  std::vector<Run> runs_;  // adjacent runs have different origins; the last one ends at size()
+  std::vector<Run> runs_;  // adjacent runs have different origins; the last run ends at size()
 };
 
 // The origin of a value that is derived from two values.

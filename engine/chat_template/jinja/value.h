@@ -104,7 +104,7 @@ struct List {
     kList,
     kTuple,
     kGroup,  // a tuple (grouper, list) whose items can also be accessed by these names
-    kRange,  // prints as `range_text`
+    kRange,  // is printed as `range_text`
     kKeys,   // dict.keys(), dict.values() and dict.items(); they have no indices
     kValues,
     kItems,
@@ -189,8 +189,8 @@ struct Callable {
     kMethod,  // uses the fields `name` and `self`
   };
   Kind kind = Kind::kRange;
-  const MacroNode* macro = nullptr;        // lives as long as the template
-  std::shared_ptr<Frame> frame = nullptr;  // scope of the macro's definition
+  const MacroNode* macro = nullptr;        // valid as long as the template exists
+  std::shared_ptr<Frame> frame = nullptr;  // the scope in which the macro was defined
   Value self = {};
   std::string name = {};
 };
@@ -198,12 +198,12 @@ struct Callable {
 // Python's name of the type, for error messages: for example "str" or "NoneType".
 absl::string_view TypeName(const Value& value);
 
-// True for numbers and bools.
+// Returns true for numbers and bools.
 bool IsNumber(const Value& value);
-double ToDouble(const Value& value);  // requires IsNumber
-// True for integers and bools.
+double ToDouble(const Value& value);  // requires: IsNumber(value)
+// Returns true for integers and bools.
 bool IsInteger(const Value& value);
-int64_t ToInt64(const Value& value);  // requires IsInteger
+int64_t ToInt64(const Value& value);  // requires: IsInteger(value)
 
 // Returns a text that is the same for two values exactly if they are equal. nullopt if Python
 // cannot hash the value.

@@ -13,7 +13,7 @@
 namespace tidepool::engine::hf {
 namespace {
 
-// Keys that do not affect the logits at inference.
+// Keys that do not change the logits.
 constexpr absl::string_view kHarmless[] = {
     "add_cross_attention",
     "architectures",
@@ -277,7 +277,7 @@ class ConfigReader {
       const Json* value = config_.Find(fixed.key);
       if (value == nullptr || fixed.value.empty()) continue;
       const Json expected = Json::parse(fixed.value);
-      // A list has one value for each layer.
+      // In a list, each layer has its own value.
       const bool equal = value->is_array()
                              ? std::all_of(value->begin(), value->end(),
                                            [&](const Json& element) { return element == expected; })

@@ -13,7 +13,7 @@
 
 namespace tidepool::engine::hf {
 
-// Groups of tensors that a model may have. The rules in tensor_rules.cc name the tensors.
+// Groups of tensors that a model may have. tensor_rules.cc has the names of the tensors.
 enum class Part : uint8_t {
   kAlways,
   kQkv,          // q_proj, k_proj, v_proj
@@ -46,9 +46,9 @@ enum class Part : uint8_t {
   kSelectionBias,
   kErnieSelectionBias,
   // Layers with experts: the shared expert's matrices.
-  kSharedExpert,   // with a gate, as in Qwen
-  kSharedExperts,  // as in DeepSeek
-  kSharedMlp,      // as in Hunyuan
+  kSharedExpert,   // with a gate, as in Qwen's models
+  kSharedExperts,  // as in DeepSeek's models
+  kSharedMlp,      // as in Hunyuan's models
   kGraniteShared,
 };
 
@@ -77,9 +77,9 @@ enum class ConfigBias : uint8_t {
 
 enum class ConfigWindow : uint8_t {
   kNone,
-  kAlways,    // sliding_window applies to all layers
-  kSwitched,  // use_sliding_window enables it, in layers from max_window_layers on
-  kPattern,   // every sliding_window_pattern-th layer has none
+  kAlways,    // all layers have the window `sliding_window`
+  kSwitched,  // use_sliding_window enables the window, for the layers from max_window_layers on
+  kPattern,   // every sliding_window_pattern-th layer has no window
 };
 
 // The names of the keys that describe experts. A name is empty if the family has no such key.
@@ -117,7 +117,7 @@ struct NumberKey {
 
 struct HfFamily {
   absl::string_view model_type;
-  absl::string_view architecture;  // general.architecture
+  absl::string_view architecture;  // value of general.architecture
   Parts parts;
   // Whether GGUF interleaves the rows of the two halves of each head in q and k.
   bool rotary_pairs = false;
@@ -155,7 +155,7 @@ struct HfModel {
   int64_t key_dim = 0;    // with MLA: dimension of each head's keys without the rotated part
   int64_t value_dim = 0;  // with MLA: dimension of each head's values
   int64_t experts = 0;
-  std::vector<bool> sparse;  // by layer: true if its FFN is a mixture of experts
+  std::vector<bool> sparse;  // for each layer: whether its FFN is a mixture of experts
   int64_t draft_layers = 0;  // number of draft layers (after the last layer); they are ignored
   bool tied = false;
   // Whether the model is the text model inside a multimodal checkpoint.

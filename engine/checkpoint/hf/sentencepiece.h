@@ -31,7 +31,7 @@ struct SentencePieceModel {
   int64_t bos_id = 1;
   int64_t eos_id = 2;
   int64_t padding_id = -1;
-  std::string charsmap;  // table of character replacements; empty: none
+  std::string charsmap;  // table of character replacements; empty if there is none
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;
   bool escape_whitespaces = true;

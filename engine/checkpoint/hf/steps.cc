@@ -18,7 +18,7 @@ constexpr absl::string_view kDigits =
     "digit";
 constexpr absl::string_view kGpt2 =
     "\x01"
-    "gpt2";  // ByteLevel with its built-in expression
+    "gpt2";  // means ByteLevel with its built-in expression
 
 constexpr absl::string_view kAnyCase = R"((?i:'s|'t|'re|'ve|'m|'ll|'d))";
 constexpr absl::string_view kSpaceTail = R"(\s*[\r\n]+|\s+(?!\S)|\s+)";

@@ -39,7 +39,7 @@ struct SpaceRules {
   Prefix prefix = Prefix::kNever;
   bool split = false;  // merges do not cross the start of a word
   bool once = false;   // add no prefix if the text begins with a space
-  std::string form;    // Unicode normalisation: "nfc" or "nfkc"; empty: none
+  std::string form;    // Unicode normalisation: "nfc" or "nfkc"; empty if there is none
 };
 
 // Returns UNIMPLEMENTED if the rules cannot express a step.

@@ -33,7 +33,7 @@ class TensorTaker {
   absl::StatusOr<GgufTensor> Make(const std::string& name, const TensorRule& rule,
                                   const TensorSource& source, const TensorSource* scales);
 
-  // Describes the source as it is stored, under another name.
+  // Describes the source in its stored form, under the name `name`.
   absl::StatusOr<GgufTensor> Describe(absl::string_view name, const TensorSource& source);
 
   GgufTensor Floats(absl::string_view name, absl::Span<const float> values);
@@ -42,7 +42,7 @@ class TensorTaker {
   std::byte* Own(size_t bytes);
   // Returns a copy of the name that lives as long as the tensors.
   absl::string_view OwnName(absl::string_view name);
-  // Points the tensor to new owned memory for its type and dimensions.
+  // Sets the tensor's data to new owned memory, with the size for its type and dimensions.
   std::byte* OwnData(GgufTensor* tensor);
   absl::Status SetRotary(const TensorSource& source, GgufTensor* tensor) const;
   absl::Status HalveRows(Take take, const TensorSource& source, GgufTensor* tensor) const;

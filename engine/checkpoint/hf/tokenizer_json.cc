@@ -111,7 +111,7 @@ class TokenizerReader {
     return absl::OkStatus();
   }
 
-  // Rejects model options that would change ids, unless they have a neutral value.
+  // Rejects options of the model that would change ids. Neutral values are accepted.
   absl::Status CheckOptions(const JsonMembers& model) const {
     for (const absl::string_view key :
          {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {

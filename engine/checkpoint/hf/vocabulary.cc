@@ -152,7 +152,7 @@ absl::Status WriteSpecialTokens(const Vocabulary& vocabulary, const JsonMembers&
       return config.Error(key, absl::StrCat(Quote(*name), " is not a token of ", vocabulary.path(),
                                             ", expected one of its tokens"));
     }
-    // If tokenizer_config.json omits bos_token, the model has no BOS token.
+    // If tokenizer_config.json has no bos_token, the model has no BOS token.
     if (key == "bos_token" && !tokens.bos_by_id && config.Has("tokenizer_class")) return -1;
     const int64_t id = ids.empty() ? -1 : ids[0];
     return id < vocabulary.size() ? id : -1;

@@ -40,7 +40,7 @@ class Vocabulary {
   // Adds the "added_tokens" of a tokenizer.json. Returns UNIMPLEMENTED if a token that matches only
   // whole words is also in the vocabulary of the model.
   absl::Status AddAdded(const Json* list);
-  // Gives each unused id below the largest one a placeholder text.
+  // Each unused id below the largest id gets a placeholder text.
   absl::Status FillGaps();
 
   std::optional<int32_t> Find(absl::string_view text) const;
@@ -56,7 +56,7 @@ class Vocabulary {
  private:
   const std::string path_;
   std::vector<std::string> tokens_;
-  std::vector<int32_t> kinds_;  // 0: the id has no token
+  std::vector<int32_t> kinds_;  // 0 if the id has no token
   absl::flat_hash_map<std::string, int32_t> ids_;
   // ids of the tokens that have an option, by option
   std::map<std::string, std::vector<int32_t>> options_;
