@@ -116,7 +116,7 @@ KvLayout MakeKvLayout(const std::vector<KvSpec>& layers) {
 
 int64_t KvBlocksFor(const KvSpec& spec, int64_t slots, int64_t step) {
   const int64_t blocks = KvBlocksOf(slots);
-  // One more block, because a window and the rows of a step may begin and end inside of a block.
+  // A window and the rows of a step may begin and end inside of blocks.
   return spec.kind == KvKind::kFull ? blocks : std::min(blocks, KvBlocksOf(spec.window + step) + 1);
 }
 

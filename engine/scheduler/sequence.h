@@ -85,9 +85,9 @@ struct Sequence {
   const uint64_t arrival;
   GenerationRequest request;
   std::vector<int32_t> tokens;  // prompt and output; the last token has no KV yet
-  KvLease lease;                // managed by the scheduler
-  bool admitted = false;        // whether the sequence is running
-  bool has_credit = false;      // whether it had credit at the start of the current plan
+  KvLease lease;            // managed by the scheduler; holds no blocks while the sequence waits
+  bool admitted = false;    // whether the sequence is running
+  bool has_credit = false;  // whether it had credit at the start of the current plan
   AdmissionState admission;
   // number of prompt tokens that are already reported; all, if no log-probabilities are requested
   int64_t prompt_told = 0;

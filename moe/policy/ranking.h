@@ -15,8 +15,8 @@
 
 namespace tidepool::moe {
 
-// Returns the residents of all slots: expert 0 of each layer, then expert 1 of each layer, and so
-// on.
+// Returns the experts that fill all slots: expert 0 of each layer, then expert 1 of each layer, and
+// so on.
 std::vector<ExpertRef> FillEvenly(const PoolShape& shape);
 
 // Returns whether any of four values is at most `bound`.

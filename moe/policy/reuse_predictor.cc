@@ -7,8 +7,8 @@
 namespace tidepool::moe {
 namespace {
 
-// The hazards of the next kForwards forwards are predicted one by one, because uses may be
-// periodic. After that, the hazard is assumed to be constant.
+// The hazard of the first kForwards is predicted one by one, because uses may be periodic. For the
+// others it is assumed to be constant.
 constexpr int kForwards = 33;
 constexpr int kTailForwards = 31;
 
