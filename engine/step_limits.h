@@ -13,7 +13,7 @@
 namespace tidepool::engine {
 
 // Pure. If some experts are not in memory, the prefill chunk is offload_prefill_chunk at every
-// depth, and a step with decodes may compute for as long as it reads.
+// depth, and the computation of a step with decodes may take as long as the step's reads.
 StepLimits PickStepLimits(const EngineOptions& options,
                           const std::optional<moe::OffloadStats>& offload,
                           const StepCostModel& cost);

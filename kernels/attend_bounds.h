@@ -7,9 +7,9 @@
 
 namespace tidepool::kernels {
 
-// Maximum number of query vectors in one fold. The query vectors of a fold are the heads that share
-// a KV head, of one row after another. Each block of keys and values is converted to float32 once
-// for all vectors of a fold.
+// A fold is the result so far of attention for some query vectors. This is the maximum number of
+// its query vectors. They are the heads that share a KV head, of one row after another. Each block
+// of keys and values is converted to float32 once for all of them.
 inline constexpr int kFoldVectors = 24;
 
 // Folds and their parts are padded to a multiple of this number of floats, which is the widest

@@ -25,8 +25,9 @@ namespace tidepool::kernels {
 enum class Precision : uint8_t { kFast, kExact };
 
 // The left operand of MatMul: rows of floats. If the backend's precision is kFast and cols is a
-// multiple of 32, the same rows also exist as int8 blocks. These are computed once, and all weights
-// use them. The memory belongs to the Arena in which the Activation was created.
+// multiple of 32, the same rows also exist as int8 blocks. The blocks are computed once, and used
+// by all products with this Activation. The memory belongs to the Arena in which the Activation was
+// created.
 struct Activation {
   ConstMatrixView values;          // [rows, cols]
   const int8_t* quants = nullptr;  // [rows, cols]; null if there is no int8 form
@@ -101,7 +102,7 @@ struct KvLayer {
   size_t block_bytes = 0;
   size_t k_offset = 0;
   size_t v_offset = 0;
-  bool values_in_keys = false;  // requires v_dim <= k_dim
+  bool values_in_keys = false;  // if true, v_dim must be at most k_dim
 };
 
 // Returns whether KV can have this type. It can be kF32, kF16 or kBF16, and kQ8_0 if head_dim is a

@@ -134,7 +134,7 @@ class Arena {
   size_t high_water() const { return high_water_; }
 
  private:
-  // Inlined, because a forward pass allocates some hundreds of times.
+  // Inlined, because a step allocates some hundreds of times.
   std::byte* AllocateBytes(size_t bytes) {
     const size_t begin = (used_ + kAlignment - 1) & ~(kAlignment - 1);
     if (begin > capacity() || bytes > capacity() - begin) DieFull(bytes);

@@ -62,7 +62,7 @@ struct ExpertShape {
 // tokens.
 struct SchedulerMemory {
   int64_t whole_bytes = int64_t{32} << 20;  // outputs of all pairs of a layer, if they fit
-  // if they do not fit: outputs that are not summed yet, without the sums
+  // used if they do not fit: outputs that are not summed yet; the sums are not included
   int64_t kept_bytes = int64_t{16} << 20;
   int64_t call_bytes = int64_t{8} << 20;  // scratch of one GroupedFfn call
 };

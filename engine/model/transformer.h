@@ -47,7 +47,7 @@ using LayerObserver = std::function<void(absl::string_view name, kernels::ConstM
 std::vector<KvSpec> KvSpecsOf(const ModelConfig& config, kernels::DType kv_dtype);
 
 struct TransformerOptions {
-  kernels::DType kv_dtype = kernels::DType::kF16;  // requires ModelConfig::CanStoreKv
+  kernels::DType kv_dtype = kernels::DType::kF16;  // requires: ModelConfig::CanStoreKv(kv_dtype)
   LoadProgress progress;
   // The source of routed experts. If null, all experts are packed into memory.
   std::unique_ptr<moe::ExpertSource> experts;

@@ -17,8 +17,7 @@
 
 namespace tidepool::engine {
 
-// The minimum quantum, in output tokens. Until then, a principal with more than its share cannot
-// lose the place.
+// The minimum quantum, in output tokens. A place cannot be lost during its quantum.
 inline constexpr int64_t kPlaceQuantum = 16;
 // The quantum is at least this fraction (1 / kRecomputeShare) of the tokens that the admission had
 // to compute.

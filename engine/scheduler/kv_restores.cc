@@ -14,7 +14,8 @@ constexpr int64_t kBlockTokens = kernels::kKvBlockTokens;
 // of computing is unknown.
 constexpr absl::Duration kMinPatience = absl::Milliseconds(100);
 constexpr absl::Duration kUnknownPatience = absl::Seconds(10);
-// If no block arrives in kSilence, the disk is assumed to be stuck. It is then not used for kLetBe.
+// If no block arrives in kSilence, the disk is assumed to be stuck. No reads begin for the time
+// kLetBe after that.
 constexpr absl::Duration kSilence = absl::Seconds(5);
 constexpr absl::Duration kLetBe = absl::Seconds(30);
 

@@ -13,8 +13,8 @@ namespace {
 
 // The oldest prompt of a principal gets 1 / kOldestShare of the principal's rows.
 constexpr int64_t kOldestShare = 4;
-// If prompts end in a step, the other prompts may have the number of their rows divided by
-// kEndingShare.
+// If prompts end in a step, the other prompts together may have 1 / kEndingShare of the rows of the
+// ending prompts.
 constexpr int64_t kEndingShare = 3;
 
 // The minimum rows of a prompt at any depth. A step with fewer rows takes almost as long, because

@@ -58,7 +58,7 @@ class LogisticModel {
   // [groups][size]: sums of the shared and the group's own weights, for Predict
   std::vector<std::vector<float>> sums_;
   // Scratch memory of Learn.
-  std::vector<double> gradient_;         // [size]: of one group
+  std::vector<double> gradient_;         // [size]: the gradient of one group
   std::vector<double> shared_gradient_;  // [size]
   // [size, size], lower half: the increment of one group's curvature
   std::vector<double> increment_;

@@ -59,7 +59,7 @@ class RowHistory {
   int64_t now_ = 0;
   std::vector<Row> rows_;
   std::vector<int> active_;   // rows of the last forward, as indices of rows_
-  std::vector<bool> wanted_;  // [experts]: scratch of Count
+  std::vector<bool> wanted_;  // [experts]: scratch memory of Count
 };
 
 }  // namespace tidepool::moe

@@ -17,10 +17,10 @@ using ExpressionPtr = std::unique_ptr<Expression>;
 
 struct Expression {
   enum class Kind : uint8_t {
-    kLiteral,      // literal
-    kName,         // name
-    kList,         // parts
-    kTuple,        // parts
+    kLiteral,      // a value in `literal`
+    kName,         // a variable with the name `name`
+    kList,         // parts: the items
+    kTuple,        // parts: the items
     kDict,         // parts: key, value, key, value, ...
     kAttribute,    // parts[0].name
     kSubscript,    // parts[0][parts[1]]
@@ -75,15 +75,15 @@ struct MacroNode {
 
 struct Statement {
   enum class Kind : uint8_t {
-    kData,      // text
-    kPrint,     // expression
-    kIf,        // branches, else_body
+    kData,      // a text in `text`
+    kPrint,     // prints `expression`
+    kIf,        // branches and else_body
     kFor,       // for target in expression if filter: body; else: else_body
     kSet,       // target = expression
     kSetBlock,  // target = the output of body, after the filters in `filter`
     kWith,      // assignments, and the body that sees them
     kFilter,    // the output of body, after the filters in `filter`
-    kMacro,     // macro
+    kMacro,     // defines `macro`
     kCall,      // evaluates `expression` with `macro` as its caller
     kDo,        // evaluates an expression and does not print it
     kGroup,     // renders `body` in a new scope

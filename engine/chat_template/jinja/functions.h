@@ -38,7 +38,7 @@ class Budget {
   absl::Status Characters(size_t bytes);
   // Checks the size of one string, but does not subtract it from the budget.
   absl::Status CheckText(size_t bytes) const;
-  // CheckText and Copy for a new string.
+  // Does what CheckText and Copy do, for a new string.
   absl::Status Grow(size_t bytes);
   // Must be called before a list of `items` items is created or visited.
   absl::Status Items(size_t items);

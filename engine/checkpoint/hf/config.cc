@@ -306,8 +306,8 @@ class ConfigReader {
   int64_t hidden_ = 0;
 };
 
-// Checks the class. The class names of the published multimodal models end in
-// ForConditionalGeneration.
+// Checks the name of the model's class ("architectures"). In published multimodal models, it ends
+// in ForConditionalGeneration.
 absl::Status CheckClass(const JsonMembers& members, bool nested) {
   const Json* classes = members.Find("architectures");
   if (classes == nullptr) return absl::OkStatus();
