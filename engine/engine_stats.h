@@ -30,7 +30,7 @@ struct EngineStats {
   int64_t queued_prompt_tokens = 0;      // number of prompt tokens that wait or are being computed
   double prefill_tokens_per_second = 0;  // measured in the latest prefills; 0: not measured yet
   double admissions_per_second = 0;  // sequences admitted per second while others wait; 0: unknown
-  int64_t prompt_tokens = 0;         // from here to deadline_refusals: totals since the start
+  int64_t prompt_tokens = 0;         // from here to expert_misses: totals since the start
   int64_t cached_prompt_tokens = 0;
   int64_t generated_tokens = 0;
   int64_t requests_finished = 0;

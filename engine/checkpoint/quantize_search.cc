@@ -10,8 +10,8 @@ namespace {
 // increases, and more rounds would change almost nothing.
 constexpr int kRefinements = 3;
 
-// How far the codes of candidates may stay within the end of their range or exceed it. If they
-// exceed it, the extremes of the block are clamped in favour of the other elements.
+// Candidates map the extreme of a block to numbers that are up to this far below or above the end
+// of the codes. If the number is above, the extreme is clamped in favour of the other elements.
 constexpr float kReach = 1.0f;
 constexpr float kReachStep = 0.1f;
 

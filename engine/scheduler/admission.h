@@ -3,9 +3,9 @@
 //
 // - Sequences are admitted in the order of AdmissionQueue, as long as there are places
 //   (max_sequences), rows and KV blocks. If there is no place or there are not enough blocks for
-//   the first sequence, the sequences after it must wait, too. If only its prompt would get no rows
-//   yet, shorter prompts may be admitted before it. If a running sequence is computing the same
-//   prefix, it waits for that prefix.
+//   the first sequence, the sequences after it must wait, too. A sequence whose prompt would get no
+//   rows yet does not block shorter prompts after it. A sequence waits while a running sequence
+//   computes a prefix that it can use.
 // - A sequence with a higher priority takes places and blocks from running sequences with a lower
 //   priority. A principal takes places and blocks from principals that hold more places
 //   (FairVictims).

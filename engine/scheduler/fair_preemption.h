@@ -17,7 +17,8 @@
 
 namespace tidepool::engine {
 
-// The minimum quantum, in output tokens. A place cannot be lost during its quantum.
+// The minimum quantum, in output tokens. During the quantum, a place cannot be lost to a principal
+// with fewer places.
 inline constexpr int64_t kPlaceQuantum = 16;
 // The quantum is at least this fraction (1 / kRecomputeShare) of the tokens that the admission had
 // to compute.

@@ -78,7 +78,7 @@ class PromptRows {
   // Returns whether one more prompt may begin in this step.
   Turn Judge(const PromptInPrefill& prompt) const;
 
-  // Returns the number of rows of each added prompt, by arrival.
+  // Returns the number of rows of each added prompt. The key is the prompt's `arrival`.
   absl::flat_hash_map<uint64_t, int64_t> Share() const;
 
  private:

@@ -56,8 +56,8 @@ class RunningSequences {
   void BeginStep();
   // Returns whether a waiting prompt with `left` rows may begin in this step.
   PromptRows::Turn JudgeRows(const Sequence& sequence, int64_t left) const;
-  // Returns the number of rows of each prompt in this step, by arrival. Each sequence that is not
-  // in the result has one row.
+  // Returns the number of rows of each prompt in this step. The key is the sequence's `arrival`. A
+  // sequence that is not in the result has one row.
   absl::flat_hash_map<uint64_t, int64_t> SharePromptRows() const { return rows_.Share(); }
 
   // Adds a running sequence. It has `left` rows to compute before its next token.

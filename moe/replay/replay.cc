@@ -53,7 +53,8 @@ ReplayResult Replay(const Trace& trace, const CostModel& cost, Placement* placem
   double seconds = 0;
   const TraceEntry* last = nullptr;
   for (const TraceEntry& entry : trace.entries) {
-    // The layers of a forward are in ascending order. If this entry is not, a new forward begins.
+    // The layers of a forward are in ascending order. If an entry's layer is not above that of the
+    // entry before, a new forward begins.
     if (last == nullptr || entry.step != last->step || entry.layer <= last->layer) {
       ++result.forwards;
     }
