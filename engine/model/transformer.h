@@ -176,7 +176,7 @@ class TransformerModel final : public Model {
   std::unique_ptr<moe::ExpertSource> expert_source_;  // null without experts
   std::unique_ptr<moe::ExpertScheduler> expert_scheduler_;  // null without experts
   int64_t forwards_ = 0;
-  std::atomic<uint64_t> layers_done_ = 0;  // by all forwards
+  std::atomic<uint64_t> layers_done_ = 0;  // by all forward passes
   ExpertCounts expert_counts_;
   LayerObserver observer_;
   std::function<void()> layer_end_;

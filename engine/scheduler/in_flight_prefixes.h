@@ -21,8 +21,8 @@ class InFlightPrefixes {
   // compute.
   void Add(Sequence* sequence);
 
-  // Returns whether this sequence can use one of the blocks. Then it has the same salt and the same
-  // tokens from the start, and the block is not the one with its last token.
+  // Returns whether this sequence can use one of the blocks. If it can, it has the same salt and
+  // the same tokens from the start, and the block does not contain the sequence's last token.
   bool Hold(Sequence* sequence) const;
 
  private:

@@ -7,11 +7,11 @@
 namespace tidepool::moe {
 namespace {
 
-// How much the price changes in one forward, relative to the mean value of the experts that get no
-// slot.
+// How much the price changes in one forward pass, relative to the mean value of the experts that
+// get no slot.
 constexpr float kPriceStep = 0.2f;
 // If all experts have slots, there is nothing to decide. But the number of slots may become smaller
-// later. So the policy still learns, from one of this number of forwards.
+// later. So the policy still learns, from one of this number of forward passes.
 constexpr uint8_t kIdleForwards = 8;
 
 // Returns the cost of a miss for each layer, [layers].
@@ -39,7 +39,7 @@ void AdaptivePolicy::ComputeValues(const PoolShape& shape) {
     const int ahead = (layer - last_layer_ - 1 + shape.layers) % shape.layers + 1;
     const float wait = static_cast<float>(ahead) / static_cast<float>(shape.layers);
     const float cost = miss_cost_[layer];
-    // In this forward, only later layers will still run.
+    // In this forward pass, only later layers will still run.
     const float excess = layer > last_layer_ ? predictor_.excess_demand() : 0.0f;
     const int64_t end = (int64_t{layer} + 1) * shape.experts;
     // The last vector may write past the end of the layer. What it writes there is padding, or is

@@ -27,8 +27,8 @@ class AdaptivePolicy final : public PlacementPolicy {
   std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) override;
 
  private:
-  // Returns whether learning is skipped for this forward of last_layer_, because all experts have
-  // slots.
+  // Returns whether learning is skipped for this forward pass of last_layer_, because all experts
+  // have slots.
   bool SkipsLearning(const Residency& residency);
 
   // Sets values_ of all layers to the current values.
@@ -39,9 +39,9 @@ class AdaptivePolicy final : public PlacementPolicy {
 
   ReusePredictor predictor_;
   const std::vector<float> miss_cost_;  // [layers]
-  float price_;                // price of a slot for one forward; the unit is a miss of cost 1
+  float price_;                // price of a slot for one forward pass; the unit is a miss of cost 1
   std::vector<float> values_;  // [layers, experts], and padding
-  // [layers]: number of forwards in which all experts had slots
+  // [layers]: number of forward passes in which all experts had slots
   std::vector<uint8_t> idle_forwards_;
   int last_layer_ = 0;  // the layer whose routing became known most recently
   std::vector<Ranked<float>> missing_;

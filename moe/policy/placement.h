@@ -1,6 +1,6 @@
 // Placement: records which experts are in the slots of a pool, and counts hits and misses. A policy
-// makes the decisions. The owner of the slots calls Decide once for each layer of a forward, when
-// the layer's routing is known, and does what the result says:
+// makes the decisions. The owner of the slots calls Decide once for each layer of a forward pass,
+// when the layer's routing is known, and does what the result says:
 //
 //   ASSIGN_OR_RETURN(auto placement, moe::Placement::Create(shape, {.kind = PolicyKind::kLru}));
 //   for (ExpertRef expert : placement->residents()) ...  // read and keep
@@ -33,7 +33,7 @@ enum class LookupAction : uint8_t {
 
 struct Lookup {
   int32_t expert = 0;
-  int32_t tokens = 0;  // number of tokens in this forward that need the expert
+  int32_t tokens = 0;  // number of tokens in this forward pass that need the expert
   LookupAction action = LookupAction::kHit;
   // For kInsert: the expert that loses its slot; not valid if the slot was free. The victim may be
   // an expert that this layer also needs. Its own lookup is then still a kHit.
@@ -41,7 +41,7 @@ struct Lookup {
 };
 
 // Counts lookups by their result. A lookup is one distinct expert that a layer needed in one
-// forward.
+// forward pass.
 struct PlacementCounters {
   int64_t hits = 0;
   int64_t promotions = 0;  // misses that became resident
@@ -67,7 +67,7 @@ class Placement {
   absl::string_view policy_name() const { return policy_->name(); }
 
   // All experts with a slot, ordered by layer, then by expert. After construction, these are the
-  // experts that the caller must read before the first forward.
+  // experts that the caller must read before the first forward pass.
   std::vector<ExpertRef> residents() const;
 
   // Returns one lookup for each distinct expert of the routing, in ascending order. It is valid

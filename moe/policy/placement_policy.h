@@ -20,9 +20,9 @@ namespace tidepool::moe {
 
 enum class Phase : uint8_t { kPrefill, kDecode };
 
-// What the gate of one MoE layer chose in one forward. Does not own the memory.
+// What the gate of one MoE layer chose in one forward pass. Does not own the memory.
 struct LayerRouting {
-  int64_t step = 0;  // number of the forward, which is the same for all its layers
+  int64_t step = 0;  // number of the forward pass, which is the same for all its layers
   int layer = 0;     // number of the MoE layer, from 0
   int64_t tokens = 0;
   // [tokens, top_k]: distinct for each token, and in descending order of weight. A trace may have
@@ -57,13 +57,13 @@ class PlacementPolicy {
 
   virtual absl::string_view name() const = 0;
 
-  // Returns the experts that are resident before the first forward. They are distinct, and there
-  // are at most slots().
+  // Returns the experts that are resident before the first forward pass. They are distinct, and
+  // there are at most slots().
   virtual std::vector<ExpertRef> Fill(const Residency& residency) = 0;
 
-  // Called once for each layer of a forward, when the layer's routing is known. Appends to `swaps`,
-  // which is empty, the missing experts that become resident. Other misses are used once and
-  // dropped. The result must satisfy these conditions: experts are distinct, needed and not
+  // Called once for each layer of a forward pass, when the layer's routing is known. Appends to
+  // `swaps`, which is empty, the missing experts that become resident. Other misses are used once
+  // and dropped. The result must satisfy these conditions: experts are distinct, needed and not
   // resident; victims are distinct, resident and not pinned; no more free slots are used than there
   // are; no layer falls below the shape's floor. A victim may be an expert that this layer needs.
   // Then it runs before its slot is used again.

@@ -14,11 +14,11 @@
 namespace tidepool::moe {
 
 // What is expected if a slot is held for an expert as long as that is worth its price. Valid for
-// residents, and for the experts that a layer needed in its latest forward.
+// residents, and for the experts that a layer needed in its latest forward pass.
 struct ReuseForecast {
   std::vector<float> chance;  // [layers, experts], and padding: the chance of a use in that time
-  // The same shape: the expected number of forwards of the expert's layer, after the next one,
-  // until that use or until the slot is given up.
+  // The same shape: the expected number of forward passes of the expert's layer, after the next
+  // one, until that use or until the slot is given up.
   std::vector<float> forwards;
 };
 
@@ -28,25 +28,25 @@ class ReusePredictor {
   explicit ReusePredictor(const PoolShape& shape);
 
   // Learns which experts a layer needed. Updates the forecasts of these experts and of the layer's
-  // residents. `slot_price` is the price of a slot for one forward. Its unit is a hit in this
+  // residents. `slot_price` is the price of a slot for one forward pass. Its unit is a hit in this
   // layer.
   void Update(const LayerNeeds& needs, const Residency& residency, float slot_price);
 
   const ReuseForecast& forecast() const { return forecast_; }
 
   // How many more experts than expected the last layer needed: (needed - expected) / (experts -
-  // expected), at least 0. All layers of a forward compute the same tokens, so the next layers of
-  // the forward will also need more.
+  // expected), at least 0. All layers of a forward pass compute the same tokens, so the next layers
+  // of the forward pass will also need more.
   float excess_demand() const { return excess_demand_; }
 
  private:
   struct Layer {
     UsageHistory history;
-    // For the next forward, [experts]: the order of the experts, their features and the
+    // For the next forward pass, [experts]: the order of the experts, their features and the
     // predictions.
     std::vector<int32_t> order;
     UsageFeatures features;
-    std::vector<float> chances;  // empty before the layer's first forward
+    std::vector<float> chances;  // empty before the layer's first forward pass
   };
 
   void SetExcessDemand(const Layer& layer, size_t needed);

@@ -67,7 +67,7 @@ int RowHistory::FindRow(int64_t request, int number) {
     if (rows_[i].request == request && rows_[i].number == number) return static_cast<int>(i);
   }
   if (rows_.size() < kMaxRows) rows_.emplace_back();
-  // A new row had no forward yet, so it is treated as the oldest.
+  // A new row had no forward pass yet, so it is treated as the oldest.
   const auto oldest = std::min_element(rows_.begin(), rows_.end(),
                                        [](const Row& a, const Row& b) { return a.last < b.last; });
   if (oldest->last == now_) return -1;

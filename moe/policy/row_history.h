@@ -1,5 +1,5 @@
-// RowHistory: which experts each row of a layer's forwards has used. A row is a decoding sequence.
-// So the history distinguishes the sequences of a batch.
+// RowHistory: which experts each row of a layer's forward passes has used. A row is a decoding
+// sequence. So the history distinguishes the sequences of a batch.
 //
 // If several positions of a sequence are computed together (positions of a block, or speculated
 // tokens), each of these positions is a row. A row is identified by its request and by its number
@@ -33,23 +33,23 @@ class RowHistory {
   // ago.
   static int CaseOf(uint32_t uses);
 
-  // Adds one forward, and adds the uses of its decoding rows to `table`.
+  // Adds one forward pass, and adds the uses of its decoding rows to `table`.
   void Add(const LayerRouting& routing, FrequencyTable* table);
 
-  // Returns the chance that no row of the last forward uses the expert, after `idle` more forwards
-  // without a use.
+  // Returns the chance that no row of the last forward pass uses the expert, after `idle` more
+  // forward passes without a use.
   float UnusedChance(int32_t expert, int32_t idle, const FrequencyTable& table) const;
 
  private:
   struct Row {
     int64_t request = 0;
     int number = 0;    // number among the rows of the request
-    int64_t last = 0;  // the last forward that had this row
+    int64_t last = 0;  // the last forward pass that had this row
     bool has_steps = false;
     std::vector<uint32_t> uses;  // [experts]
   };
 
-  // Returns an index of rows_, or -1 if this forward uses all rows.
+  // Returns an index of rows_, or -1 if this forward pass uses all rows.
   int FindRow(int64_t request, int number);
   int CountActive(int64_t request) const;
   void Count(const Row& row, const int32_t* ids, FrequencyTable* table);
@@ -58,7 +58,7 @@ class RowHistory {
   const int top_k_;
   int64_t now_ = 0;
   std::vector<Row> rows_;
-  std::vector<int> active_;   // rows of the last forward, as indices of rows_
+  std::vector<int> active_;   // rows of the last forward pass, as indices of rows_
   std::vector<bool> wanted_;  // [experts]: scratch memory of Count
 };
 

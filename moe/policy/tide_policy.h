@@ -2,9 +2,9 @@
 //
 // Each layer has B = slots / layers slots, rounded down. It starts with the experts 0 to B - 1. A
 // layer is refreshed at each step whose number is a multiple of the interval. The targets of a
-// refresh are the B experts that the most tokens of this forward need; if two are equal, the lower
-// number is preferred. Missing targets replace residents that are not targets, the lowest numbers
-// first. Between refreshes, missing experts are used once and dropped.
+// refresh are the B experts that the most tokens of this forward pass need; if two are equal, the
+// lower number is preferred. Missing targets replace residents that are not targets, the lowest
+// numbers first. Between refreshes, missing experts are used once and dropped.
 #ifndef TIDEPOOL_MOE_POLICY_TIDE_POLICY_H_
 #define TIDEPOOL_MOE_POLICY_TIDE_POLICY_H_
 

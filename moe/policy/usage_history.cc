@@ -6,9 +6,9 @@
 namespace tidepool::moe {
 namespace {
 
-// Number of forwards after which a count is halved; 0: never.
+// Number of forward passes after which a count is halved; 0: never.
 constexpr float kHalfLives[kRates] = {1, 3, 9, 27, 81, 0, 2, 10, 50};
-// The weight of each rate's prior, as a number of forwards.
+// The weight of each rate's prior, as a number of forward passes.
 constexpr float kPriorForwards[kRates] = {1, 2, 4, 6, 6, 6, 2, 4, 6};
 constexpr float kMinOdds = 5e-4f;
 constexpr float kMaxOdds = 1e3f;
@@ -18,7 +18,7 @@ constexpr int32_t kNeverUsed = 1000;
 constexpr int kGapAges = 32;  // the last age stands for all higher ages
 constexpr int kGaps = 33;     // the last gap stands for all longer gaps
 
-// Returns the factors by which counts decay in one forward.
+// Returns the factors by which counts decay in one forward pass.
 const std::array<float, kRates>& Decays() {
   static const auto kDecays = [] {
     std::array<float, kRates> decays;

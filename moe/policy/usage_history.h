@@ -31,8 +31,8 @@ inline constexpr int kRowFeature = kRates + 1;
 inline constexpr int kConstantFeature = kRates + 2;
 inline constexpr int kFeatures = kRates + 3;
 
-// Samples are grouped by age, the number of forwards since the last use. These are the first ages
-// of the groups.
+// Samples are grouped by age, the number of forward passes since the last use. These are the first
+// ages of the groups.
 inline constexpr std::array<int, 6> kGroupAges = {0, 1, 2, 4, 10, 30};
 inline constexpr int kAgeGroups = kGroupAges.size();
 
@@ -55,25 +55,25 @@ class UsageHistory {
  public:
   UsageHistory(int experts, int top_k);
 
-  // Adds one forward. Requires: needs.routing.tokens > 0.
+  // Adds one forward pass. Requires: needs.routing.tokens > 0.
   void Add(const LayerNeeds& needs, HazardTables* tables);
 
  private:
   friend class UsageProjection;
 
   struct Expert {
-    int32_t age;  // number of forwards since the last use
-    int32_t gap;  // number of forwards between the last two uses
+    int32_t age;  // number of forward passes since the last use
+    int32_t gap;  // number of forward passes between the last two uses
   };
 
   const int experts_;
   const int stride_;
   RowHistory rows_;
   std::vector<Expert> state_;  // [experts]
-  // [2, stride]: the uses in the last forward; first as 0 or 1, then weighted by rank
+  // [2, stride]: the uses in the last forward pass; first as 0 or 1, then weighted by rank
   std::vector<float> weights_;
   std::vector<float> counts_;           // [kRates, stride]: decaying counts
-  std::array<float, kRates> totals_{};  // number of forwards, decaying in the same way
+  std::array<float, kRates> totals_{};  // number of forward passes, decaying in the same way
 };
 
 // The features of some experts, sorted by age.
@@ -90,16 +90,16 @@ struct UsageFeatures {
   std::array<int, kAgeGroups + 1> groups{};
 };
 
-// Thread-compatible. Computes the features of some experts of a layer, now and after forwards
+// Thread-compatible. Computes the features of some experts of a layer, now and after forward passes
 // without a use.
 class UsageProjection {
  public:
   explicit UsageProjection(int experts);
 
-  // Begins with the state after the current forward. `experts` are distinct. The history must not
-  // change until the next Start.
+  // Begins with the state after the current forward pass. `experts` are distinct. The history must
+  // not change until the next Start.
   void Start(const UsageHistory& history, absl::Span<const int32_t> experts);
-  // Adds a forward in which none of the experts is used.
+  // Adds a forward pass in which none of the experts is used.
   void AddIdleForward();
 
   // The expert at each position of the features.
@@ -109,7 +109,7 @@ class UsageProjection {
  private:
   const int stride_;
   const UsageHistory* history_ = nullptr;
-  int idle_ = 0;  // number of forwards added by AddIdleForward
+  int idle_ = 0;  // number of forward passes added by AddIdleForward
   std::vector<int32_t> order_;
   std::vector<float> counts_;  // [kRates, stride]: counts by position
   std::array<float, kRates> totals_{};
