@@ -29,7 +29,7 @@ namespace {
 
 using DrawnTokens = absl::StatusOr<SpanOutput>;
 
-// The status that a client gets for a failed forward pass.
+// Returns the status that a client gets if a forward pass failed.
 absl::Status ForwardError(const absl::Status& status) {
   if (absl::IsDataLoss(status) || absl::IsUnavailable(status)) return status;
   return absl::InternalError(status.message());
@@ -49,7 +49,7 @@ absl::Status CheckFits(const GenerationRequest& request, int64_t chunk, const Kv
                    need * cache.block_bytes(), "; raise --kv-memory or shorten the prompt"));
 }
 
-// Counts the sequences whose first step this is.
+// Counts the sequences for which this is the first step.
 void NoteStarted(const StepPlan& plan, absl::Duration now, EngineStats* stats) {
   for (const PlanItem& item : plan.items) {
     Sequence& sequence = *item.sequence;
@@ -96,14 +96,14 @@ class EngineImpl final : public Engine {
   struct Delivery {
     std::shared_ptr<StreamSink> sink;
     StreamChunk chunk;
-    absl::Status end;  // if not OK, an error that replaces the chunk
+    absl::Status end;  // if this is an error, it is delivered instead of the chunk
   };
 
-  // Called on callers' threads.
+  // Called on the threads of callers.
   template <typename T>
   void Operate(std::function<absl::StatusOr<T>()> work, Done<T> done);
 
-  // Runs the step thread.
+  // The main function of the step thread.
   void Run();
   bool Step();
   absl::StatusOr<StepOutput> Forward(const StepPlan& plan);
@@ -136,10 +136,10 @@ class EngineImpl final : public Engine {
   EngineOffload offload_;
   EngineStats stats_;
   std::vector<Delivery> outbox_;
-  int64_t retired_ = 0;  // in the current step
+  int64_t retired_ = 0;  // number of sequences that ended in the current step
   SingleFlight<ExpertPlacement> placement_;
   std::atomic<uint64_t> next_arrival_{0};
-  std::thread step_thread_;  // last member: it uses all others
+  std::thread step_thread_;  // must be the last member, because it uses all others
 };
 
 EngineImpl::EngineImpl(Model* model, const Tokenizer* tokenizer, const base::Clock* clock,
@@ -200,7 +200,7 @@ absl::StatusOr<std::unique_ptr<Stream>> EngineImpl::Submit(GenerationRequest req
   return stream;
 }
 
-// Makes the step thread run `work`, publish the changed stats, and then call `done`.
+// Makes the step thread call `work`, publish the changed stats, and then call `done`.
 template <typename T>
 void EngineImpl::Operate(std::function<absl::StatusOr<T>()> work, Done<T> done) {
   const absl::Status taken =
@@ -214,8 +214,8 @@ void EngineImpl::Operate(std::function<absl::StatusOr<T>()> work, Done<T> done) 
   if (!taken.ok()) done(taken);
 }
 
-// Without a running pass, nothing is published and the window would get old, so age it here. During
-// a pass it is published between two layers. A layer can take seconds.
+// Without a running pass, nothing is published, so the window of the stats must be moved here.
+// During a pass, stats are published between two layers. A layer can take seconds.
 EngineStats EngineImpl::Stats() const {
   EngineStats stats = shared_->Stats();
   stats.progress += model_->heartbeat();
@@ -226,7 +226,7 @@ EngineStats EngineImpl::Stats() const {
 void EngineImpl::Run() {
   EngineInbox::Work work;
   bool worked = false;
-  // The time until something can happen without a wake-up.
+  // Returns the time until something can happen without a wake-up.
   const auto patience = [this] { return scheduler_.NextDeadline() - clock_->Monotonic(); };
   while (shared_->TakeWork(worked ? absl::ZeroDuration() : patience(), &work)) {
     for (auto& sequence : work.sequences) scheduler_.Add(std::move(sequence));
@@ -243,8 +243,8 @@ void EngineImpl::Run() {
   kv_disk_->SpillAll();
 }
 
-// Sets the scheduler's limits for steps, from the measured costs and from the experts that are
-// resident now. Operators may change these between two steps.
+// Sets the scheduler's limits for steps. They depend on the measured costs and on the experts that
+// are resident now, which operators may change between two steps.
 void EngineImpl::PaceScheduler() {
   pace_.AddQueueLook({.at = clock_->Monotonic(),
                       .waiting = scheduler_.waiting(),
@@ -257,7 +257,8 @@ bool EngineImpl::Step() {
   PaceScheduler();
   StepPlan plan = scheduler_.Plan(clock_->Monotonic());
   const absl::StatusOr<StepOutput> output = Forward(plan);
-  // Some of the sequences may not need the expert that cannot be read.
+  // If the pass failed because an expert cannot be read, some of its sequences may not need the
+  // expert. So each one is computed separately.
   const bool apart = !output.ok() && plan.items.size() > 1;
   std::vector<DrawnTokens> drawn = apart ? ForwardApart(plan) : Sample(plan, output);
   return Commit(std::move(plan), std::move(drawn));
@@ -266,7 +267,7 @@ bool EngineImpl::Step() {
 absl::StatusOr<StepOutput> EngineImpl::Forward(const StepPlan& plan) {
   if (plan.items.empty()) return StepOutput();
   NoteStarted(plan, clock_->Monotonic(), &stats_);
-  // A pass can take seconds, so publish its sequences before it runs.
+  // A pass can take seconds, so its sequences are published before it runs.
   RefreshStats();
   stats_.computing = true;
   shared_->PublishStats(stats_);
@@ -276,7 +277,8 @@ absl::StatusOr<StepOutput> EngineImpl::Forward(const StepPlan& plan) {
   return output;
 }
 
-// Runs the pass, records its cost in the model of step costs, and distributes it among the items.
+// Runs the pass. Records its cost in the model of step costs, and distributes the cost among the
+// items.
 absl::StatusOr<StepOutput> EngineImpl::RunModel(const Batch& batch,
                                                 absl::Span<const PlanItem> items) {
   const std::optional<moe::OffloadStats> before = model_->offload_stats();
@@ -296,7 +298,8 @@ absl::StatusOr<StepOutput> EngineImpl::RunModel(const Batch& batch,
     step.read_time = pass.stall_time + pass.hidden_time;
     step.stall_time = pass.stall_time;
   }
-  // A failed pass has computed only a part, and may have waited for reads that did not succeed.
+  // A failed pass has computed only a part of its work, and may have waited for reads that failed.
+  // So its cost is not used.
   if (output.ok()) pace_.AddStep(step);
   const int64_t rows = batch.rows();
   int64_t row = 0;
@@ -310,7 +313,7 @@ absl::StatusOr<StepOutput> EngineImpl::RunModel(const Batch& batch,
   return output;
 }
 
-// Returns one entry per item of the plan.
+// Returns one entry for each item of the plan.
 std::vector<DrawnTokens> EngineImpl::Sample(const StepPlan& plan,
                                             const absl::StatusOr<StepOutput>& output) {
   std::vector<DrawnTokens> drawn;
@@ -326,7 +329,7 @@ std::vector<DrawnTokens> EngineImpl::Sample(const StepPlan& plan,
   return drawn;
 }
 
-// Computes each item in a separate pass, which writes the same KV again. Returns one entry per
+// Computes each item in its own pass, which writes the same KV again. Returns one entry for each
 // item.
 std::vector<DrawnTokens> EngineImpl::ForwardApart(const StepPlan& plan) {
   std::vector<DrawnTokens> drawn;
@@ -350,7 +353,7 @@ bool EngineImpl::Commit(StepPlan plan, std::vector<DrawnTokens> drawn) {
     if (drawn[i].ok()) {
       CommitItem(&item, plan.batch.spans[i], *std::move(drawn[i]));
     } else {
-      item.reservation.Keep();  // it is released with the whole lease
+      item.reservation.Keep();  // the blocks are released together with the whole lease
       Fail(scheduler_.Remove(item.sequence), drawn[i].status());
     }
   }
@@ -378,7 +381,7 @@ void EngineImpl::CommitItem(PlanItem* item, const RowSpan& span, SpanOutput outp
 
 void EngineImpl::Append(Sequence* sequence, SampledToken token, StreamChunk* chunk) {
   if (!sequence->first_token_at.has_value()) sequence->first_token_at = clock_->Monotonic();
-  if (sequence->request.stopping.max_tokens == 0) {  // only the prompt was requested
+  if (sequence->request.stopping.max_tokens == 0) {  // the request only asked to compute the prompt
     chunk->finish = FinishReason::kLength;
     return;
   }
@@ -429,7 +432,8 @@ void EngineImpl::RefreshStats() {
   offload_.Read(&stats_);
 }
 
-// A pass over a long prompt can take a minute, so publish the costs of its layers while it runs.
+// A pass over a long prompt can take a minute. So the costs of its layers are published while it
+// runs.
 void EngineImpl::PublishWithinPass() {
   constexpr absl::Duration kApart = absl::Milliseconds(200);
   if (!stats_.offload.has_value()) return;
@@ -442,7 +446,8 @@ void EngineImpl::PublishWithinPass() {
   shared_->PublishStats(so_far);
 }
 
-// Publish first, so that the stats show freed KV by the time a client sees the end of its stream.
+// Publishes before it delivers. So when a client sees the end of its stream, the stats already show
+// that the KV is free.
 void EngineImpl::PublishAndDeliver() {
   RefreshStats();
   if (retired_ > 0) shared_->PublishPrefixes(cache_->RecentPrefixes(KvCache::kRecentPrefixes));

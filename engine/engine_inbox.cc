@@ -14,8 +14,8 @@ namespace {
 // Maximum number of tasks that wait for the end of a step.
 constexpr size_t kMaxTasks = 64;
 
-// The time until a large part of a full queue has been served, at the current rate. Then there is
-// room for the clients that come back, and for those that were refused in between.
+// Returns the time in which a part (kPart) of a full queue is served at the current rate. After
+// this time, there is room for clients that were refused and for new ones.
 absl::Duration RetryWait(const EngineStats& stats, int64_t capacity) {
   constexpr double kPart = 1.0 / 8;
   if (stats.admissions_per_second <= 0) return base::kUsualRetryAfter;

@@ -1,5 +1,5 @@
-// EngineInbox: state that the step thread shares with callers. Streams share its ownership, so they
-// may outlive the engine.
+// EngineInbox: the state that the step thread shares with callers. Streams share the ownership of
+// it, so they may outlive the engine.
 #ifndef TIDEPOOL_ENGINE_ENGINE_INBOX_H_
 #define TIDEPOOL_ENGINE_ENGINE_INBOX_H_
 
@@ -20,43 +20,46 @@ namespace tidepool::engine {
 // Thread-safe.
 class EngineInbox {
  public:
-  // `capacity`: maximum number of sequences that run or wait.
+  // `capacity` is the maximum number of sequences that run or wait.
   explicit EngineInbox(int64_t capacity) : places_("the queue", capacity), capacity_(capacity) {}
 
   void SetCapacity(int64_t capacity);
 
-  // For callers. Submit takes the sequence or returns why not: UNAVAILABLE, RESOURCE_EXHAUSTED.
+  // For callers. Accepts the sequence, or returns UNAVAILABLE or RESOURCE_EXHAUSTED with the
+  // reason.
   absl::Status Submit(std::unique_ptr<Sequence> sequence);
-  // What Submit would return now for this principal.
+  // Returns the status that Submit would return now for this principal.
   absl::Status CheckOpen(const std::string& principal) const;
-  // Wakes the step thread, so that it plans again.
+  // Wakes the step thread, so that it plans another step.
   void Wake();
-  // The step thread calls the task between two steps, with OK, or with UNAVAILABLE if the engine
-  // stops. Post returns RESOURCE_EXHAUSTED or UNAVAILABLE if it does not accept `task`.
+  // A task that the step thread calls between two steps. It is called with OK, or with UNAVAILABLE
+  // if the engine stops. If Post does not accept the task, it returns RESOURCE_EXHAUSTED or
+  // UNAVAILABLE.
   using Task = std::function<void(const absl::Status& status)>;
   absl::Status Post(Task task);
   void StopAccepting();
   bool WaitIdle(absl::Duration timeout);
-  // Stops the step thread. No more work is accepted.
+  // Tells the step thread to stop. No more work is accepted.
   void Stop();
   EngineStats Stats() const;
   std::vector<uint64_t> PrefixDigests() const;
 
-  // Work that callers left for the step thread.
+  // Work for the step thread, left by callers.
   struct Work {
     std::vector<std::unique_ptr<Sequence>> sequences;
     std::vector<Task> tasks;
   };
 
-  // For the step thread. Swaps new work into `work`, which must be empty. Without new work or a
-  // wake-up, waits up to `patience`. Returns false if the engine stops; then no more tasks are
-  // accepted.
+  // For the step thread. Moves new work into `work`, which must be empty. If there is no new work
+  // and no wake-up, waits up to `patience`. Returns false if the engine stops. After that, no more
+  // tasks are accepted.
   bool TakeWork(absl::Duration patience, Work* work);
   void PublishStats(const EngineStats& stats);
   void PublishPrefixes(std::vector<uint64_t> digests);
-  // After a step: `count` sequences have ended, but their callers do not know yet.
+  // Called after a step in which `count` sequences ended. Their callers may not have the last
+  // results yet.
   void Retire(int64_t count);
-  // All results were delivered to callers.
+  // Called when callers have received all results.
   void Delivered();
 
  private:
@@ -71,8 +74,9 @@ class EngineInbox {
   bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   bool accepting_ TIDEPOOL_GUARDED_BY(mutex_) = true;
   bool delivering_ TIDEPOOL_GUARDED_BY(mutex_) = false;
-  bool resting_ TIDEPOOL_GUARDED_BY(mutex_) = false;  // the step thread is waiting in TakeWork
-  int64_t live_ TIDEPOOL_GUARDED_BY(mutex_) = 0;      // submitted and not retired
+  bool resting_ TIDEPOOL_GUARDED_BY(mutex_) = false;  // the step thread waits in TakeWork
+  // number of sequences that were submitted and not retired
+  int64_t live_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
   Work incoming_ TIDEPOOL_GUARDED_BY(mutex_);
   EngineStats stats_ TIDEPOOL_GUARDED_BY(mutex_);
   std::vector<uint64_t> prefixes_ TIDEPOOL_GUARDED_BY(mutex_);

@@ -8,7 +8,7 @@
 namespace tidepool::engine {
 namespace {
 
-// Limited, because operators wait for it when they stop a server.
+// This time is limited, because operators wait for it when they stop a server.
 constexpr absl::Duration kSpillTime = absl::Seconds(10);
 
 }  // namespace
@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<EngineKvDisk>> EngineKvDisk::Open(const EngineOpt
   const KvDiskOptions disk = {.limit_bytes = options.kv_disk_bytes,
                               .block_bytes = static_cast<int64_t>(cache->block_bytes()),
                               .identity = options.cache_seed};
-  // Check the size before creating a file.
+  // Check the size before the file is created.
   RETURN_IF_ERROR(PlanKvDisk(disk.limit_bytes, disk.block_bytes).status());
   ASSIGN_OR_RETURN(std::unique_ptr<KvDiskFile> file, KvDiskFile::Open(options.kv_disk_path));
   ASSIGN_OR_RETURN(made->disk_, KvDisk::Open(std::move(file), disk, clock));

@@ -1,4 +1,4 @@
-// EngineKvDisk: the engine's use of --kv-disk, from opening the file to the final writes.
+// EngineKvDisk: how the engine uses --kv-disk, from opening the file to the last writes.
 #ifndef TIDEPOOL_ENGINE_ENGINE_KV_DISK_H_
 #define TIDEPOOL_ENGINE_ENGINE_KV_DISK_H_
 
@@ -18,8 +18,8 @@ namespace tidepool::engine {
 // Engine thread only.
 class EngineKvDisk {
  public:
-  // If options have no path, the other calls do nothing. The cache and the clock outlive this
-  // object. Errors are the same as of KvDiskFile::Open and KvDisk::Open.
+  // Opens the disk. If `options` has no path, all other functions do nothing. `cache` and `clock`
+  // must outlive this object. Returns the errors of KvDiskFile::Open and KvDisk::Open.
   static absl::StatusOr<std::unique_ptr<EngineKvDisk>> Open(const EngineOptions& options,
                                                             KvCache* cache,
                                                             const base::Clock* clock);
@@ -27,15 +27,15 @@ class EngineKvDisk {
   EngineKvDisk(const EngineKvDisk&) = delete;
   EngineKvDisk& operator=(const EngineKvDisk&) = delete;
 
-  // For the scheduler. Null without a disk.
+  // For the scheduler. Null if there is no disk.
   KvRestores* restores() { return restores_.get(); }
-  // The callback runs on another thread when there is something to plan. Set it once, before the
-  // first plan.
+  // Sets a callback that is called on another thread when a read has ended, so that the scheduler
+  // should plan again. Must be called once, before the first plan.
   void OnRead(std::function<void()> callback);
-  // Sets the fields of `stats` about the disk.
+  // Sets those fields of `stats` that describe the disk.
   void Read(EngineStats* stats);
-  // Call it at shutdown. Writes all cached KV to the disk, or as much as is possible in a few
-  // seconds. Requires: no lease holds a block.
+  // Writes all cached KV to the disk, or as much as is possible in a few seconds. Called at
+  // shutdown. Requires: no lease holds a block.
   void SpillAll();
 
  private:
@@ -44,10 +44,10 @@ class EngineKvDisk {
   KvCache* const cache_;
   std::unique_ptr<KvDisk> disk_;
   std::unique_ptr<KvRestores> restores_;
-  int64_t blocks_seen_ = 0;  // blocks read and written, at the latest Read
+  int64_t blocks_seen_ = 0;  // number of blocks read and written until the latest Read
 };
 
-// KV in memory, and the disk that extends it.
+// The KV cache in memory, and the disk that extends it.
 struct EngineKv {
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<EngineKvDisk> disk;

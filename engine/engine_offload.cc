@@ -65,7 +65,7 @@ void AgeWindow(absl::Duration idle, EngineStats* stats) {
 
 namespace {
 
-// The share of `total` for rows [begin, end) out of `rows`.
+// Returns the share of `total` for the rows in `range`, out of `rows` rows.
 int64_t Part(int64_t total, const RowRange& range, int64_t rows) {
   const auto up_to = [&](int64_t row) {
     return static_cast<int64_t>(static_cast<__int128>(total) * row / rows);

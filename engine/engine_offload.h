@@ -1,4 +1,5 @@
-// EngineOffload: the engine's part of expert offloading: its stats, and changes by operators.
+// EngineOffload: the engine's part of expert offloading. It reads the stats and applies changes by
+// operators.
 #ifndef TIDEPOOL_ENGINE_ENGINE_OFFLOAD_H_
 #define TIDEPOOL_ENGINE_ENGINE_OFFLOAD_H_
 
@@ -19,13 +20,14 @@ namespace tidepool::engine {
 // Engine thread only.
 class EngineOffload {
  public:
-  // Both outlive this object.
+  // `model` and `clock` must outlive this object.
   EngineOffload(Model* model, const base::Clock* clock) : model_(model), clock_(clock) {}
 
-  // Sets the fields of `stats` about offloading.
+  // Sets those fields of `stats` that describe offloading.
   void Read(EngineStats* stats);
 
-  // Same as Engine's functions of these names. FAILED_PRECONDITION if no experts are offloaded.
+  // Implement the functions of Engine for offloaded experts. Return FAILED_PRECONDITION if no
+  // experts are offloaded.
   absl::StatusOr<moe::OffloadSettings> Change(const moe::OffloadChange& change);
   absl::StatusOr<moe::OffloadSettings> RefreshSoon();
   absl::StatusOr<ExpertPlacement> Placement();
@@ -39,12 +41,12 @@ class EngineOffload {
   moe::UseWindow uses_;
 };
 
-// Adjusts stats that were read `idle` ago, if nothing was computed since: their window then begins
-// and ends later.
+// Adjusts stats that were read `idle` ago, if nothing was computed since then: moves the window to
+// the present.
 void AgeWindow(absl::Duration idle, EngineStats* stats);
 
-// The cost of a forward pass. It is distributed among the pass's requests in proportion to their
-// rows. The parts add up exactly: rounding remainders go to later parts.
+// The cost of a forward pass. Each request of the pass gets a share in proportion to its rows. The
+// shares sum exactly to the cost, because rounding remainders go to later shares.
 struct PassCosts {
   int64_t hits = 0;
   int64_t misses = 0;
@@ -52,10 +54,11 @@ struct PassCosts {
   absl::Duration stall_time;
 };
 struct RowRange {
-  int64_t begin = 0;  // rows [begin, end) of the batch
+  int64_t begin = 0;  // the rows [begin, end) of the batch
   int64_t end = 0;
 };
-// Adds the cost of `range` to `usage`. Requires: 0 <= begin <= end <= rows, rows > 0.
+// Adds to `usage` the share of the rows in `range`. `rows` is the number of rows of the pass.
+// Requires: 0 <= begin <= end <= rows, rows > 0.
 void AddShare(const PassCosts& costs, const RowRange& range, int64_t rows, Usage* usage);
 
 }  // namespace tidepool::engine

@@ -33,7 +33,7 @@ absl::Status EngineOptions::Validate() const {
   RETURN_IF_ERROR(CheckAtLeast("max_concurrent_prefills", max_concurrent_prefills, 1));
   RETURN_IF_ERROR(CheckAtLeast("offload_prefill_chunk", offload_prefill_chunk, 0));
   if (!kv_disk_path.empty()) RETURN_IF_ERROR(CheckAtLeast("kv_disk_bytes", kv_disk_bytes, 1));
-  // Each step needs a row and its logits for every running sequence.
+  // In each step, every running sequence needs at least one row, and the logits of that row.
   RETURN_IF_ERROR(CheckAtLeast("limits.rows", limits.rows, max_sequences));
   return CheckAtLeast("limits.logit_rows", limits.logit_rows, max_sequences);
 }

@@ -1,4 +1,4 @@
-// EngineOptions: the limits of an Engine.
+// EngineOptions: the settings and limits of an Engine.
 #ifndef TIDEPOOL_ENGINE_ENGINE_OPTIONS_H_
 #define TIDEPOOL_ENGINE_ENGINE_OPTIONS_H_
 
@@ -12,33 +12,35 @@
 namespace tidepool::engine {
 
 struct EngineOptions {
-  int64_t context_length = 0;        // tokens of one sequence, prompt and output
-  size_t kv_memory_bytes = 1 << 30;  // size of the KV arena
-  int64_t max_sequences = 64;        // in one step
-  int64_t max_queued = 1024;         // waiting sequences in addition to max_sequences
-  BatchLimits limits;                // rows per step
+  int64_t context_length = 0;        // maximum tokens of one sequence, prompt and output together
+  size_t kv_memory_bytes = 1 << 30;  // size of the memory for KV
+  int64_t max_sequences = 64;        // maximum sequences in one step
+  int64_t max_queued = 1024;         // maximum waiting sequences, in addition to max_sequences
+  BatchLimits limits;                // maximum rows per step
   int64_t prefill_chunk = 512;       // maximum prompt rows of one sequence per step
-  // The depth in a prompt, in tokens, at which a row's attention costs as much as the rest of the
-  // row (AttentionDepth). Chunks shrink with the depth, so that steps take about equally long. 0:
-  // equal chunks.
+  // The depth in a prompt, in tokens, at which the attention of a row costs as much as the rest of
+  // the row (AttentionDepth). Deeper in a prompt, chunks are smaller, so that all steps take about
+  // the same time. 0: all chunks have the same size.
   int64_t attention_depth = 0;
-  int64_t max_concurrent_prefills = 4;  // incompletely computed prompts that hold KV
+  // maximum prompts that hold KV and are not completely computed
+  int64_t max_concurrent_prefills = 4;
   // Replaces prefill_chunk while some of the model's experts are not in memory. A larger chunk is
-  // better then, because a step reads each expert once, however many rows need it. 0: use
+  // then better, because a step reads each expert only once for all rows that need it. 0: use
   // prefill_chunk.
   int64_t offload_prefill_chunk = 0;
-  std::string cache_seed;  // model digest and KV type; KV is shared only if it matches
-  // File for KV blocks that memory has no room for, which also survives the process, and its
-  // maximum size in bytes. Empty path: none.
+  // model digest and KV type; KV is shared only between engines with the same seed
+  std::string cache_seed;
+  // Path and maximum size of a file for KV blocks that do not fit into memory. The blocks in it
+  // survive the process. An empty path means no file.
   std::string kv_disk_path;
   int64_t kv_disk_bytes = 0;
 
-  // INVALID_ARGUMENT names the field, its value and the accepted range.
+  // Returns INVALID_ARGUMENT with the field, its value and the accepted range.
   absl::Status Validate() const;
 };
 
-// Number of rows of logits per step for log-probabilities of prompts, besides one row per sequence:
-// as many as fit into 32 MiB, at most 128.
+// Returns the number of rows of logits per step for log-probabilities of prompts. They are in
+// addition to one row for each sequence. It is the number that fits into 32 MiB, but at most 128.
 int64_t PromptLogitRows(int64_t vocab_size);
 
 }  // namespace tidepool::engine

@@ -1,5 +1,5 @@
-// SingleFlight: merges equal requests: one is in flight at a time, and all callers that joined get
-// its result.
+// SingleFlight: merges requests for the same thing. Only one is in flight at a time, and all
+// callers that joined it get its result.
 #ifndef TIDEPOOL_ENGINE_SINGLE_FLIGHT_H_
 #define TIDEPOOL_ENGINE_SINGLE_FLIGHT_H_
 
@@ -21,12 +21,12 @@ class SingleFlight {
  public:
   using Done = std::function<void(absl::StatusOr<T>)>;
 
-  // Maximum number of waiting callers. When there are more, the oldest fails, because it has
-  // probably left.
+  // Maximum number of waiting callers. If there are more, the oldest fails, because it has probably
+  // given up already.
   static constexpr size_t kMaxWaiting = 64;
 
-  // Returns true if the caller must make the request, and call Answer once. If too many wait, the
-  // oldest gets RESOURCE_EXHAUSTED.
+  // Joins the current request. If it returns true, the caller must make the request, and call
+  // Answer once. If too many callers wait, the oldest gets RESOURCE_EXHAUSTED.
   bool Join(Done done) {
     Done oldest;
     bool first = false;

@@ -1,5 +1,5 @@
-// What a step reports about a sequence besides its tokens: the prompt's log-probabilities and
-// progress, and the usage at the end.
+// What a step reports about a sequence besides its output tokens: the log-probabilities and the
+// progress of the prompt, and the usage at the end.
 #ifndef TIDEPOOL_ENGINE_SPAN_NEWS_H_
 #define TIDEPOOL_ENGINE_SPAN_NEWS_H_
 
@@ -14,21 +14,21 @@
 
 namespace tidepool::engine {
 
-// Engine thread only. Reports `scored`, the next log-probabilities of the prompt, each of which
-// uses one credit. Also reports the progress, if the sequence requested it and its last span was in
-// the prompt. `now` is on the engine's clock.
+// Engine thread only. Writes reports about the prompt into `chunk`. `scored` are the next
+// log-probabilities of the prompt, each of which uses one credit. The progress is reported if the
+// sequence requested it and its last span was in the prompt. `now` is on the engine's clock.
 void TellPrompt(std::vector<TokenLogprob> scored, absl::Duration now, Sequence* sequence,
                 StreamChunk* chunk);
 
-// True if the chunk contains anything.
+// Returns whether the chunk contains anything.
 bool HasNews(const StreamChunk& chunk);
 
-// The usage of a sequence that ends now. Requires: it has generated a token, or all of its prompt
-// is computed.
+// Returns the usage of a sequence that ends now. Requires: the sequence has generated a token, or
+// its whole prompt is computed.
 Usage FinalUsage(const Sequence& sequence, absl::Duration now);
 
-// Sets the tokens that the sequence's min_tokens forbid. INVALID_ARGUMENT if that is the whole
-// vocabulary.
+// Sets sequence->end_tokens, the tokens that its min_tokens forbid. Returns INVALID_ARGUMENT if
+// they are the whole vocabulary.
 absl::Status ForbidEnds(const Tokenizer& tokenizer, int vocab_size, Sequence* sequence);
 
 }  // namespace tidepool::engine

@@ -11,8 +11,8 @@ StepLimits PickStepLimits(const EngineOptions& options,
             .attention_depth = options.attention_depth,
             .mixed_rows = cost.MixedRows(most)};
   }
-  // If a step reads most experts anyway, fewer rows do not make it shorter, but prompts need more
-  // steps.
+  // If a step reads most experts in any case, fewer rows would not make it shorter, but prompts
+  // would need more steps.
   const int64_t missing_bytes = (offload->experts - offload->slots) * offload->record_bytes;
   return {.prefill_chunk = options.offload_prefill_chunk > 0 ? options.offload_prefill_chunk
                                                              : options.prefill_chunk,

@@ -1,4 +1,5 @@
-// Limits on the rows of steps, derived from the resident experts and the measured cost of steps.
+// Computes the limits for the rows of steps from the resident experts and the measured cost of
+// steps.
 #ifndef TIDEPOOL_ENGINE_STEP_LIMITS_H_
 #define TIDEPOOL_ENGINE_STEP_LIMITS_H_
 
@@ -11,8 +12,8 @@
 
 namespace tidepool::engine {
 
-// Pure. While some experts are not in memory, prompts get offload_prefill_chunk at every depth, and
-// a step with decodes may take as long to compute as its reads.
+// Pure. If some experts are not in memory, the prefill chunk is offload_prefill_chunk at every
+// depth, and the computation of a step with decodes may take as long as the step's reads.
 StepLimits PickStepLimits(const EngineOptions& options,
                           const std::optional<moe::OffloadStats>& offload,
                           const StepCostModel& cost);

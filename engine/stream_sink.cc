@@ -34,7 +34,7 @@ class StreamImpl final : public Stream {
       const int64_t room = std::numeric_limits<int64_t>::max() - std::max<int64_t>(before, 0);
       after = before + std::min(tokens, room);
     } while (!control_->credit.compare_exchange_weak(before, after));
-    // If credit was left, the step thread was not waiting for more.
+    // If credit was left before, the step thread was not waiting for credit.
     if (before <= 0) shared_->Wake();
   }
 
@@ -48,7 +48,7 @@ class StreamImpl final : public Stream {
   std::shared_ptr<StreamSink> sink_;
 };
 
-// Appends a later chunk to one that was not taken yet.
+// Appends a later chunk to a chunk that was not taken yet.
 void Merge(StreamChunk later, StreamChunk* chunk) {
   if (chunk->prompt_logprobs.empty()) chunk->prompt_position = later.prompt_position;
   std::move(later.prompt_logprobs.begin(), later.prompt_logprobs.end(),

@@ -1,5 +1,5 @@
-// StreamSink: passes a sequence's tokens from the step thread to its caller. It is the only place
-// where both meet.
+// StreamSink: passes the tokens of a sequence from the step thread to the caller. It is the only
+// object that both use.
 #ifndef TIDEPOOL_ENGINE_STREAM_SINK_H_
 #define TIDEPOOL_ENGINE_STREAM_SINK_H_
 
@@ -17,11 +17,11 @@
 
 namespace tidepool::engine {
 
-// Thread-safe. Everything not taken yet is merged into one chunk, so the sequence's credit limits
-// its size.
+// Thread-safe. Everything that the caller has not taken yet is merged into one chunk. Its size is
+// limited by the credit of the sequence.
 class StreamSink {
  public:
-  // For the engine. Nothing is pushed after a chunk with a finish, or after End.
+  // For the engine. After a chunk with a finish, and after End, nothing may be pushed.
   void Push(StreamChunk chunk);
   void End(absl::Status status);
 
@@ -29,7 +29,7 @@ class StreamSink {
   std::optional<absl::StatusOr<StreamChunk>> TryNext();
   absl::StatusOr<StreamChunk> Next();
   void OnReady(std::function<void()> callback);
-  // Returns when no callback is running. None is called later.
+  // Removes the callback. Returns when it is not running, so that it is never called later.
   void DropCallback();
 
  private:
@@ -42,14 +42,14 @@ class StreamSink {
   std::optional<absl::Status> end_ TIDEPOOL_GUARDED_BY(mutex_);
   bool finished_ TIDEPOOL_GUARDED_BY(mutex_) = false;  // the caller has taken the last chunk
 
-  // Held while the callback runs. Never take it while holding mutex_: the callback may call
-  // TryNext, and DropCallback waits for it.
+  // Held while the callback runs. Never take it while you hold mutex_: the callback may call
+  // TryNext, and DropCallback waits for the callback.
   base::Mutex callback_mutex_;
   std::function<void()> callback_ TIDEPOOL_GUARDED_BY(callback_mutex_);
 };
 
-// Creates the caller's handle of a sequence whose tokens go to `sink`. `shared` belongs to its step
-// thread.
+// Creates the caller's Stream of a sequence whose tokens are passed to `sink`. `shared` is the
+// inbox of the step thread.
 std::unique_ptr<Stream> MakeStream(std::shared_ptr<EngineInbox> shared,
                                    std::shared_ptr<SequenceControl> control,
                                    std::shared_ptr<StreamSink> sink);

@@ -7,27 +7,29 @@
 
 namespace tidepool::kernels {
 
-// Maximum number of query vectors in one fold (a row's heads that share a KV head, row by row).
-// Each block of keys and values is converted to float32 once for all of them.
+// A fold is the result so far of attention for some query vectors. This is the maximum number of
+// its query vectors. They are the heads that share a KV head, of one row after another. Each block
+// of keys and values is converted to float32 once for all of them.
 inline constexpr int kFoldVectors = 24;
 
-// Folds and their parts are rounded up to this number of floats: the widest vector of any ISA.
+// Folds and their parts are padded to a multiple of this number of floats, which is the widest
+// vector of any ISA.
 inline constexpr int kFoldUnit = 16;
 
-// Maximum number of parts of folds per thread that are kept before they are merged.
+// Maximum number of parts of folds per thread that are stored before they are merged.
 inline constexpr int64_t kAttendPartsPerThread = 512;
 
-// Tasks per thread when long jobs are split. A job is long if it costs more than two tasks. A
-// task's cost is rounded down to an integer. In the worst case, tasks cost 2 - epsilon and count as
-// 1, and then jobs of cost 3 are long.
+// Number of tasks per thread when long jobs are split. A job is long if it costs more than two
+// tasks. A task's cost is rounded down to an integer. In the worst case, tasks cost 2 - epsilon and
+// are counted as 1, so that jobs of cost 3 are long.
 inline constexpr int64_t kAttendTasksPerThread = 4;
 inline constexpr int64_t kAttendLongFoldsPerThread = kFoldVectors * kAttendTasksPerThread * 2 / 3;
 
-// Bytes of a job and its first task.
+// Bytes of a job and of its first task.
 inline constexpr int64_t kAttendJobBytes = 88;
 
-// Memory per thread, in multiples of the alignment, for its other tasks, its long jobs, and the
-// rounding of about 20 allocations.
+// Memory per thread, as a multiple of the alignment, for its other tasks, for its long jobs, and
+// for the padding of about 20 allocations.
 inline constexpr int64_t kAttendSmallParts = 48;
 
 }  // namespace tidepool::kernels

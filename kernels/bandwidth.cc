@@ -15,10 +15,10 @@ namespace {
 constexpr int kPasses = 5;
 constexpr int kSums = 8;
 constexpr int64_t kLineBytes = kSums * sizeof(uint64_t);
-// Ranges are assigned as threads become free, so that an interrupted thread does not delay a pass.
+// A free thread takes the next range. So a thread that is interrupted does not delay a pass.
 constexpr int64_t kGrainLines = (4 << 20) / kLineBytes;
 
-// Each thread's sums have their own cache line.
+// The sums of one thread. They have their own cache line.
 struct alignas(kLineBytes) Sums {
   uint64_t lane[kSums] = {};
 };
@@ -52,7 +52,7 @@ double ReadBandwidth(int threads, size_t bytes, const base::Clock& clock) {
       for (int i = 0; i < kSums; ++i) sums[worker].lane[i] += part.lane[i];
     });
     const double seconds = absl::ToDoubleSeconds(clock.Monotonic() - start);
-    // Using the sums keeps the compiler from removing the loop above.
+    // Use the sums. Otherwise the compiler would remove the loop above.
     uint64_t total = 0;
     for (const Sums& part : sums) {
       for (const uint64_t lane : part.lane) total += lane;

@@ -1,4 +1,4 @@
-// ReadBandwidth: measures the memory bandwidth, to which other speeds are compared.
+// ReadBandwidth: measures the memory bandwidth. Other speeds are compared to it.
 #ifndef TIDEPOOL_KERNELS_BANDWIDTH_H_
 #define TIDEPOOL_KERNELS_BANDWIDTH_H_
 
@@ -8,14 +8,14 @@
 
 namespace tidepool::kernels {
 
-// Much larger than any last-level cache.
+// Much larger than the last-level cache of any CPU.
 inline constexpr size_t kBandwidthProbeBytes = size_t{1} << 30;
 
-// Returns the bytes per second at which `threads` threads together sum up `bytes` of memory: the
-// best of 5 passes over an array that was written first. Each thread has its own share and 8
-// independent sums, so that neither page faults nor a chain of additions is measured. Allocates
-// `bytes` of memory while it runs, in huge pages if available, like weights. Requires: threads >=
-// 1, and at least 64 bytes per thread.
+// Returns how many bytes per second `threads` threads together can read when they sum up `bytes` of
+// memory. It is the best of 5 passes over an array that was written before. Each thread has its own
+// part of the array and 8 independent sums, so that neither page faults nor the latency of
+// additions is measured. While it runs, it allocates `bytes` of memory, in huge pages if available,
+// as for weights. Requires: threads >= 1, and at least 64 bytes per thread.
 double ReadBandwidth(int threads, size_t bytes, const base::Clock& clock);
 
 }  // namespace tidepool::kernels

@@ -1,4 +1,4 @@
-// The values of the codes of non-linear four-bit types.
+// The values of the codes of four-bit types whose codes are not linear.
 #ifndef TIDEPOOL_KERNELS_CODE_TABLES_H_
 #define TIDEPOOL_KERNELS_CODE_TABLES_H_
 
@@ -6,10 +6,11 @@
 
 namespace tidepool::kernels {
 
-// For IQ4_NL and IQ4_XS.
+// Values of the codes of IQ4_NL and IQ4_XS.
 inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                           1,    13,   25,  38,  53,  69,  89,  113};
-// E2M1, the four-bit float of MXFP4 and NVFP4. Values are doubled, so the scales are halved.
+// Values of E2M1, the four-bit float of MXFP4 and NVFP4. They are doubled to be integers, so the
+// scales are halved.
 inline constexpr int8_t kE2M1Doubled[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                             0, -1, -2, -3, -4, -6, -8, -12};
 

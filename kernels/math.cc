@@ -6,8 +6,8 @@
 namespace tidepool::kernels {
 namespace {
 
-// Pi / 2 in three parts of 53 bits. n * part is subtracted by a fused multiply-add, so only the
-// last part is rounded.
+// Pi / 2 as the sum of three parts of 53 bits. Each n * part is subtracted by a fused multiply-add,
+// so only the last subtraction is rounded.
 constexpr double kHalfPiHigh = 0x1.921fb54442d18p+0;
 constexpr double kHalfPiMiddle = 0x1.1a62633145c07p-54;
 constexpr double kHalfPiLow = -0x1.f1976b7ed8fbcp-110;

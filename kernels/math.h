@@ -1,10 +1,10 @@
-// Scalar arithmetic with the same bits on every machine and in each lane of the SIMD forms in cpu/.
-// It uses only IEEE operations, explicit fused multiply-adds and bit operations, and the default
-// rounding to nearest even. It never uses libm's exp or sin, whose results depend on its version
-// and the CPU.
+// Scalar arithmetic that gives the same bits on every machine. The vector code in cpu/ gives the
+// same bits in each lane. Only IEEE operations, explicit fused multiply-adds and bit operations are
+// used, with the default rounding to nearest even. libm's exp and sin are never used, because their
+// results depend on libm's version and on the CPU.
 //
-// All functions are `static`: files that are compiled for different ISAs include this header, and
-// the linker must not merge their functions.
+// All functions are `static`. The reason is that files compiled for different ISAs include this
+// header, and the linker must not merge their functions.
 #ifndef TIDEPOOL_KERNELS_MATH_H_
 #define TIDEPOOL_KERNELS_MATH_H_
 
@@ -39,7 +39,8 @@ static inline float F16ToF32(uint16_t half) {
   return FloatFromBits(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
-// Rounds to nearest even. Larger numbers become infinity, and NaN becomes a quiet NaN.
+// Rounds to nearest even. Numbers that are too large become infinity, and a NaN becomes a quiet
+// NaN.
 static inline uint16_t F32ToF16(float value) {
   const uint32_t bits = FloatBits(value);
   const uint32_t sign = (bits >> 16) & 0x8000;
@@ -52,8 +53,8 @@ static inline uint16_t F32ToF16(float value) {
     const float shifted = FloatFromBits(magnitude) + 0.5f;
     return sign | (FloatBits(shifted) - 0x3f000000);
   }
-  // Rounds in place. A carry out of the mantissa increments the exponent, which gives infinity
-  // above 65519.
+  // Rounds in the integer representation. A carry out of the mantissa increments the exponent, so
+  // numbers of 65520 and above become infinity.
   const uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
   return sign | ((rounded - 0x38000000) >> 13);
 }
@@ -62,41 +63,43 @@ static inline float BF16ToF32(uint16_t half) {
   return FloatFromBits(static_cast<uint32_t>(half) << 16);
 }
 
-// Rounds to nearest even. NaN becomes a quiet NaN.
+// Rounds to nearest even. A NaN becomes a quiet NaN.
 static inline uint16_t F32ToBF16(float value) {
   const uint32_t bits = FloatBits(value);
   if ((bits & 0x7fffffff) > 0x7f800000) return (bits >> 16) | 0x40;
   return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
 }
 
-// Returns 2^(e - 128), half of the scale that exponent e of an MXFP4 block means. The two smallest
-// are subnormal.
+// Returns 2^(e - 128). It is half of the scale that the exponent e of an MXFP4 block means. The two
+// smallest results are subnormal.
 static inline float HalfOfE8M0(uint8_t e) {
   return FloatFromBits(e < 2 ? uint32_t{0x00200000} << e : static_cast<uint32_t>(e - 1) << 23);
 }
 
-// Added to x with |x| < 2^22, this puts x, rounded to the nearest even integer, into the low
-// mantissa bits.
+// If |x| < 2^22, the low mantissa bits of x + kRoundingShift contain x, rounded to nearest even.
 inline constexpr float kRoundingShift = 12582912.0f;  // 1.5 * 2^23
 
 static inline float RoundToEven(float value) { return (value + kRoundingShift) - kRoundingShift; }
 
-// Exp: x = n ln 2 + r with |r| <= ln 2 / 2, then a polynomial for e^r and a shift by n.
+// Exp computes x = n ln 2 + r with |r| <= ln 2 / 2, then e^r by a polynomial, then multiplies by
+// 2^n.
 inline constexpr float kExpLog2E = 0x1.715476p+0f;
 inline constexpr float kExpLn2High = 0x1.62e400p-1f;  // 15 bits: n * high is exact
 inline constexpr float kExpLn2Low = 0x1.7f7d1cp-20f;
-// e^r = 1 + r + r^2 (c0 + c1 r + ...): the Taylor coefficients. The first term left out is r^8 /
-// 8!, below 2^-27 of the result.
+// e^r = 1 + r + r^2 (c0 + c1 r + ...), with Taylor's coefficients. The first omitted term is r^8 /
+// 8!, which is below 2^-27 of the result.
 inline constexpr float kExpC0 = 1.0f / 2;
 inline constexpr float kExpC1 = 1.0f / 6;
 inline constexpr float kExpC2 = 1.0f / 24;
 inline constexpr float kExpC3 = 1.0f / 120;
 inline constexpr float kExpC4 = 1.0f / 720;
 inline constexpr float kExpC5 = 1.0f / 5040;
-inline constexpr float kExpMin = -87.0f;  // below this: exactly 0 (the true value is under 2^-125)
-inline constexpr float kExpMax = 88.72283f;  // above this: infinity
+// below this, the result is exactly 0 (the true value is less than 2^-125)
+inline constexpr float kExpMin = -87.0f;
+inline constexpr float kExpMax = 88.72283f;  // above this, the result is infinity
 
-// Returns e^x to within 2 ulp, and exactly 1 at 0. Infinities and NaN give the usual results.
+// Returns e^x with an error of at most 2 ulp. Exp(0) is exactly 1. Infinities and NaN give the
+// usual results.
 static inline float Exp(float x) {
   if (x < kExpMin) return 0.0f;
   if (x > kExpMax) return __builtin_inff();
@@ -109,7 +112,7 @@ static inline float Exp(float x) {
   p = __builtin_fmaf(p, r, kExpC1);
   p = __builtin_fmaf(p, r, kExpC0);
   p = __builtin_fmaf(p, r * r, r) + 1.0f;
-  // Multiply by 2^n in two steps, because n can be 128, whose exponent field would mean infinity.
+  // Multiply by 2^n in two steps, because n can be 128: its exponent field would mean infinity.
   const int32_t exponent = static_cast<int32_t>(n);
   const int32_t half = exponent >> 1;
   const float first = FloatFromBits(static_cast<uint32_t>(half + 127) << 23);
@@ -117,13 +120,14 @@ static inline float Exp(float x) {
   return p * first * second;
 }
 
-// Tanh: below kTanhSmall, x + x^3 P(x^2), with the P of degree 4 whose largest relative error is
-// the smallest (4.4e-9). Above it, (1 - t) / (1 + t) with t = e^(-2 |x|).
+// If |x| < kTanhSmall, Tanh computes x + x^3 P(x^2). P is the polynomial of degree 4 with the
+// smallest maximum relative error (4.4e-9). Otherwise it computes (1 - t) / (1 + t) with t = e^(-2
+// |x|).
 inline constexpr float kTanhSmall = 0.625f;
 inline constexpr float kTanhP[5] = {-0x1.555532p-2f, 0x1.110726p-3f, -0x1.b83c5ap-5f,
                                     0x1.52269ap-6f, -0x1.75e1cap-8f};
 
-// Returns tanh(x) to within 3 ulp.
+// Returns tanh(x) with an error of at most 3 ulp.
 static inline float Tanh(float x) {
   const float a = __builtin_fabsf(x);
   if (a < kTanhSmall) {
@@ -138,26 +142,26 @@ static inline float Tanh(float x) {
   return __builtin_copysignf((1.0f - t) / (1.0f + t), x);
 }
 
-// Returns cap * tanh(x / cap), for x with a factor that the caller has computed: factor = 1 / cap
-// times any scale of x. Infinities and NaN stay (ops.h).
+// Returns cap * tanh(x * factor). The caller computes factor = 1 / cap, multiplied by any scale of
+// x. Infinities and NaN are returned unchanged (ops.h).
 static inline float SoftCap(float x, float factor, float cap) {
   if (!(__builtin_fabsf(x) < __builtin_inff())) return x;
   return cap * Tanh(x * factor);
 }
 
-// The exponent of GeluTanh: gelu(x) = x (1 + tanh u) / 2 = x / (1 + e^(-2u)), with -2u = x (c0 + c1
+// The exponent in GeluTanh: gelu(x) = x (1 + tanh u) / 2 = x / (1 + e^(-2u)), with -2u = x (c0 + c1
 // x^2).
 inline constexpr float kGeluC0 = -1.5957691216057308f;  // -2 sqrt(2 / pi)
 inline constexpr float kGeluC1 = -1.5957691216057308f * 0.044715f;
 
-// Returns gelu(x) in the approximation by tanh.
+// Returns gelu(x), approximated by tanh.
 static inline float GeluTanh(float x) {
   return x / (1.0f + Exp(x * __builtin_fmaf(kGeluC1, x * x, kGeluC0)));
 }
 
-// The normal distribution's tail: erfc(a) = e^(-a Q(a)) for 0 <= a <= kErfcMax, with the Q of
-// degree 10 whose error moves erfc by at most 1.6e-8. For larger a, erfc is below 2e-12 and counts
-// as 0.
+// The tail of the normal distribution: erfc(a) = e^(-a Q(a)) for 0 <= a <= kErfcMax. Q is the
+// polynomial of degree 10 that changes erfc by at most 1.6e-8. For larger a, erfc is below 2e-12
+// and is replaced by 0.
 inline constexpr float kErfcMax = 5.0f;
 inline constexpr float kErfcQ[11] = {0x1.20dd84p+0f,   0x1.45f108p-1f,   0x1.a54cf4p-4f,
                                      -0x1.3cdbf6p-6f,  0x1.db7b1cp-15f,  0x1.96ff3ep-10f,
@@ -170,7 +174,7 @@ static inline float Gelu(float x) {
   const float a = __builtin_fabsf(x) * kRootHalf;
   float q = kErfcQ[10];
   for (int i = 9; i >= 0; --i) q = __builtin_fmaf(q, a, kErfcQ[i]);
-  // Written so that a NaN stays.
+  // The comparison is written so that the result for a NaN is NaN.
   const float tail = a > kErfcMax ? 0.0f : 0.5f * Exp(-(a * q));
   return x * (x < 0.0f ? tail : 1.0f - tail);
 }
@@ -179,7 +183,8 @@ static inline float Sigmoid(float x) { return 1.0f / (1.0f + Exp(-x)); }
 
 static inline float Silu(float x) { return x / (1.0f + Exp(-x)); }
 
-// Returns GluForm::kClampedSwiGlu's (u' + 1) g' sigmoid(alpha g'). A NaN stays.
+// Returns (u' + 1) g' sigmoid(alpha g') of GluForm::kClampedSwiGlu. If an input is NaN, so is the
+// result.
 static inline float ClampedSwiGlu(float gate, float up, float alpha, float limit) {
   const float g = gate > limit ? limit : gate;
   const float low = up < -limit ? -limit : up;
@@ -192,8 +197,8 @@ struct SinCosResult {
   double cos;
 };
 
-// Returns sin and cos of `angle` radians to within 1e-15, for |angle| < 2^30. NaN for larger angles
-// and for NaN.
+// Returns sin and cos of `angle` (in radians) with an error of at most 1e-15, if |angle| < 2^30.
+// Returns NaN for larger angles and for NaN.
 SinCosResult SinCos(double angle);
 
 }  // namespace tidepool::kernels

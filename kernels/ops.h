@@ -1,28 +1,31 @@
-// Shared by all backends: the definitions of int8 activations and of sums, the arena memory of
+// What all backends share: the definitions of int8 activations and of sums, the arena memory of
 // results, and the checks of arguments.
 //
-// Int8 activations, per block of 32 columns of a row. amax is the block's largest |x|:
+// Int8 activations: a row is converted in blocks of 32 columns. amax is the largest |x| of a block:
 //   d = amax / 127, q = x * (127 / amax) rounded to nearest even, sum = d * (sum of q).
-// If amax is below kTinyBlock, d, q and sum are 0 (127 / amax would overflow). If a block contains
-// an infinity or a NaN, q is 0, and d and sum are NaN, so that all results of the block are NaN.
+// If amax is below kTinyBlock, 127 / amax would overflow, so d, q and sum are 0. If a block
+// contains an infinity or a NaN, q is 0, and d and sum are NaN, so that all results of the block
+// are NaN.
 //
-// Products of int8 activations with quantised weights: one chain over the blocks of 32 in ascending
-// order, from zero. x, dx and sum are the activation's q, d and sum in the block, and the other
-// names are panel.h's. w is a weight's code minus its zero point, or the code's table value.
+// Products of int8 activations with quantised weights: an output `acc` is one chain over the blocks
+// of 32 in ascending order, from zero. x, dx and sum are the activation's q, d and sum in the
+// block. w is a weight's code minus the zero point, or the code's table value. panel.h defines the
+// other names.
 //   most types       acc = fma(s * dx, dot, acc), with dot = sum of w x, and s = d, d sc, 2^(e-128)
 //     with minimum   acc = fma(m, sum, acc), with m as it is, or -(dmin mn)
 //   Q2_K Q3_K Q6_K   acc = fma(d * dx, I, acc), with I = sc[0] dot[0] + sc[1] dot[1] over halves
 //     Q2_K           acc = fma(-(dmin * dx), M, acc), with M = mn[0] sum x[0] + mn[1] sum x[1]
-// dot, I and M are exact integers below 2^24. d sc and dmin mn are exact. Each product with a * is
-// rounded once.
+// dot, I and M are exact integers below 2^24. d sc and dmin mn are exact. Each product that is
+// written with * is rounded once.
 //
-// Sums over a row (RMS norm's squares, softmax's denominators) have the same order on every ISA:
-// lane j of 8 adds up elements j, j + 8, j + 16 ... in ascending order, from zero. Then, with lanes
-// l, s[j] = l[j] + l[j + 4] for j < 4, and the sum is (s[0] + s[2]) + (s[1] + s[3]).
-// The reference sums in float64 instead.
+// Sums over a row (squares of an RMS norm, denominators of a softmax) have the same order on every
+// ISA. There are 8 lanes. Lane l[j] is the sum of the elements j, j + 8, j + 16 ... in ascending
+// order, from zero. Then s[j] = l[j] + l[j + 4] for j < 4, and the sum is (s[0] + s[2]) + (s[1] +
+// s[3]).
+// Only the reference backend differs: it computes sums in float64.
 //
-// A soft-cap replaces x by cap * tanh(x / cap). Infinities and NaN stay as they are, so that checks
-// of logits still find them.
+// A soft-cap replaces x by cap * tanh(x / cap). It does not change infinities and NaN, so that
+// later checks of logits still find them.
 #ifndef TIDEPOOL_KERNELS_OPS_H_
 #define TIDEPOOL_KERNELS_OPS_H_
 
@@ -36,13 +39,14 @@ namespace tidepool::kernels {
 
 inline constexpr float kTinyBlock = 0x1p-119f;
 
-// True if weights of this type are stored in blocks, which kFast multiplies as integers.
+// Returns whether weights of this type are stored in blocks. With kFast, such blocks are multiplied
+// as integers.
 bool IsQuantised(DType dtype);
 
-// True if activations of `cols` columns have the int8 form with `precision`.
+// Returns whether activations of `cols` columns have the int8 form if the precision is `precision`.
 bool HasInt8Form(Precision precision, int64_t cols);
 
-// A writable view of an Activation's memory, while it is computed.
+// A writable view of an Activation's memory, used while the Activation is computed.
 struct ActivationBuffer {
   MatrixView values;
   int8_t* quants = nullptr;
@@ -53,7 +57,8 @@ struct ActivationBuffer {
   Activation View() const { return {values, quants, scales, sums, half_sums}; }
 };
 
-// The parts of an Activation to allocate: only the int8 form (the float rows exist), or all.
+// Which parts of an Activation to allocate: only the int8 form, if the float rows exist already, or
+// all parts.
 enum class ActivationParts : uint8_t { kInt8Only, kAll };
 
 ActivationBuffer AllocateActivation(int64_t rows, int64_t cols, Precision precision,
@@ -66,7 +71,8 @@ size_t ActivationBytes(int64_t rows, int64_t cols);
 // size does not depend on how many rows are argmax rows.
 ArgMax* AllocateHeadScratch(const HeadTarget& target, int threads, Arena* arena);
 
-// Adds output `index` of a row to its argmax. Call it in ascending order of index.
+// Takes output `index` of a row into account in the row's argmax. Must be called in ascending order
+// of index.
 inline void AddToArgMax(int32_t index, float value, ArgMax* best) {
   if (!(value < __builtin_inff()) && best->unsound < 0) {
     best->unsound = index;
@@ -96,14 +102,14 @@ ActivationBuffer AllocateAttended(const AttendCall& call, Precision precision, A
 // rows of the call. `threads` is the backend's.
 size_t AttendScratchBytes(const AttendCall& call, int threads);
 
-// KV slots [begin, end) that one query row sees. Never empty.
+// The KV slots [begin, end) that one query row sees. There is always at least one.
 struct SlotRange {
   int64_t begin = 0;
   int64_t end = 0;
 };
 SlotRange VisibleSlots(const KvSpan& span, int64_t row);
 
-// Each ends the process if the arguments of the op contradict each other.
+// Each function ends the process if the arguments of the op contradict each other.
 void CheckMatMul(const Activation& x, const PackedMatrix& weight, Precision precision);
 void CheckTarget(const Activation& x, const MatMulTarget& target, Precision precision);
 void CheckHead(const Activation& x, const HeadTarget& target, Precision precision);

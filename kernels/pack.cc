@@ -1,5 +1,5 @@
-// Pack works panel by panel: the output is written in order, while eight rows of the source are
-// read in parallel.
+// Pack writes one panel after the other. The output is written in order, while eight rows of the
+// source are read side by side.
 #include <algorithm>
 #include <cstring>
 
@@ -10,7 +10,7 @@
 namespace tidepool::kernels {
 namespace {
 
-// Sixteen bytes, which GCC and Clang vectorise on any architecture.
+// A vector of sixteen bytes. GCC and Clang vectorise it on any architecture.
 template <typename T>
 struct Vector {
   static constexpr int kLanes = 16 / sizeof(T);
@@ -26,7 +26,7 @@ struct Vector {
 using Words = Vector<uint32_t>;
 using Halves = Vector<uint16_t>;
 
-// a0 b0 a1 b1 ...: from the lower lanes, or from the upper ones.
+// These functions interleave two vectors, a0 b0 a1 b1 ...: the lower lanes, or the upper lanes.
 Words::Type ZipLow(Words::Type a, Words::Type b) {
   return __builtin_shufflevector(a, b, 0, 4, 1, 5);
 }
@@ -40,8 +40,9 @@ Halves::Type ZipHigh(Halves::Type a, Halves::Type b) {
   return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
 }
 
-// Transposes a square of kLanes rows and columns, with `stride` bytes between rows, and writes rows
-// of kPanelRows. Zipping row i with row i + kLanes / 2, log2(kLanes) times, gives the transpose.
+// Transposes a square of kLanes rows and columns whose rows are `stride` bytes apart, and writes
+// rows of kPanelRows elements. A transpose is made by zipping row i with row i + kLanes / 2,
+// log2(kLanes) times.
 template <typename V>
 void TransposeSquare(const std::byte* source, int64_t stride, std::byte* out) {
   constexpr int kN = V::kLanes;
@@ -59,7 +60,8 @@ void TransposeSquare(const std::byte* source, int64_t stride, std::byte* out) {
   for (int i = 0; i < kN; ++i) V::Store(rows[i], out + i * kOutStride);
 }
 
-// Packs `rows` rows of a panel of elements of T. The panel's other rows are already zero.
+// Packs `rows` rows of a panel whose elements have the type T. The other rows of the panel are
+// already zero.
 template <typename T>
 void PackFloats(int rows, int64_t cols, const std::byte* source, std::byte* panel) {
   using V = Vector<T>;

@@ -27,28 +27,29 @@ static inline uint64_t LongAt(const std::byte* data, int index) {
   return word;
 }
 
-// One row's lane of a record that is being packed.
+// One row's part of a record that is being packed.
 template <DType kType>
 class RecordLane {
  public:
   RecordLane(std::byte* record, int row) : record_(record), row_(row) {}
 
-  // Copies the f16 at `source` to the record's scales, at position `index` (0: d, 1: dmin or m).
-  // They are in the record's head, or at its beginning if it has no head.
+  // Copies the f16 at `source` to the scales of the record, at position `index` (0: d, 1: dmin or
+  // m). The scales are in the record's head, or at the start of the record if it has no head.
   void SetF16(int index, const std::byte* source) {
     __builtin_memcpy(record_ + 2 * (index * kPanelRows + row_), source, 2);
   }
-  // Sets byte `index` of a block's one-byte scales, each of which has eight bytes.
+  // Sets a one-byte scale of this row. `index` selects one of the block's scales; each scale has
+  // one byte for each of the eight rows.
   void SetByte(int block, int index, int value) {
     Block(block)[index * kPanelRows + row_] = static_cast<std::byte>(value);
   }
-  // Sets the two bytes of a block with one scale per half.
+  // Sets both scales of this row in a block with one scale per half.
   void SetHalves(int block, int first, int second) {
     Block(block)[2 * row_] = static_cast<std::byte>(first);
     Block(block)[2 * row_ + 1] = static_cast<std::byte>(second);
   }
-  // Sets this row's word in vector `index` of a block's codes, or of its extra bits. The 64-bit
-  // versions set two consecutive vectors, the low half first.
+  // Set this row's word in vector `index` of a block's codes or extra bits. The functions with 64
+  // bits set two consecutive vectors; the low half is the first.
   void SetCodes(int block, int index, uint32_t word) {
     SetWord(Block(block) + kFormat.codes() + index * kVectorBytes, word);
   }
@@ -76,14 +77,14 @@ class RecordLane {
   const int row_;
 };
 
-// Converts 16 bytes whose low nibbles are columns 0 to 15 and whose high nibbles are columns 16 to
-// 31, as in panels.
+// Packs 16 bytes in which the low nibbles are columns 0 to 15 and the high nibbles are columns 16
+// to 31. Panels have the same order.
 template <typename Lane>
 static inline void PackNibbles(const std::byte* codes, int block, Lane* lane) {
   for (int g = 0; g < 4; ++g) lane->SetCodes(block, g, WordAt(codes, g));
 }
 
-// Converts 32 bytes that have one nibble of each column of a block at bit `shift`. A 64-bit word is
+// Packs 32 bytes that have one nibble of each column of a block, at bit `shift`. A 64-bit word has
 // two groups.
 template <typename Lane>
 static inline void PackNibblePlane(const std::byte* plane, int shift, int block, Lane* lane) {
@@ -95,15 +96,16 @@ static inline void PackNibblePlane(const std::byte* plane, int shift, int block,
   }
 }
 
-// Collects two bits of each column, at bit `shift` of 32 bytes, in the order of panels' pairs: even
-// groups in the low half, odd ones in the high half.
+// Collects two bits of each column, which are at bit `shift` of 32 bytes, in the order of the pairs
+// in panels. The even groups are in the low half of the result, and the odd ones in the high half.
 static inline uint64_t GatherPairs(const std::byte* plane, int shift) {
   constexpr uint64_t kMask = 0x0303030303030303;
   return (LongAt(plane, 0) >> shift & kMask) | (LongAt(plane, 1) >> shift & kMask) << 2 |
          (LongAt(plane, 2) >> shift & kMask) << 4 | (LongAt(plane, 3) >> shift & kMask) << 6;
 }
 
-// Collects one bit of each column, at bit `shift` of 32 bytes, in the order of panels' bits.
+// Collects one bit of each column, which is at bit `shift` of 32 bytes, in the order of the bits in
+// panels.
 static inline uint32_t GatherBits(const std::byte* plane, int shift) {
   constexpr uint64_t kMask = 0x0101010101010101;
   const uint64_t words =
@@ -113,9 +115,10 @@ static inline uint32_t GatherBits(const std::byte* plane, int shift) {
   return static_cast<uint32_t>(words | words >> 31);
 }
 
-// Reorders the bits of columns 0 to 31 into the order of panels.
+// Reorders the bits of columns 0 to 31 into the order of the bits in panels.
 static inline uint32_t SpreadBits(uint32_t bits) {
-  // Byte j of the result gets bits j, j + 4, j + 8 ...: this transposes 4 columns by 8 groups.
+  // Byte j of the result gets the bits j, j + 4, j + 8 ...: this transposes a matrix of 4 columns
+  // by 8 groups.
   uint32_t word = 0;
   for (int g = 0; g < 8; ++g) {
     const uint32_t four = bits >> (4 * g) & 15;
@@ -124,7 +127,7 @@ static inline uint32_t SpreadBits(uint32_t bits) {
   return word;
 }
 
-// The six-bit scale and minimum of sub-block b of Q4_K and Q5_K.
+// Packs the six-bit scales and minima of all sub-blocks of Q4_K and Q5_K.
 template <typename Lane>
 static inline void PackKScales(const std::byte* scales, Lane* lane) {
   for (int b = 0; b < 8; ++b) {
@@ -148,7 +151,8 @@ static inline void PackQ2_K(const std::byte* in, Lane* lane) {
   }
 }
 
-// Scale k of Q3_K: the low four bits are in the first 8 bytes, the high two in the last 4.
+// Returns scale k of Q3_K. The low four bits are in the first 8 bytes, and the high two bits are in
+// the last 4 bytes.
 static inline int Q3Scale(const std::byte* scales, int k) {
   const int low = k < 8 ? U8At(scales, k) & 15 : U8At(scales, k - 8) >> 4;
   const int high = U8At(scales, 8 + k % 4) >> (2 * (k / 4)) & 3;
@@ -209,7 +213,7 @@ static inline void PackIQ4_XS(const std::byte* in, Lane* lane) {
   }
 }
 
-// Packs a block of 32 columns: its f16 scales, the bits above the nibbles, and the codes.
+// Packs a block of 32 columns: its f16 scales, the extra bits and the codes.
 template <DType kType>
 static inline void PackFlat(const std::byte* in, RecordLane<kType>* lane) {
   constexpr QuantFormat kFormat = FormatOf(kType);

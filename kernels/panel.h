@@ -1,15 +1,17 @@
-// The bytes of a PackedMatrix. Implementation detail of packing and of the kernels that read
+// The byte layout of a PackedMatrix. Implementation detail of packing and of the kernels that read
 // panels.
 //
-// A matrix is its panels, first to last; a panel is its records, in ascending order of columns; a
-// record holds kPanelRows rows over BlockElements(dtype) columns in PanelRecordBytes(dtype) bytes,
-// with nothing between. Little-endian. Row r below is row r of the panel, 0 <= r < 8.
+// A matrix is a sequence of panels. A panel is a sequence of records, in ascending order of
+// columns. A record holds kPanelRows rows of BlockElements(dtype) columns in
+// PanelRecordBytes(dtype) bytes. There is no padding. Numbers are little-endian. Below, row r is a
+// row of the panel, 0 <= r < 8.
 //
 //   F32         float  w[8]                 one column of the eight rows
 //   F16, BF16   uint16 w[8]
 //
 // Quantised types have blocks of 32 columns. A record of 256 columns has a head, followed by eight
-// blocks. Within a block, group g is columns 4g to 4g + 3, and j counts 0 to 3 in it. The codes:
+// blocks. Group g of a block is the columns 4g to 4g + 3, and j is the column's number in its
+// group, 0 to 3. The codes can be stored in these ways:
 //
 //   bytes    int8  q[8][8][4]   q[g][r][j] is column 4g + j of row r
 //   nibbles  uint8 q[4][8][4]   q[g][r][j]: low nibble is column 4g + j of row r, high nibble
@@ -37,14 +39,14 @@
 //            8 x { uint8 sm[8][2]; pairs }                d (sm[half] & 15) q - dmin (sm[half] >>
 //            4)
 //
-// Half 0 of a block is columns 0 to 15, half 1 the others. The six-bit scales of Q4_K, Q5_K, Q3_K
-// and IQ4_XS are stored as bytes, which costs 1.2 to 3.6 % of the bytes. 32 is subtracted from
-// signed scales.
+// Half 0 of a block is columns 0 to 15, and half 1 is columns 16 to 31. The six-bit scales of Q4_K,
+// Q5_K, Q3_K and IQ4_XS are stored as bytes, which costs 1.2 to 3.6 % more memory. From signed
+// scales, 32 is already subtracted.
 //
-// So a 32-byte vector of quants holds four consecutive columns in each 32-bit lane, one lane per
-// row: what multiply-add instructions over bytes (maddubs, dpbusd, sdot) sum into one lane. Two
-// panels at once fill a 64-byte vector. Rows past the last have zero bytes, which every type reads
-// as zero (their scales are zero, or their codes).
+// So a 32-byte vector of quants has one 32-bit lane per row, with four consecutive columns in each
+// lane. Multiply-add instructions for bytes (maddubs, dpbusd, sdot) sum the products of such four
+// bytes into one lane. Two panels together fill a 64-byte vector. Rows after the matrix's last row
+// have only zero bytes. Every type reads these as zero, because the scales or the codes are zero.
 #ifndef TIDEPOOL_KERNELS_PANEL_H_
 #define TIDEPOOL_KERNELS_PANEL_H_
 
@@ -55,22 +57,22 @@
 
 namespace tidepool::kernels {
 
-// Columns of one quantised block, for weights and activations.
+// Number of columns of one quantised block, for weights and activations.
 inline constexpr int kQuantBlock = 32;
 inline constexpr int kHalfBlock = kQuantBlock / 2;
 
-// The size of the vectors that a record consists of: four bytes per row.
+// The size of a vector of four bytes per row. Codes and extra bits consist of such vectors.
 inline constexpr int kVectorBytes = 4 * kPanelRows;
 
 // The layout of a quantised type's record. Offsets and sizes are in bytes.
 struct QuantFormat {
   int blocks = 1;        // number of 32-column blocks in a record
-  int head = 0;          // size before the blocks: f16 d[8], and dmin[8] with has_min
-  int scales = 0;        // at the start of each block
-  int code_bits = 4;     // 8: bytes, 4: nibbles, 2: pairs
-  int extra_bits = 0;    // 1 or 2; stored between scales and codes
-  int zero = 0;          // subtracted from an unsigned code
-  bool has_min = false;  // a second scale, added without a code
+  int head = 0;          // bytes before the blocks: f16 d[8], and f16 dmin[8] if has_min
+  int scales = 0;        // bytes of scales at the start of each block
+  int code_bits = 4;     // bits of a code: 8 (bytes), 4 (nibbles) or 2 (pairs)
+  int extra_bits = 0;    // 1 or 2 more bits of a code; stored between scales and codes
+  int zero = 0;          // zero point, which is subtracted from an unsigned code
+  bool has_min = false;  // a second scale (m, or dmin mn) is added to the product
   bool halves = false;   // each half of a block has its own integer scale
 
   constexpr int extra() const { return scales; }
@@ -79,7 +81,7 @@ struct QuantFormat {
   constexpr int record_bytes() const { return head + blocks * block_bytes(); }
 };
 
-// Requires: a quantised type.
+// Requires: `dtype` is a quantised type.
 static constexpr QuantFormat FormatOf(DType dtype) {
   constexpr int kByte = kPanelRows;      // one byte per row
   constexpr int kHalf = 2 * kPanelRows;  // one f16, or two bytes, per row
@@ -131,7 +133,7 @@ static constexpr QuantFormat FormatOf(DType dtype) {
   return {};
 }
 
-// True if codes are indices into a table instead of numbers.
+// Returns whether codes are indices into a table and not numbers.
 static constexpr bool HasCodeTable(DType dtype) {
   return dtype == DType::kIQ4_NL || dtype == DType::kIQ4_XS || dtype == DType::kMXFP4;
 }
@@ -139,8 +141,8 @@ static constexpr bool HasCodeTable(DType dtype) {
 template <DType kType>
 using TypeConstant = std::integral_constant<DType, kType>;
 
-// Calls visit(TypeConstant<dtype>()), which selects the code compiled for a quantised type at run
-// time. Requires: a quantised type.
+// Selects, at run time, the code that was compiled for a quantised type: calls
+// visit(TypeConstant<dtype>()). Requires: `dtype` is a quantised type.
 template <typename Visit>
 static inline auto VisitQuantType(DType dtype, Visit visit) {
   switch (dtype) {
@@ -193,7 +195,7 @@ static inline int PanelRecordBytes(DType dtype) {
   }
 }
 
-// Bytes between the beginnings of two panels.
+// Number of bytes from the start of a panel to the start of the next one.
 int64_t PanelBytes(DType dtype, int64_t cols);
 
 }  // namespace tidepool::kernels

@@ -1,5 +1,5 @@
-// Reads single numbers of quantised panels, by the definitions in panel.h. For code that need not
-// be fast. The vector code in cpu/ must agree with it.
+// Reads single numbers of quantised panels, as panel.h defines them. For code that may be slow. The
+// vector code in cpu/ must give the same results.
 #ifndef TIDEPOOL_KERNELS_PANEL_BLOCK_H_
 #define TIDEPOOL_KERNELS_PANEL_BLOCK_H_
 
@@ -12,12 +12,12 @@
 
 namespace tidepool::kernels {
 
-// One block of 32 columns of a panel, and the record that contains it.
+// The position of one block of 32 columns of a panel, and of the record that contains it.
 struct PanelBlock {
   const std::byte* record;
   const std::byte* block;
 
-  // Block b, counted over the whole panel.
+  // The position of block b. Blocks are counted over the whole panel.
   template <DType kType>
   static PanelBlock At(const std::byte* panel, int64_t b) {
     constexpr QuantFormat kFormat = FormatOf(kType);
@@ -26,8 +26,8 @@ struct PanelBlock {
   }
 };
 
-// The scales of one row in a block. With integers q and h = k / 16, column k of the block is (step
-// * scale[h]) * q[k]; with a minimum, + min_step * min[h].
+// The scales of one row in a block. The value of column k is (step * scale[h]) * q[k], where q[k]
+// is its integer and h = k / 16. If the type has a minimum, min_step * min[h] is added.
 struct BlockScales {
   float step = 0;
   int scale[2] = {1, 1};
@@ -45,11 +45,12 @@ static inline float F16At(const std::byte* data, int index) {
   return F16ToF32(half);
 }
 
-// Products of d with an integer scale are exact: they have 11 and at most 8 bits.
+// Products of d with an integer scale are exact, because d has 11 bits and the scale has at most 8.
 template <DType kType>
 static inline BlockScales ScalesAt(const PanelBlock& at, int row) {
   constexpr QuantFormat kFormat = FormatOf(kType);
-  const std::byte* halves = kFormat.head > 0 ? at.record : at.block;  // d, then dmin or m
+  // scales d, and after them dmin or m
+  const std::byte* halves = kFormat.head > 0 ? at.record : at.block;
   BlockScales s;
   if constexpr (kType == DType::kMXFP4) {
     s.step = HalfOfE8M0(static_cast<uint8_t>(at.block[row]));
@@ -73,7 +74,8 @@ static inline BlockScales ScalesAt(const PanelBlock& at, int row) {
   return s;
 }
 
-// The integer of column k < 32 of a row: its code minus the zero point, or the code's table value.
+// Returns the integer of column k < 32 of a row: the code minus the zero point, or the code's table
+// value.
 template <DType kType>
 static inline int QuantAt(const PanelBlock& at, int row, int k) {
   constexpr QuantFormat kFormat = FormatOf(kType);
@@ -99,7 +101,7 @@ static inline int QuantAt(const PanelBlock& at, int row, int k) {
   return code - kFormat.zero;
 }
 
-// Column k of the block, dequantised exactly as GGUF defines.
+// Returns column k of the block, dequantised exactly as GGUF defines.
 template <DType kType>
 static inline float ValueAt(const PanelBlock& at, const BlockScales& scales, int row, int k) {
   const int half = k / kHalfBlock;

@@ -10,7 +10,7 @@
 namespace tidepool::kernels {
 namespace {
 
-// Weights and KV are read sequentially. Huge pages reduce the number of TLB misses.
+// Weights and KV are read sequentially, so huge pages reduce the number of TLB misses.
 constexpr size_t kHugePage = size_t{2} << 20;
 
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -25,9 +25,9 @@ Buffer::Buffer(size_t bytes) : size_(bytes) {
   void* data = std::aligned_alloc(alignment, rounded);
   CHECK(data != nullptr) << "out of memory for a buffer of " << bytes << " bytes";
 #if defined(__linux__)
-  // Only a hint: without huge pages, everything works more slowly. The end of the last huge page
-  // would be unused memory, which adds up if a model has many matrices of a few MiB. So only whole
-  // huge pages are requested.
+  // If this fails, everything still works, but more slowly. Only whole huge pages are requested,
+  // because the end of a partly used huge page would be wasted. This would add up if a model has
+  // many matrices of a few MiB.
   if (bytes >= kHugePage) (void)madvise(data, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
 #endif
   data_.reset(static_cast<std::byte*>(data));

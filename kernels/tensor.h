@@ -1,4 +1,5 @@
-// The memory of kernels: element types, borrowed matrices, owned buffers, and the arena of a step.
+// The memory of kernels: element types, views of matrices, owned buffers, and the arena of a
+// forward pass.
 #ifndef TIDEPOOL_KERNELS_TENSOR_H_
 #define TIDEPOOL_KERNELS_TENSOR_H_
 
@@ -11,7 +12,7 @@
 
 namespace tidepool::kernels {
 
-// Element types of kernels. Quantised types have GGUF's blocks.
+// The element types of kernels. Quantised types use GGUF's blocks.
 enum class DType : uint8_t {
   kF32,
   kF16,
@@ -31,14 +32,14 @@ enum class DType : uint8_t {
   kMXFP4,
 };
 
-// Properties of a type that every op needs, some hundreds of times per step. So they are in a
-// table, with shifts in place of divisions. Static, so that files compiled for one instruction set
-// have their own copies.
+// The properties of a type. Every op needs them, some hundreds of times per step, so they are in a
+// table, and divisions are replaced by shifts. The table is static, so that files compiled for
+// different instruction sets have their own copies.
 struct DTypeInfo {
   DType dtype;
   const char* name;
-  int block_shift;  // log2 of the elements per block
-  int block_bytes;  // in a GGUF row
+  int block_shift;  // log2 of the number of elements in a block
+  int block_bytes;  // bytes of a block in a GGUF row
 };
 static constexpr DTypeInfo kDTypes[] = {
     {DType::kF32, "F32", 0, 4},         {DType::kF16, "F16", 0, 2},
@@ -59,15 +60,16 @@ static_assert([] {
 }());
 
 static constexpr absl::string_view DTypeName(DType dtype) { return InfoOf(dtype).name; }
-// Number of elements in a block (1 for float types), and bytes of that block in a GGUF row.
+// Number of elements in a block (1 for float types), and number of bytes of a block in a GGUF row.
 static constexpr int BlockElements(DType dtype) { return 1 << InfoOf(dtype).block_shift; }
 static constexpr int BlockBytes(DType dtype) { return InfoOf(dtype).block_bytes; }
-// Number of blocks of `elements` elements. Requires: a multiple of BlockElements(dtype).
+// Number of blocks for `elements` elements. Requires: `elements` is a multiple of
+// BlockElements(dtype).
 static constexpr int64_t BlockCount(DType dtype, int64_t elements) {
   return elements >> InfoOf(dtype).block_shift;
 }
 
-// A borrowed row-major matrix of T. Rows are `stride` elements apart. Never frees memory.
+// A view of a row-major matrix of T. The rows are `stride` elements apart. Does not own the memory.
 template <typename T>
 struct BasicMatrixView {
   T* data = nullptr;
@@ -78,7 +80,7 @@ struct BasicMatrixView {
   BasicMatrixView() = default;
   BasicMatrixView(T* d, int64_t r, int64_t c) : data(d), rows(r), cols(c), stride(c) {}
   BasicMatrixView(T* d, int64_t r, int64_t c, int64_t s) : data(d), rows(r), cols(c), stride(s) {}
-  // A view of mutable rows is also a view of const rows.
+  // A view of mutable rows can be used as a view of const rows.
   // NOLINTNEXTLINE(google-explicit-constructor)
   operator BasicMatrixView<const T>() const { return {data, rows, cols, stride}; }
 
@@ -92,7 +94,7 @@ using ConstMatrixView = BasicMatrixView<const float>;
 
 inline constexpr size_t kAlignment = 64;
 
-// Move-only owner of host memory, aligned to kAlignment. Not zeroed.
+// Owns host memory that is aligned to kAlignment and not zeroed. Move-only.
 class Buffer {
  public:
   Buffer() = default;
@@ -132,7 +134,7 @@ class Arena {
     if (used_ + bytes > high_water_) high_water_ = used_ + bytes;
   }
   void Reset() { used_ = 0; }
-  // Frees everything that was allocated since used() was `mark`.
+  // Frees everything that was allocated since used() returned `mark`.
   void ResetTo(size_t mark) { used_ = mark; }
 
   size_t used() const { return used_; }

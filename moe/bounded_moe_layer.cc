@@ -54,8 +54,8 @@ absl::StatusOr<bool> BoundedMoeLayer::Await(Patience patience) {
   return !wave.empty();
 }
 
-// Adds the outputs of the next expert, or of the next few. Returns false if the next expert is not
-// ready.
+// Adds the outputs of the next expert, or of the next few experts. Returns false if the next expert
+// is not ready.
 bool BoundedMoeLayer::TakeTurn(MatrixView sum) {
   switch (experts_[next_].state) {
     case State::kAway:
@@ -70,8 +70,8 @@ bool BoundedMoeLayer::TakeTurn(MatrixView sum) {
   return false;
 }
 
-// Computes as many of the next experts as are held and fit into one call. A single expert that does
-// not fit is computed in parts.
+// Computes the next experts that are held, as many as fit into one call. If not even one fits, it
+// is computed in parts.
 void BoundedMoeLayer::RunInTurn(MatrixView sum) {
   const int64_t most = std::min(call_rows_, free_rows());
   CHECK_GT(most, 0);
@@ -97,10 +97,10 @@ void BoundedMoeLayer::RunInTurn(MatrixView sum) {
   for (size_t i = first; i < next_; ++i) Release(i);
 }
 
-// Computes one expert out of turn, if there is room to keep its outputs. Prefers an expert whose
-// memory others need.
+// Computes one expert before its turn, if there is room to keep its outputs. Prefers an expert
+// whose memory others need.
 bool BoundedMoeLayer::ComputeAhead(bool leaving_hits_only) {
-  // Rows reserved for the experts that are computed in order.
+  // These rows are reserved for the experts that are computed in order.
   const int64_t reserve = std::min(call_rows_, parts_.kept.rows / 4 + 1);
   size_t found = experts_.size();
   for (size_t i = next_; i < experts_.size(); ++i) {
@@ -125,8 +125,8 @@ bool BoundedMoeLayer::ComputeAhead(bool leaving_hits_only) {
   return true;
 }
 
-// The source has no free memory for the next expert. Return the memory of the last expert in order,
-// which must then be read again.
+// Called if the source has no free memory for the next expert. Returns the memory of the last
+// expert in order. That expert must be read again later.
 void BoundedMoeLayer::Postpone() {
   for (size_t i = experts_.size(); i-- > next_;) {
     Expert& expert = experts_[i];

@@ -1,11 +1,12 @@
-// BoundedMoeLayer: computes one MoE layer whose (token, expert) pairs do not all fit into the
-// workspace.
+// BoundedMoeLayer: computes one MoE layer when the workspace has no room for the outputs of all
+// (token, expert) pairs.
 //
-// A token's experts are summed in ascending order, so an expert's outputs can be added only after
-// all lower experts. An expert that is ready early usually waits in the source's memory. If others
-// need that memory, or there is nothing else to compute, the expert is computed early and its
-// outputs are kept in rows of the workspace. If the rows and the source's memory are both used up,
-// an uncomputed expert is returned to the source, which must read it again.
+// The outputs of a token's experts are summed in ascending order of expert. So an expert's outputs
+// can be added only after those of all lower experts. An expert that is in memory before its turn
+// usually waits there, uncomputed. It is computed before its turn if other experts need its memory
+// or if there is nothing else to compute; its outputs then wait in rows of the workspace. If
+// neither rows nor memory are left, an uncomputed expert is returned to the source, which must read
+// it again.
 #ifndef TIDEPOOL_MOE_BOUNDED_MOE_LAYER_H_
 #define TIDEPOOL_MOE_BOUNDED_MOE_LAYER_H_
 
@@ -23,24 +24,25 @@
 
 namespace tidepool::moe {
 
-// Engine thread only. Computes one layer of one forward. Implementation detail of ExpertScheduler.
+// Engine thread only. Computes one layer in one forward pass. Implementation detail of
+// ExpertScheduler.
 class BoundedMoeLayer {
  public:
   struct Parts {
     kernels::KernelBackend* backend = nullptr;
-    ExpertSource* source = nullptr;  // the plan's experts were requested from it
+    ExpertSource* source = nullptr;  // has received the request for the plan's experts
     const ExpertPlan* plan = nullptr;
     kernels::Activation x;     // [tokens, hidden]
-    kernels::MatrixView kept;  // [rows, hidden]: room for outputs that wait
-    int64_t call_bytes = 0;    // scratch limit of one GroupedFfn call
+    kernels::MatrixView kept;  // [rows, hidden]: room for outputs that are not summed yet
+    int64_t call_bytes = 0;    // scratch limit of one GroupedFfn call, in bytes
     kernels::Arena* arena = nullptr;
-    std::atomic<uint64_t>* heartbeat = nullptr;  // incremented when experts arrive
+    std::atomic<uint64_t>* heartbeat = nullptr;  // incremented each time experts become ready
   };
 
   explicit BoundedMoeLayer(const Parts& parts);
 
-  // sum[t] += the weighted outputs of token t's experts, in ascending order. On error, which comes
-  // from the source, `sum` is invalid.
+  // Adds the weighted outputs of token t's experts to sum[t], in ascending order of expert. An
+  // error comes from the source; `sum` is then invalid.
   absl::Status Run(kernels::MatrixView sum);
 
   int64_t hits() const { return hits_; }
@@ -48,16 +50,16 @@ class BoundedMoeLayer {
 
  private:
   enum class State : uint8_t {
-    kAway,  // not given out by the source
-    kHeld,  // given out, not computed
-    kKept,  // computed, not summed
+    kAway,  // the source has not given it out
+    kHeld,  // the source has given it out; not computed yet
+    kKept,  // computed; its outputs are not summed yet
   };
   struct Expert {
     State state = State::kAway;
-    bool seen = false;  // was given out before
+    bool seen = false;  // whether the source has given it out before
     ReadyExpert ready;
   };
-  // Pairs [begin, end) of one expert.
+  // The pairs [begin, end) of one expert.
   struct Part {
     size_t expert = 0;
     int32_t begin = 0;
@@ -77,17 +79,19 @@ class BoundedMoeLayer {
 
   const Parts parts_;
   const ExpertPlan& plan_;
-  std::vector<Expert> experts_;     // in the plan's order
-  std::vector<int32_t> row_of_;     // [pairs]: row in `kept` of a computed pair that is not summed
-  std::vector<int32_t> free_rows_;  // of `kept`
-  int64_t call_rows_ = 0;           // rows of one GroupedFfn call; computed with the first expert
-  size_t next_ = 0;                 // the first expert that is not summed
+  std::vector<Expert> experts_;  // in the plan's order
+  // [pairs]: the row in `kept` with the pair's output, if that is computed and not summed
+  std::vector<int32_t> row_of_;
+  std::vector<int32_t> free_rows_;  // unused rows of `kept`
+  // maximum rows of one GroupedFfn call; set when the first expert is ready
+  int64_t call_rows_ = 0;
+  size_t next_ = 0;  // index of the first expert whose outputs are not summed
   int64_t hits_ = 0;
   int64_t misses_ = 0;
 };
 
-// The number of rows for one GroupedFfn call on experts of `width`, so that its scratch is about
-// `call_bytes` or less.
+// Returns the number of rows for one GroupedFfn call on experts of `width`. The call then needs
+// about `call_bytes` of scratch, or less.
 int64_t CallRows(int64_t call_bytes, int64_t width);
 
 }  // namespace tidepool::moe

@@ -1,4 +1,4 @@
-// ExpertBuffers: which expert uses which buffer of a pool, and which holders need it.
+// ExpertBuffers: records which expert uses which buffer of a pool, and who still needs the expert.
 //
 //   const int32_t buffer = buffers.Take();
 //   if (buffer >= 0) reads->Begin(buffers.BeginRead(expert, buffer), ReadPriority::kDemand);
@@ -6,8 +6,8 @@
 //   buffers.EndRead(expert);
 //   Compute(buffers.weights(expert));
 //
-// An expert keeps its buffer while a read writes into it or a holder needs it. The buffer returns
-// to the pool when the last of them is gone. Experts are numbered over all layers.
+// An expert keeps its buffer while a read writes into the buffer or a holder needs the expert.
+// After that, the buffer returns to the pool. Experts are numbered over all layers.
 #ifndef TIDEPOOL_MOE_EXPERT_BUFFERS_H_
 #define TIDEPOOL_MOE_EXPERT_BUFFERS_H_
 
@@ -22,27 +22,30 @@
 
 namespace tidepool::moe {
 
-// Reasons to keep an expert, as bits of a set.
+// The reasons to keep an expert in its buffer. Each is one bit of a set.
 enum class Holder : uint8_t {
-  kPlacement = 1,  // it is resident
-  kRequest = 2,    // the current layer requested it and has not released it
+  kPlacement = 1,  // the placement has given it a slot: it is resident
+  kRequest = 2,    // the current layer has requested it and has not released it yet
   kPrefetch = 4,   // it was read ahead, and no layer has requested it yet
 };
 
 // Engine thread only.
 class ExpertBuffers {
  public:
-  // `records` must outlive this object. Requires: buffers as large as the largest record.
+  // `records` must outlive this object. Requires: each buffer is at least as large as the largest
+  // record.
   ExpertBuffers(const ExpertRecords* records, ExpertPool pool);
 
-  // Returns a free buffer for BeginRead, or -1.
+  // Returns a free buffer for BeginRead, or -1 if none is free.
   int32_t Take() { return pool_.Take(); }
-  // Assigns the buffer to the expert, and returns the read that fills it. Requires: the expert has
-  // no buffer; the buffer comes from Take.
+  // Assigns the buffer to the expert, and returns the read to begin. Requires: the expert has no
+  // buffer, and the buffer comes from Take.
   RecordRead BeginRead(int64_t expert, int32_t buffer);
-  // The read has ended, and weights() are valid. Requires: a read of this expert was in progress.
+  // Records that the expert's read has ended, so that weights() are valid. Requires: a read of this
+  // expert was in progress.
   void EndRead(int64_t expert);
-  // Takes the buffer away from the expert, even if it has holders. Requires: it has a buffer.
+  // Removes the buffer from the expert and frees it, even if the expert has holders. Requires: the
+  // expert has a buffer.
   void Vacate(int64_t expert);
 
   void Hold(int64_t expert, Holder holder);
@@ -51,28 +54,28 @@ class ExpertBuffers {
 
   bool IsAbsent(int64_t expert) const { return entries_[expert].state == State::kAbsent; }
   bool IsReady(int64_t expert) const { return entries_[expert].state == State::kReady; }
-  // Valid while the expert is ready.
+  // The expert's weights. Valid while the expert is ready.
   const kernels::FfnWeights* weights(int64_t expert) const { return &entries_[expert].weights; }
 
   const ExpertRecord& RecordOf(int64_t expert) const;
   int64_t RecordBytes(int64_t expert) const { return RecordOf(expert).layout.bytes(); }
   int64_t experts() const { return static_cast<int64_t>(entries_.size()); }
 
-  // Same as of ExpertPool.
+  // See ExpertPool.
   absl::Status SetLimit(int32_t limit) { return pool_.SetLimit(limit); }
   const ExpertPool& pool() const { return pool_; }
 
  private:
   enum class State : uint8_t {
-    kAbsent,   // no buffer
+    kAbsent,   // it has no buffer
     kReading,  // a read writes into its buffer
-    kReady,    // the buffer contains the record
+    kReady,    // its buffer contains the record
   };
   struct Entry {
     int32_t buffer = -1;
     State state = State::kAbsent;
     uint8_t holders = 0;
-    kernels::FfnWeights weights;  // valid if kReady
+    kernels::FfnWeights weights;  // valid in the state kReady
   };
 
   void GiveBackIfIdle(int64_t expert);

@@ -36,7 +36,7 @@ absl::Status ExpertFetcher::Named(int64_t expert, const absl::Status& status) co
 
 void ExpertFetcher::LoadResidents(const std::function<void(double fraction)>& progress) {
   const std::vector<ExpertRef> residents = placement_.residents();
-  // Only a few at a time, so that they are read in the file's order.
+  // Only a few reads at a time, so that records are read in the order of the file.
   constexpr int64_t kMaxInFlight = 32;
   int64_t begun = 0;
   int64_t in_flight = 0;
@@ -59,10 +59,10 @@ void ExpertFetcher::LoadResidents(const std::function<void(double fraction)>& pr
   reads_.ResetBusyTime();
 }
 
-// First find which experts are in memory, then let the placement decide which ones stay.
+// First finds out which experts are in memory. After that, the placement decides which ones stay.
 void ExpertFetcher::Begin(int layer, absl::Span<const int32_t> experts) {
   TakeArrivals();
-  // The exact experts are known now, so hints that have not begun are withdrawn.
+  // The needed experts are known now, so reads for hints that have not begun are cancelled.
   prefetcher_.Withdraw();
   request_.Begin(layer);
   for (const int32_t id : experts) {
@@ -75,12 +75,12 @@ void ExpertFetcher::Begin(int layer, absl::Span<const int32_t> experts) {
       request_.Add(expert, LayerRequest::Start::kWaiting);
     } else {
       request_.Add(expert, LayerRequest::Start::kArriving);
-      // Fail at once: otherwise each request of a batch would wait the full time for the same
+      // Fail at once. Otherwise each request of a batch would wait the full time for the same
       // expert.
       if (reads_.IsLate(expert)) FailLate(expert, options_.read_patience);
     }
   }
-  // Drop wrong hints for this layer.
+  // Drop the experts of this layer that were read ahead and are not needed.
   prefetcher_.DropRange(IndexOf(layer, 0), IndexOf(layer + 1, 0));
   ReadWaiting();
 }
@@ -98,7 +98,8 @@ void ExpertFetcher::ReadWaiting() {
   }
 }
 
-// Returns a free buffer, or the one of the oldest unused hint. -1 if there is none.
+// Returns a free buffer. If there is none, returns the buffer of the oldest expert that was read
+// ahead and not used, or -1.
 int32_t ExpertFetcher::TakeBuffer() {
   const int32_t buffer = buffers_.Take();
   if (buffer >= 0 || !prefetcher_.DropOldest()) return buffer;
@@ -141,7 +142,7 @@ void ExpertFetcher::Postpone(int32_t expert) {
 }
 
 void ExpertFetcher::PrefetchHint(int layer, absl::Span<const int32_t> experts) {
-  // Reads for the current layer come first.
+  // Reads for the current layer have precedence over hints.
   if (!prefetcher_.WantsHints() || request_.has_waiting()) return;
   std::vector<int64_t> hinted;
   for (const int32_t expert : experts) hinted.push_back(IndexOf(layer, expert));
@@ -162,7 +163,7 @@ void ExpertFetcher::Arrive(const ReadQueue::Arrival& arrival) {
   buffers_.EndRead(expert);
 }
 
-// The expert loses all its holders.
+// A read has failed. The expert loses all its holders.
 void ExpertFetcher::FailRead(int64_t expert, const absl::Status& status) {
   ++counters_.failed_reads;
   if (buffers_.IsHeld(expert, Holder::kRequest)) request_.Fail(Named(expert, status));
@@ -173,8 +174,8 @@ void ExpertFetcher::FailRead(int64_t expert, const absl::Status& status) {
   buffers_.Vacate(expert);
 }
 
-// Waits until a read has ended. Returns false if an expert of the request is late, or if nothing
-// can arrive before a buffer is released.
+// Waits until a read has ended. Returns false if the read of a requested expert is late, or if no
+// read can end before a buffer is released.
 bool ExpertFetcher::AwaitArrivals() {
   const absl::Duration patience = reads_.patience();
   if (reads_.Await() == ReadQueue::Wait::kArrived) {
@@ -206,7 +207,7 @@ void ExpertFetcher::FailLate(int64_t expert, absl::Duration waited) {
                         "; check the disk, and retry (stuck reads: ", reads_.late(), ")"))));
 }
 
-// Ends the request. Its reads in flight may arrive later.
+// Ends the request. Its reads that are in flight may end later.
 absl::Status ExpertFetcher::Abandon() {
   const absl::Span<const int64_t> waiting = request_.waiting();
   for (auto expert = waiting.rbegin(); expert != waiting.rend(); ++expert) {

@@ -1,5 +1,5 @@
-// ExpertFetcher: reads the experts that a layer requests, and gives each one out when it has
-// arrived, in any order.
+// ExpertFetcher: reads the experts that a layer requests, and returns each one when its read has
+// ended, in any order.
 //
 //   fetcher.Begin(layer, experts);  // reads begin
 //   fetcher.ReadWaiting();          // after evictions: more reads begin
@@ -8,9 +8,10 @@
 //     ... fetcher.Release(expert);
 //   }
 //
-// A read that does not end keeps its buffer. The request that waits for it fails with UNAVAILABLE
-// after read_patience, and later requests for the same expert fail at once. A damaged record is
-// rebuilt (record_repair.h). An expert that cannot be read loses its slot in the placement.
+// A read that does not end keeps its buffer. After read_patience, the request that waits for the
+// read fails with UNAVAILABLE. From then on, requests for the same expert fail at once. A damaged
+// record is rebuilt (record_repair.h). An expert that cannot be read loses its slot in the
+// placement.
 #ifndef TIDEPOOL_MOE_EXPERT_FETCHER_H_
 #define TIDEPOOL_MOE_EXPERT_FETCHER_H_
 
@@ -41,8 +42,8 @@ namespace tidepool::moe {
 struct FetchOptions {
   int prefetch_buffers = 0;  // maximum number of buffers for experts that were read ahead
   Prefetch prefetch = Prefetch::kOn;
-  std::vector<int> layer_numbers;  // the model's layer number of each MoE layer, for messages
-  // How long a layer waits for experts if no read ends.
+  std::vector<int> layer_numbers;  // the model's layer number of each MoE layer, for error messages
+  // How long a layer waits for experts while no read ends.
   absl::Duration read_patience = absl::Seconds(30);
   const base::Clock* clock = &base::Clock::Real();
   RepairOptions repair;
@@ -53,8 +54,8 @@ struct FetchCounters {
   int64_t demand_reads = 0;
   int64_t demand_bytes = 0;
   int64_t failed_reads = 0;
-  absl::Duration stall_time;  // time that NextReady waited
-  absl::Duration busy_time;   // time with a read in flight
+  absl::Duration stall_time;  // total time that NextReady waited
+  absl::Duration busy_time;   // total time with at least one read in flight
   PrefetchCounters prefetch;
   RepairStats repairs;
 };
@@ -62,32 +63,32 @@ struct FetchCounters {
 // Engine thread only.
 class ExpertFetcher {
  public:
-  // The parts that it uses. The records and the placement must outlive it.
+  // The parts that an ExpertFetcher uses. The records and the placement must outlive it.
   struct Parts {
     const ExpertRecords* records = nullptr;
     Placement* placement = nullptr;
     std::unique_ptr<RecordReader> reader;
   };
-  // From the start, the placement's residents have buffers, but no data yet.
+  // The placement's residents get buffers at once, but their data must be read by LoadResidents.
   ExpertFetcher(Parts parts, ExpertPool pool, const FetchOptions& options);
 
-  // Reads all residents. Skips an expert that cannot be read. If no read ends for read_patience,
-  // skips all remaining ones. Requires: before the first Begin.
+  // Reads all residents. An expert that cannot be read is skipped. If no read ends for
+  // read_patience, all remaining experts are skipped. Requires: Begin was not called yet.
   void LoadResidents(const std::function<void(double fraction)>& progress);
 
-  // A layer requests these experts (ascending, distinct), as in ExpertSource::Request. Requires:
-  // the previous request is done.
+  // Begins the request of a layer for these experts, like ExpertSource::Request. They are ascending
+  // and distinct. Requires: the previous request is done.
   void Begin(int layer, absl::Span<const int32_t> experts);
-  // Begins reads for as many waiting experts as there are free buffers.
+  // Begins reads of waiting experts, as long as there are free buffers.
   void ReadWaiting();
-  // Same as the functions of ExpertSource.
+  // Implementations of the ExpertSource functions with these names.
   absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience patience);
   void Release(int32_t expert);
   void Postpone(int32_t expert);
   void PrefetchHint(int layer, absl::Span<const int32_t> experts);
 
-  // Waits up to `patience` for the reads of hints and of failed requests, because they use buffers.
-  // Returns the number of reads still in flight.
+  // Waits for reads that no request waits for (from hints and failed requests), because they use
+  // buffers. Returns the number of reads that are still in flight after `patience`.
   int64_t AwaitAllReads(absl::Duration patience);
 
   LayerRequest& request() { return request_; }
@@ -116,10 +117,10 @@ class ExpertFetcher {
   const ExpertRecords& records_;
   Placement& placement_;
   LayerRequest request_;
-  FetchCounters counters_;  // counters that no other member has
+  FetchCounters counters_;  // only the counters that no other member counts
   RecordRepair repair_;
   ExpertBuffers buffers_;
-  ReadQueue reads_;  // declared after the buffers that its reads write to
+  ReadQueue reads_;  // declared after buffers_, because its reads write into them
   ExpertPrefetcher prefetcher_;
 };
 

@@ -10,25 +10,26 @@
 
 namespace tidepool::moe {
 
-// All spans belong to the arena of MakeExpertPlan. The pairs of one expert are sorted by token.
+// The spans point into the arena that was passed to MakeExpertPlan. The pairs of one expert are
+// sorted by token.
 struct ExpertPlan {
   absl::Span<const int32_t> experts;  // distinct, ascending
-  absl::Span<const int32_t> ends;     // experts[i] has the pairs [ends[i - 1], ends[i])
-  absl::Span<const int32_t> tokens;   // of each pair
-  absl::Span<const float> weights;    // of each pair
-  absl::Span<const int32_t> rows;     // 0, 1, 2, ...: one per pair
-  // [tokens, top_k]: each token's pairs in ascending order of experts
+  absl::Span<const int32_t> ends;     // the pairs of experts[i] are [ends[i - 1], ends[i])
+  absl::Span<const int32_t> tokens;   // token of each pair
+  absl::Span<const float> weights;    // weight of each pair
+  absl::Span<const int32_t> rows;     // 0, 1, 2, ...: number of each pair
+  // [tokens, top_k]: each token's pairs, in ascending order of expert
   absl::Span<const int32_t> slot_rows;
-  absl::Span<const float> slot_weights;  // [tokens, top_k]: in the order of slot_rows
+  absl::Span<const float> slot_weights;  // [tokens, top_k]: weights in the order of slot_rows
 
   int32_t Begin(size_t expert) const { return expert == 0 ? 0 : ends[expert - 1]; }
   int32_t RowsOf(size_t expert) const { return ends[expert] - Begin(expert); }
-  // Returns the index of `expert` in experts, or experts.size() if it is missing.
+  // Returns the position of `expert` in `experts`, or experts.size() if it is missing.
   size_t Find(int32_t expert) const;
 };
 
-// ids and weights are [tokens, top_k]. The ids of one token are distinct. The plan depends only on
-// these arguments.
+// Makes a plan. `ids` and `weights` are [tokens, top_k]. The ids of one token are distinct. The
+// plan depends only on the arguments.
 ExpertPlan MakeExpertPlan(absl::Span<const int32_t> ids, const float* weights, int top_k,
                           kernels::Arena* arena);
 

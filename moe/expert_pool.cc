@@ -50,7 +50,7 @@ absl::Status ExpertPool::SetLimit(int32_t limit) {
   return status;
 }
 
-// Frees the memory of unused buffers above the limit.
+// Frees the memory of unused buffers until at most limit_ buffers have memory.
 void ExpertPool::Trim() {
   while (committed() > limit_ && committed() > in_use_) {
     std::vector<int32_t>& from = fresh_.empty() ? touched_ : fresh_;

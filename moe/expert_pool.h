@@ -1,4 +1,5 @@
-// ExpertPool: the memory of a tier, as equal buffers for one record each.
+// ExpertPool: the memory for experts, divided into equal buffers. Each buffer has room for one
+// record.
 #ifndef TIDEPOOL_MOE_EXPERT_POOL_H_
 #define TIDEPOOL_MOE_EXPERT_POOL_H_
 
@@ -12,22 +13,23 @@
 
 namespace tidepool::moe {
 
-// Thread-compatible. Buffers are numbered [0, most). At most limit() of them may be in use. A
-// buffer allocates its memory at its first use.
+// Thread-compatible. Buffers are numbered from 0 to `most` - 1. At most limit() of them may be in
+// use at the same time. The memory of a buffer is allocated when the buffer is first used.
 class ExpertPool {
  public:
-  // Requires: 0 < limit <= most, and buffer_bytes is a multiple of kRecordAlignment.
-  // RESOURCE_EXHAUSTED if there is no address space, or no memory for `limit` buffers.
+  // Requires: 0 < limit <= most, and buffer_bytes is a multiple of kRecordAlignment. Returns
+  // RESOURCE_EXHAUSTED if there is not enough address space, or not enough memory for `limit`
+  // buffers.
   static absl::StatusOr<ExpertPool> Create(int64_t buffer_bytes, int32_t limit, int32_t most);
 
-  // Returns a free buffer, or -1.
+  // Returns a free buffer, or -1 if limit() buffers are in use.
   int32_t Take();
   // Requires: the buffer is in use.
   void GiveBack(int32_t buffer);
 
-  // Sets the maximum number of buffers in use. If more are in use now, their memory is freed when
-  // they are returned. RESOURCE_EXHAUSTED if the system cannot commit the additional memory; the
-  // limit does not change. Requires: 0 < limit <= most.
+  // Sets the maximum number of buffers in use. If more are in use now, the memory of the excess
+  // ones is freed when they are returned. If the system cannot commit the additional memory,
+  // returns RESOURCE_EXHAUSTED and does not change the limit. Requires: 0 < limit <= most.
   absl::Status SetLimit(int32_t limit);
 
   std::byte* data(int32_t buffer) const { return memory_.data() + buffer * buffer_bytes_; }
@@ -48,9 +50,10 @@ class ExpertPool {
   int64_t buffer_bytes_;
   int32_t limit_ = 0;
   int32_t in_use_ = 0;
-  std::vector<int32_t> touched_;   // free, with memory; the most recently used is last
-  std::vector<int32_t> fresh_;     // free, without memory
-  std::vector<int32_t> reserved_;  // only address space
+  // free buffers that have memory; the most recently used one is last
+  std::vector<int32_t> touched_;
+  std::vector<int32_t> fresh_;     // free buffers that have no memory yet
+  std::vector<int32_t> reserved_;  // buffers above the limit; they only have address space
 };
 
 }  // namespace tidepool::moe

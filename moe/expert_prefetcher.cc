@@ -13,7 +13,7 @@ ExpertPrefetcher::ExpertPrefetcher(ExpertBuffers* buffers, ReadQueue* reads, con
 
 bool ExpertPrefetcher::WantsHints() const {
   if (prefetch_ == Prefetch::kOff) return false;
-  // If every expert has a buffer, there is nothing to prefetch.
+  // If every expert has a buffer, all are in memory already.
   if (buffers_->pool().in_use() >= buffers_->experts()) return false;
   return !waste_.IsTooMuch();
 }

@@ -1,9 +1,9 @@
-// ExpertPrefetcher: reads experts that a layer will probably request, and stops if too many hints
-// are wrong.
+// ExpertPrefetcher: reads experts ahead that a layer will probably request. It stops if too many
+// hints are wrong.
 //
-// The experts that it has read ahead use at most `limit` buffers. An expert that its layer requests
-// counts as used (UseIfHinted). The others are wasted: they are dropped when their layer has
-// requested other experts, or when a demand read needs the buffer.
+// The experts that are read ahead use at most `limit` buffers. If the layer requests such an
+// expert, the expert counts as used (UseIfHinted). Otherwise it counts as wasted, and is dropped
+// when its layer has requested other experts or when a demand read needs the buffer.
 #ifndef TIDEPOOL_MOE_EXPERT_PREFETCHER_H_
 #define TIDEPOOL_MOE_EXPERT_PREFETCHER_H_
 
@@ -18,27 +18,27 @@
 
 namespace tidepool::moe {
 
-// Thread-compatible. The share of recently read bytes that were read ahead and not used. Whenever
-// the counts cover two windows, they are halved. So they describe the last one or two windows, with
-// more weight on the newer one.
+// Thread-compatible. Computes which share of the recently read bytes was read ahead and not used.
+// When the counts cover two windows, they are halved. So they describe the last one or two windows,
+// and the newer window has more weight.
 //
 // A window has 1,024 records. With fewer records, the share would be too random: if each record is
-// wasted with a probability of 6 %, more than 8 % of 2,000 are hardly ever wasted. A window is also
-// much larger than the reads in flight when the limit is exceeded (half of the staging records), so
-// the excess is small: in any 16 windows in a row, at most a tenth is wasted. With more records,
-// the share would react too slowly: a window is about ten tokens of Qwen3-30B with half of its
-// experts in memory, or one to two seconds of reading.
+// wasted with a probability of 6 %, it almost never happens that more than 8 % of 2,000 records are
+// wasted. A window is also much larger than the number of reads in flight when the limit is
+// exceeded (half of the staging records). So the excess is small: in any 16 consecutive windows, at
+// most a tenth is wasted. With more records, the share would react too slowly. A window is about
+// ten tokens of Qwen3-30B with half of its experts in memory, or one to two seconds of reading.
 class RecentWaste {
  public:
   static constexpr int64_t kWindowRecords = 1024;
   static constexpr int64_t kMaxPercent = 8;
 
-  // record_bytes: size of the largest record.
+  // record_bytes is the size of the largest record.
   explicit RecentWaste(int64_t record_bytes) : window_bytes_(kWindowRecords * record_bytes) {}
 
-  // Bytes that were read on demand, or read ahead and then requested.
+  // Adds bytes that were read on demand, or read ahead and then requested.
   void AddUsed(int64_t bytes) { Add(bytes, 0); }
-  // Bytes that were read ahead but not requested.
+  // Adds bytes that were read ahead and not requested.
   void AddWasted(int64_t bytes) { Add(bytes, bytes); }
 
   bool IsTooMuch() const { return wasted_bytes_ * 100 > read_bytes_ * kMaxPercent; }
@@ -59,9 +59,9 @@ class RecentWaste {
 
 // Totals since the start.
 struct PrefetchCounters {
-  int64_t bytes = 0;         // read ahead, without withdrawn reads
+  int64_t bytes = 0;         // bytes that were read ahead, without cancelled reads
   int64_t used_bytes = 0;    // part of `bytes` that a layer requested
-  int64_t wasted_bytes = 0;  // part of `bytes` that was dropped unused
+  int64_t wasted_bytes = 0;  // part of `bytes` that was dropped without use
 };
 
 // Engine thread only.
@@ -69,28 +69,31 @@ class ExpertPrefetcher {
  public:
   struct Options {
     Prefetch prefetch = Prefetch::kOn;
-    int limit = 0;  // in buffers
+    int limit = 0;  // maximum number of buffers for experts that were read ahead
   };
 
-  // Both outlive this object.
+  // `buffers` and `reads` must outlive this object.
   ExpertPrefetcher(ExpertBuffers* buffers, ReadQueue* reads, const Options& options);
 
-  // True if Hint would begin a read: prefetch is on, experts are missing, and waste is low.
+  // Returns whether Hint would begin reads: prefetch is on, some experts are not in memory, and the
+  // waste is low.
   bool WantsHints() const;
-  // Begins to read the absent ones of `experts`, in this order, while buffers are free.
+  // Begins to read those of `experts` that are not in memory, in this order, while buffers are
+  // free.
   void Hint(absl::Span<const int64_t> experts);
 
-  // If the expert was read ahead, counts it as used, because its layer requests it now. Requires:
-  // another holder keeps it.
+  // If the expert was read ahead, counts it as used: its layer requests it now. Requires: another
+  // holder keeps the expert.
   void UseIfHinted(int64_t expert);
-  // Counts bytes that are read on demand, for the share of waste.
+  // Counts bytes that are read on demand. The share of waste needs them.
   void NoteDemand(int64_t bytes) { waste_.AddUsed(bytes); }
 
-  // Cancels reads that have not begun. They do not count.
+  // Cancels the reads ahead that have not begun. They are not counted.
   void Withdraw();
-  // Drops experts in [begin, end) that were read ahead.
+  // Drops the experts in [begin, end) that were read ahead.
   void DropRange(int64_t begin, int64_t end);
-  // Drops the oldest expert that has arrived. Returns false if there is none.
+  // Drops the expert that was read ahead first, among those whose read has ended. Returns false if
+  // there is none.
   bool DropOldest();
   // Drops the expert if it was read ahead.
   void DropIfHinted(int64_t expert);
@@ -106,7 +109,7 @@ class ExpertPrefetcher {
   ReadQueue* const reads_;
   const size_t limit_;
   Prefetch prefetch_;
-  std::vector<int64_t> ahead_;  // experts held by Holder::kPrefetch, the oldest first
+  std::vector<int64_t> ahead_;  // the experts that Holder::kPrefetch holds; the oldest is the first
   RecentWaste waste_;
   PrefetchCounters counters_;
 };

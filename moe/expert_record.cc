@@ -19,7 +19,8 @@ int64_t BytesOf(absl::Span<const float> bias) {
   return static_cast<int64_t>(bias.size() * sizeof(float));
 }
 
-// Returns the place for `bytes` at or after *end, and moves *end after it.
+// Returns the position for `bytes` bytes at or after *end, and sets *end to the position after
+// them.
 int64_t Place(int64_t bytes, int64_t* end) {
   const int64_t begin = RoundUp(*end, static_cast<int64_t>(kernels::kAlignment));
   *end = begin + bytes;

@@ -1,5 +1,5 @@
-// ExpertRecord: one expert's weights as a byte range of a file, and the position of each matrix in
-// it.
+// ExpertRecord: the position of one expert's weights in a file, and the layout of the matrices in
+// that range.
 #ifndef TIDEPOOL_MOE_EXPERT_RECORD_H_
 #define TIDEPOOL_MOE_EXPERT_RECORD_H_
 
@@ -13,32 +13,34 @@
 
 namespace tidepool::moe {
 
-// Offset and size of each record are multiples of this, as unbuffered reads require.
+// The offset and the size of each record are multiples of this. Reads that bypass the page cache
+// require it.
 inline constexpr int64_t kRecordAlignment = 4096;
 
-// The biases in a record that is being written. Empty if the expert has none.
+// The biases in a record that is being written. A span is empty if the expert has no such bias.
 struct ExpertBiases {
   absl::Span<float> gate;
   absl::Span<float> up;
   absl::Span<float> down;
 };
 
-// The layout of a record: gate, up and down, then those of their biases that the expert has, as
-// float32. Each is aligned to kernels::kAlignment. Then come zeros up to the record's end.
+// The layout of a record: the matrices gate, up and down, followed by the biases of these that the
+// expert has, as float32. Each is aligned to kernels::kAlignment. Zeros fill the rest of the
+// record.
 class ExpertLayout {
  public:
   ExpertLayout() = default;
-  // Uses the matrices' types and shapes, the sizes of the biases and the form, and ignores all
+  // Uses the types and shapes of the matrices, the sizes of the biases, and the form. Ignores all
   // data.
   explicit ExpertLayout(const kernels::FfnWeights& shapes);
 
-  // Returns the weights of the record at `record`. Requires: `record` is aligned to
+  // Returns the weights that are stored in the record at `record`. Requires: `record` is aligned to
   // kernels::kAlignment.
   kernels::FfnWeights At(const std::byte* record) const;
-  // The same record's biases, to be filled in.
+  // Returns the biases in the record at `record`, so that the caller can write them.
   ExpertBiases BiasesAt(std::byte* record) const;
 
-  const kernels::FfnWeights& shapes() const { return shapes_; }  // without data
+  const kernels::FfnWeights& shapes() const { return shapes_; }  // the data is not set
   int64_t bytes() const { return bytes_; }
 
  private:
@@ -64,7 +66,7 @@ struct ExpertRecords {
   std::vector<std::vector<ExpertRecord>> layers;
 
   int64_t largest_bytes() const;
-  // [layers]: bytes of each layer's largest record, as in a trace's header.
+  // [layers]: bytes of each layer's largest record, as in the header of a trace.
   std::vector<int64_t> layer_bytes() const;
   int64_t total_bytes() const;
 };

@@ -18,7 +18,7 @@ using kernels::Arena;
 using kernels::ExpertGroup;
 using kernels::MatrixView;
 
-// Splits the groups into calls of at most `most` rows. A larger group is split into parts.
+// Divides the groups into calls of at most `most` rows. A group with more rows is split.
 std::vector<std::vector<ExpertGroup>> InCalls(absl::Span<const ExpertGroup> groups, int64_t most) {
   std::vector<std::vector<ExpertGroup>> calls(1);
   size_t room = static_cast<size_t>(most);
@@ -38,7 +38,7 @@ std::vector<std::vector<ExpertGroup>> InCalls(absl::Span<const ExpertGroup> grou
   return calls;
 }
 
-// Number of rows of `cols` floats that fit into `bytes`.
+// Returns the number of rows of `cols` floats that fit into `bytes`.
 int64_t RowsIn(int64_t bytes, int64_t cols) {
   constexpr int64_t kMin = 64;
   return std::max(kMin, bytes / (cols * static_cast<int64_t>(sizeof(float))));
@@ -46,7 +46,7 @@ int64_t RowsIn(int64_t bytes, int64_t cols) {
 
 }  // namespace
 
-// Computes experts as they become ready. Each pair writes its own row.
+// Computes experts as they become ready. Each pair has its own row for the result.
 absl::Status ExpertScheduler::ComputeWaves(const ExpertPlan& plan, const Activation& x,
                                            MatrixView expert_out, Arena* arena) {
   std::vector<bool> done(plan.experts.size(), false);

@@ -1,13 +1,14 @@
-// ExpertScheduler: computes one MoE layer from its routing, in the order in which the source has
-// experts ready.
+// ExpertScheduler: computes one MoE layer from its routing. Experts are computed in the order in
+// which the source has them ready.
 //
 //   moe::ExpertScheduler scheduler(&backend, &source);
 //   RETURN_IF_ERROR(scheduler.Run({.moe_layer = 3, .top_k = 8, .ids = ids, .weights = weights},
 //                                 x, residual, &arena));
 //
-// The result does not depend on that order, bit by bit: the outputs of a token's experts are always
-// summed in ascending order of expert id. If all outputs fit into the workspace, they are summed
-// after the last expert has run. Otherwise (long prompts), BoundedMoeLayer computes the layer.
+// The order does not change any bit of the result, because the outputs of a token's experts are
+// always summed in ascending order of expert id. If all outputs fit into the workspace, they are
+// summed after the last expert has run. If they do not fit, as in long prompts, BoundedMoeLayer
+// computes the layer.
 #ifndef TIDEPOOL_MOE_EXPERT_SCHEDULER_H_
 #define TIDEPOOL_MOE_EXPERT_SCHEDULER_H_
 
@@ -27,22 +28,22 @@
 
 namespace tidepool::moe {
 
-// The gate's choice for one layer: ids and weights, each [tokens, top_k], in any order within a
-// token. Requires: the ids of one token are distinct.
+// What the gate chose for one layer: ids and weights, each [tokens, top_k]. The choices of a token
+// may be in any order. Requires: the ids of one token are distinct.
 struct Routing {
   int moe_layer = 0;
   int top_k = 0;
   const int32_t* ids = nullptr;
   const float* weights = nullptr;
-  // Same as in LayerRouting. Only the source uses them.
+  // The next three have the same meaning as in LayerRouting. Only the source uses them.
   int64_t step = 0;
   absl::Span<const Phase> phases;
   absl::Span<const int64_t> requests;
-  // Called once after the request to the source, before Run waits for it.
+  // Called once, after the source got the request and before Run waits for experts.
   std::optional<absl::FunctionRef<void()>> asked = std::nullopt;
 };
 
-// Counts the distinct experts that layers requested, by how they were found.
+// Counts the distinct experts that layers requested, by where they were found.
 struct ExpertLookups {
   int64_t hits = 0;
   int64_t misses = 0;
@@ -57,24 +58,25 @@ struct ExpertShape {
   std::optional<absl::FunctionRef<void()>> asked = std::nullopt;  // as in Routing
 };
 
-// Limits for the arena memory of a Run, apart from the part that grows with its tokens.
+// Limits for the arena memory of a Run. They do not include the part that grows with the number of
+// tokens.
 struct SchedulerMemory {
-  int64_t whole_bytes = int64_t{32} << 20;  // outputs of a whole layer, if they fit
-  // otherwise, outputs that are not summed yet, besides the sums
+  int64_t whole_bytes = int64_t{32} << 20;  // outputs of all pairs of a layer, if they fit
+  // used if they do not fit: outputs that are not summed yet; the sums are not included
   int64_t kept_bytes = int64_t{16} << 20;
   int64_t call_bytes = int64_t{9} << 19;  // scratch of one GroupedFfn call
 };
 
-// Engine thread only, unless noted.
+// Engine thread only, except where noted.
 class ExpertScheduler {
  public:
-  // Both must outlive the scheduler.
+  // `backend` and `source` must outlive the scheduler.
   ExpertScheduler(kernels::KernelBackend* backend, ExpertSource* source,
                   const SchedulerMemory& memory = {})
       : backend_(backend), source_(source), memory_(memory) {}
 
-  // out[t] += the sum over s of weights[t][s] * expert(ids[t][s])(x[t]), for each of the
-  // x.values.rows tokens. On error, which comes from the source, `out` is unchanged.
+  // For each of the x.values.rows tokens t, adds to out[t] the sum over s of weights[t][s] *
+  // expert(ids[t][s])(x[t]). Errors come from the source; `out` is then unchanged.
   absl::Status Run(const Routing& routing, const kernels::Activation& x, kernels::MatrixView out,
                    kernels::Arena* arena);
 
@@ -84,11 +86,11 @@ class ExpertScheduler {
   void Measure(const ExpertShape& shape, kernels::KernelBackend* counting,
                kernels::Arena* arena) const;
 
-  // Returns the counts since the last call.
+  // Returns what was counted since the last call.
   ExpertLookups TakeLookups();
 
-  // Incremented when experts arrive during a Run, so that a stuck engine can be detected. Any
-  // thread.
+  // A counter that increases each time experts become ready during a Run. It shows that the engine
+  // is not stuck. May be called on any thread.
   uint64_t heartbeat() const { return heartbeat_; }
 
  private:

@@ -1,5 +1,6 @@
-// ExpertSource: provides the weights of experts. Each tier (resident, disk, device, remote) is an
-// ExpertSource. The ExpertScheduler computes whatever its source has ready.
+// ExpertSource: provides the weights of experts. Each place that experts can be in (memory, disk,
+// another device, another machine) can have its own ExpertSource. The ExpertScheduler computes the
+// experts that its source has ready.
 #ifndef TIDEPOOL_MOE_EXPERT_SOURCE_H_
 #define TIDEPOOL_MOE_EXPERT_SOURCE_H_
 
@@ -16,22 +17,23 @@
 
 namespace tidepool::moe {
 
-// Where an expert was when its layer requested it.
+// Where an expert was when a layer requested it.
 enum class Found : uint8_t {
-  kResident,  // in memory: a hit
-  kFetched,   // had to be read: a miss
+  kResident,  // it was in memory: a hit
+  kFetched,   // it had to be read: a miss
 };
 
 struct ReadyExpert {
   int32_t expert = 0;
   Found found = Found::kResident;
-  bool leaves = false;  // not resident: its memory is reused once it is released
-  const kernels::FfnWeights* weights = nullptr;  // valid until released or postponed
+  // true if the expert is not resident, so that its memory is reused after the release
+  bool leaves = false;
+  const kernels::FfnWeights* weights = nullptr;  // valid until the expert is released or postponed
 };
 
 enum class Patience : uint8_t {
-  kNone,      // return what is ready now
-  kUntilOne,  // wait until an expert is ready
+  kNone,      // return the experts that are ready now, which may be none
+  kUntilOne,  // wait until at least one expert is ready
 };
 
 // Engine thread only.
@@ -39,36 +41,37 @@ class ExpertSource {
  public:
   virtual ~ExpertSource() = default;
 
-  // Requests `experts` (ascending, distinct), which are the ones in `routing`. Called once per
-  // layer and forward pass. Requires: the previous request has ended: all experts were given out
-  // and released, or an error was returned.
+  // Requests `experts`, which are the distinct ids in `routing`, in ascending order. Called once
+  // for each layer in a forward pass. Requires: the previous request has ended. It ends when all
+  // its experts were given out (by NextReady) and released, or when NextReady returns an error.
   virtual void Request(const LayerRouting& routing, absl::Span<const int32_t> experts) = 0;
 
-  // Returns the requested experts that are ready and not yet given out. With Patience::kUntilOne,
-  // an empty result means one of two things: all have been given out, or the next one needs the
-  // memory of an expert with `leaves`, which must be released or postponed first. An error ends the
-  // request and names the expert: DATA_LOSS (the record is damaged), UNAVAILABLE (the read failed),
-  // or the error of writing a trace.
+  // Gives out the requested experts that are ready and were not given out yet. With
+  // Patience::kUntilOne, an empty result means one of two things. Either all experts have been
+  // given out, or the next one needs memory, so that the caller must release or postpone an expert
+  // with `leaves` first. An error ends the request and names the expert: DATA_LOSS if the record is
+  // damaged, UNAVAILABLE if the read failed, or the error of writing a trace.
   virtual absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience patience) = 0;
 
-  // The caller no longer uses the weights of an expert that was given out.
+  // The caller calls this when it no longer uses the weights of an expert that was given out.
   virtual void Release(int32_t expert) = 0;
-  // Returns an expert with `leaves` unused. The source may reuse its memory, and must give it out
-  // again later.
+  // Takes back an expert with `leaves` that the caller has not used. The source may reuse the
+  // expert's memory, and must give out the expert again later.
   virtual void Postpone(int32_t expert) = 0;
 
-  // Names experts that a layer will probably request soon, the likeliest first. A source may read
-  // them ahead. This does not change what it gives out, or how it counts hits and misses.
+  // Names experts that a layer will probably request soon, the most probable first. The source may
+  // read them ahead. Hints do not change which experts it gives out, nor how it counts hits and
+  // misses.
   virtual void PrefetchHint(int /*moe_layer*/, absl::Span<const int32_t> /*experts*/) {}
-  // True if PrefetchHint has any effect now.
+  // Returns whether PrefetchHint has any effect now.
   virtual bool WantsHints() const { return false; }
 
-  // No request is expected now, so buffered output may be written.
+  // Called when no request is expected soon, so that the source may write buffered output.
   virtual void Idle() {}
-  // No request follows. If writing fails, the error names the file.
+  // Called after the last request. If a file cannot be written, the error names it.
   virtual absl::Status Finish() { return absl::OkStatus(); }
 
-  // These two have a value only if not all experts are in memory.
+  // Both functions return a value only if some experts may not be in memory.
   virtual std::optional<OffloadStats> Stats() const { return std::nullopt; }
   virtual OffloadControl* control() { return nullptr; }
 };

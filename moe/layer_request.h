@@ -1,9 +1,9 @@
-// LayerRequest: the experts that one MoE layer has requested, and the state of each:
+// LayerRequest: the experts that one MoE layer has requested, and the state of each expert:
 //
 //   waiting for a buffer > arriving > ready > given out > released
 //
-// A postponed expert goes back from "given out" to "waiting". This class only keeps expert numbers,
-// which count over all layers. It neither owns memory nor reads.
+// A postponed expert changes from "given out" back to "waiting". This class only stores expert
+// numbers, which count over all layers. It owns no memory and no reads.
 #ifndef TIDEPOOL_MOE_LAYER_REQUEST_H_
 #define TIDEPOOL_MOE_LAYER_REQUEST_H_
 
@@ -22,49 +22,51 @@ class LayerRequest {
  public:
   explicit LayerRequest(int experts_per_layer) : entries_(experts_per_layer) {}
 
-  // Requires: done(), or this is the first call.
+  // Begins the request of a layer. Requires: done(), or this is the first call.
   void Begin(int layer);
-  // Adds an expert with its state at the time of the request. Call it in ascending order.
+  // Adds an expert with its state at the time of the request. Must be called in ascending order of
+  // experts.
   enum class Start : uint8_t {
-    kWaiting,   // it needs a buffer
-    kArriving,  // a read is in flight
+    kWaiting,   // needs a buffer
+    kArriving,  // its read is in flight
     kReady,
   };
   void Add(int64_t expert, Start start);
-  // Sets how the expert was found. Call it after all experts were added.
+  // Sets where the expert was found. Must be called after all experts were added.
   void SetFound(int64_t expert, Found found) { At(expert).found = found; }
 
-  // The first expert that waits for a buffer. Requires: has_waiting().
+  // next_waiting() is the first expert that waits for a buffer. It requires has_waiting().
   bool has_waiting() const { return !waiting_.empty(); }
   int64_t next_waiting() const { return waiting_.back(); }
-  // Removes that expert from the waiting ones and returns it. Its read is in flight from now on.
+  // Returns next_waiting() and changes its state to arriving. The caller must begin its read.
   int64_t TakeWaiting();
-  // The arriving expert is ready now.
+  // Changes the state of an arriving expert to ready.
   void SetReady(int64_t expert) { ready_.push_back(expert); }
 
   bool has_ready() const { return !ready_.empty(); }
-  // Gives out all ready experts, in the order in which they became ready.
+  // Returns all ready experts in the order in which they became ready. Their state is then "given
+  // out".
   std::vector<int64_t> TakeReady();
   Found found(int64_t expert) const { return entries_[expert - first_].found; }
   bool IsGivenOut(int64_t expert) const { return entries_[expert - first_].given_out; }
-  // Requires: the expert was given out.
+  // For both: requires that the expert was given out.
   void Release(int64_t expert);
   void Postpone(int64_t expert);
 
-  // The first error ends the request. Later errors are dropped.
+  // Ends the request with an error. Only the first error is kept.
   void Fail(absl::Status error) { error_.Update(std::move(error)); }
   bool failed() const { return !error_.ok(); }
-  // Drops the request and returns its error.
+  // Ends the request without waiting for more experts, and returns its error.
   absl::Status Abandon();
 
   int layer() const { return layer_; }
-  // All experts that were added.
+  // All experts that were added, in ascending order.
   absl::Span<const int64_t> experts() const { return experts_; }
-  // All experts that wait for a buffer.
+  // All experts that wait for a buffer, in descending order.
   absl::Span<const int64_t> waiting() const { return waiting_; }
-  // True if some experts were not given out yet.
+  // Returns whether some experts were not given out yet.
   bool has_left() const { return left_ > 0; }
-  // True if all experts were given out and released.
+  // Returns whether all experts were given out and released.
   bool done() const { return left_ == 0 && given_out_ == 0; }
 
  private:
@@ -75,13 +77,13 @@ class LayerRequest {
   Entry& At(int64_t expert) { return entries_[expert - first_]; }
 
   int layer_ = 0;
-  int64_t first_ = 0;  // the layer's first expert
-  int64_t left_ = 0;   // not yet given out
+  int64_t first_ = 0;  // number of the layer's first expert
+  int64_t left_ = 0;   // number of experts that were not given out yet
   int64_t given_out_ = 0;
   std::vector<Entry> entries_;  // [experts_per_layer]
   std::vector<int64_t> experts_;
-  std::vector<int64_t> waiting_;  // descending, so the next one is last
-  std::vector<int64_t> ready_;    // not given out yet
+  std::vector<int64_t> waiting_;  // in descending order, so the next expert is the last element
+  std::vector<int64_t> ready_;    // experts that are ready and were not given out yet
   absl::Status error_;
 };
 

@@ -1,4 +1,5 @@
-// MappedMemory: page-aligned private memory, which is allocated on first touch.
+// MappedMemory: private, page-aligned memory. The kernel allocates each page when it is first
+// touched.
 #ifndef TIDEPOOL_MOE_MAPPED_MEMORY_H_
 #define TIDEPOOL_MOE_MAPPED_MEMORY_H_
 
@@ -10,14 +11,14 @@
 
 namespace tidepool::moe {
 
-// Move-only owner of an anonymous mapping. Thread-compatible. The users of its bytes must
-// synchronise themselves.
+// Owns an anonymous mapping. Move-only. Thread-compatible. Threads that use its bytes must
+// synchronise with each other.
 class MappedMemory {
  public:
-  // Creates zeroed memory. RESOURCE_EXHAUSTED if the system cannot commit it.
+  // Creates zeroed memory. Returns RESOURCE_EXHAUSTED if the system cannot commit it.
   static absl::StatusOr<MappedMemory> Create(int64_t bytes);
   // Reserves address space only. It does not count as committed memory, even with
-  // vm.overcommit_memory=2. Do not touch any part before Commit.
+  // vm.overcommit_memory=2. No byte may be touched before Commit.
   static absl::StatusOr<MappedMemory> Reserve(int64_t bytes);
 
   MappedMemory(MappedMemory&& other) noexcept;
@@ -27,10 +28,11 @@ class MappedMemory {
   std::byte* data() const { return data_; }
   int64_t size() const { return size_; }
 
-  // Makes [at, at + bytes) usable. Newly committed bytes are zero. RESOURCE_EXHAUSTED as in Create.
+  // Makes [at, at + bytes) usable. Newly committed bytes are zero. Returns RESOURCE_EXHAUSTED if
+  // the system cannot commit them.
   absl::Status Commit(std::byte* at, int64_t bytes);
-  // Frees the pages that are completely inside [at, at + bytes). Do not touch them before the next
-  // Commit.
+  // Frees the pages that are completely inside [at, at + bytes). They must not be touched before
+  // the next Commit.
   void Release(std::byte* at, int64_t bytes);
 
  private:

@@ -14,52 +14,55 @@ namespace tidepool::moe {
 
 enum class Prefetch : uint8_t { kOn, kOff };
 
-// Unset fields do not change.
+// A change of the settings. Unset fields stay the same.
 struct OffloadChange {
-  // kStatic without a profile at the start uses the counts since then.
+  // If kStatic had no profile at the start, it uses the counts since the start.
   std::optional<PolicyKind> policy;
-  std::optional<int64_t> refresh_interval;  // used by kTide
-  // At most one of these two. Bytes of slots and staging records together, or a share of all
-  // experts' bytes.
+  std::optional<int64_t> refresh_interval;  // only used by kTide
+  // At most one of the next two is set. The memory is that of slots and staging records together,
+  // in bytes or as a share of all experts' bytes.
   std::optional<int64_t> expert_memory_bytes;
   std::optional<double> expert_memory_share;
   std::optional<Prefetch> prefetch;
-  // Bytes by which the experts' memory may still grow. nullopt: unknown, no limit.
+  // Bytes that the system can still provide for experts. nullopt: unknown, so growth is not
+  // limited.
   std::optional<int64_t> available_bytes;
 };
 
-// The current settings.
+// The current settings of offloading.
 struct OffloadSettings {
   PolicyKind policy = PolicyKind::kAdaptive;
   int64_t refresh_interval = 1;
   Prefetch prefetch = Prefetch::kOn;
-  int64_t expert_memory_bytes = 0;  // bytes of the slots and staging records below
+  int64_t expert_memory_bytes = 0;  // bytes of all slots and staging records together
   int64_t slots = 0;
   int64_t staging = 0;
-  int64_t experts = 0;  // in all layers
+  int64_t experts = 0;  // number of experts in all layers
   int64_t record_bytes = 0;
 };
 
-// Which experts are in memory, and how often each was needed.
+// Which experts are in memory, and in how many forward passes each was needed.
 struct ExpertMap {
   std::vector<int> layer_numbers;  // the model's layer number of each MoE layer
-  int experts = 0;                 // per layer
+  int experts = 0;                 // number of experts per layer
   std::vector<bool> resident;      // [layers, experts]
-  std::vector<int64_t> uses;       // [layers, experts]: number of forward passes that needed it
+  std::vector<int64_t> uses;  // [layers, experts]: number of forward passes that needed the expert
 };
 
-// Engine thread only, between two layers. Change and RefreshSoon only between two forward passes.
+// Engine thread only, between two layers. Change and RefreshSoon may only be called between two
+// forward passes.
 class OffloadControl {
  public:
   virtual ~OffloadControl() = default;
 
   virtual OffloadSettings Settings() const = 0;
-  // Applies all of the change, or nothing. Shrinking evicts at once. Growth fills with later
-  // misses. Errors name the field, its value and what is accepted: INVALID_ARGUMENT;
-  // RESOURCE_EXHAUSTED (grows by more than available_bytes); FAILED_PRECONDITION (kStatic without a
-  // profile and without any use); UNAVAILABLE (shrinks, but stuck reads still use the memory).
+  // Applies all fields of the change, or none. If the memory shrinks, experts are evicted at once.
+  // If it grows, later misses use the new slots. Errors name the field, its value and the accepted
+  // values. INVALID_ARGUMENT: a value is wrong. RESOURCE_EXHAUSTED: the memory would grow by more
+  // than available_bytes. FAILED_PRECONDITION: kStatic has no profile, and no expert was used yet.
+  // UNAVAILABLE: the memory cannot shrink, because reads that do not end still use it.
   virtual absl::Status Change(const OffloadChange& change) = 0;
-  // Makes a policy with an interval refresh each layer at its next routing.
+  // If the policy has a refresh interval, it refreshes each layer at the layer's next routing.
   virtual void RefreshSoon() = 0;
   virtual ExpertMap Map() const = 0;
 };

@@ -8,7 +8,7 @@
 namespace tidepool::moe {
 namespace {
 
-// Readings closer together than this are not stored, because steps can be fast.
+// Minimum time between two stored readings. Steps can be much faster.
 constexpr absl::Duration kApart = absl::Seconds(1);
 
 void Subtract(const PlacementCounters& before, PlacementCounters* recent) {
@@ -18,15 +18,15 @@ void Subtract(const PlacementCounters& before, PlacementCounters* recent) {
   recent->evictions -= before.evictions;
 }
 
-// True if nothing was requested between two readings.
+// Returns whether nothing was requested between two readings.
 bool Idle(const OffloadStats& before, const OffloadStats& after) {
   return before.placement.lookups() == after.placement.lookups() &&
          before.placement.evictions == after.placement.evictions &&
          before.demand_bytes == after.demand_bytes && before.prefetch_bytes == after.prefetch_bytes;
 }
 
-// The stats did not change between `from` and `to`. Returns the latest time in this interval at
-// which the window that ends at `now` can begin.
+// For stats that did not change between `from` and `to`: returns the latest time in this interval
+// at which the window that ends at `now` can begin.
 absl::Duration StartOfIdle(absl::Duration from, absl::Duration to, absl::Duration now) {
   return std::max(from, std::min(to, now - OffloadWindow::kLength));
 }

@@ -1,4 +1,4 @@
-// OffloadStats: the costs of experts that do not all fit into memory.
+// OffloadStats: what a run costs because some experts are not in memory.
 #ifndef TIDEPOOL_MOE_OFFLOAD_STATS_H_
 #define TIDEPOOL_MOE_OFFLOAD_STATS_H_
 
@@ -14,52 +14,53 @@
 namespace tidepool::moe {
 
 struct LayerCounters {
-  int layer = 0;  // layer number in the model
+  int layer = 0;  // the layer's number in the model
   PlacementCounters counters;
 };
 
-// Totals since the start, except for the sizes. Large because it is one reading: metrics and
-// OffloadStats (proto) show each member separately.
+// Totals since the start. Only the sizes are current values. Large because it is one reading:
+// metrics and OffloadStats (proto) show each member separately.
 struct OffloadStats {
-  // Sizes.
+  // Current sizes.
   int64_t slots = 0;
-  int64_t staging = 0;  // more records, for experts that are used once and dropped
-  int64_t experts = 0;  // in all layers
+  // records besides the slots, for experts that are used once and then dropped
+  int64_t staging = 0;
+  int64_t experts = 0;  // number of experts in all layers
   int64_t resident_bytes = 0;
-  int64_t capacity_bytes = 0;  // slots and staging: --expert-memory
+  int64_t capacity_bytes = 0;  // bytes of slots and staging records together: --expert-memory
   int64_t record_bytes = 0;    // bytes of a slot
   std::string policy;
   int64_t refresh_interval = 1;
   Prefetch prefetch = Prefetch::kOn;
   std::string reader;
-  int64_t lost_records = 0;  // current number of damaged records that cannot be rebuilt
+  int64_t lost_records = 0;  // number of damaged records that cannot be rebuilt, at the moment
 
-  PlacementCounters placement;        // sum of all layers
-  std::vector<LayerCounters> layers;  // the MoE layers, in order
+  PlacementCounters placement;        // sum over all layers
+  std::vector<LayerCounters> layers;  // for each MoE layer, in order
   int64_t demand_reads = 0;
   int64_t demand_bytes = 0;
   int64_t prefetch_bytes = 0;
-  int64_t prefetch_used_bytes = 0;    // later requested by a layer
-  int64_t prefetch_wasted_bytes = 0;  // dropped unused
+  int64_t prefetch_used_bytes = 0;    // part of prefetch_bytes that a layer requested later
+  int64_t prefetch_wasted_bytes = 0;  // part of prefetch_bytes that was dropped without use
   int64_t failed_reads = 0;
   int64_t rebuilt_records = 0;       // damaged records that were rebuilt
   int64_t failed_record_writes = 0;  // rebuilt records that could not be written to the file
-  absl::Duration stall_time;         // time that the engine waited for records
-  absl::Duration hidden_time;        // time with reads in flight while the engine computed
+  absl::Duration stall_time;         // total time that the engine waited for records
+  absl::Duration hidden_time;        // time in which reads were in flight while the engine computed
 };
 
-// Returns the change between two readings of one source. Sizes are the ones of `now`.
+// Returns the change between two readings of one source. The sizes are those of `now`.
 OffloadStats Difference(const OffloadStats& now, const OffloadStats& before);
 
-// Thread-compatible. Statistics of a source for the last interval of about kLength.
+// Thread-compatible. The statistics of a source over the most recent kLength, approximately.
 class OffloadWindow {
  public:
   static constexpr absl::Duration kLength = absl::Seconds(10);
 
-  // Adds a reading at `time`, which never decreases.
+  // Adds a reading that was made at `time`. Times must not decrease.
   void Add(absl::Duration time, const OffloadStats& stats);
 
-  // The change between the first and the last reading of the interval.
+  // The change between the first and the last reading of the interval, and the time between them.
   OffloadStats recent() const;
   absl::Duration length() const;
 
@@ -71,18 +72,19 @@ class OffloadWindow {
   std::deque<Reading> readings_;  // in ascending order of time
 };
 
-// Thread-compatible. How often each expert was needed recently.
+// Thread-compatible. Counts how often each expert was needed recently.
 class UseWindow {
  public:
-  // True if a reading at `time` is worth the copy.
+  // Returns whether it is time for another reading. Each reading is a copy of all counts.
   bool Due(absl::Duration time) const;
-  // `uses` are totals, always of the same size. Times never decrease.
+  // Adds a reading. `uses` are totals, and always have the same size. Times must not decrease.
   void Add(absl::Duration time, std::vector<int64_t> uses);
 
-  // The uses since the newest reading that is at least OffloadWindow::kLength old, or else since
-  // the first. Requires: `uses` has the size of the readings.
+  // Returns the uses since the base reading. That is the newest reading that is at least
+  // OffloadWindow::kLength old, or the first reading if none is. Requires: `uses` has the same size
+  // as the readings.
   std::vector<int64_t> Recent(const std::vector<int64_t>& uses) const;
-  // How long before `time` that reading was.
+  // Returns the age of the base reading at `time`.
   absl::Duration Length(absl::Duration time) const;
 
  private:

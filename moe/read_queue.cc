@@ -14,7 +14,7 @@ ReadQueue::ReadQueue(std::unique_ptr<RecordReader> reader, const ReadQueueOption
       [this](const RecordRead& read, const absl::Status& status) { OnRead(read, status); });
 }
 
-// Computes the hash on the reader's thread, to spare the engine thread.
+// Computes the hash on the reader's thread, so that the engine thread does not have to.
 void ReadQueue::OnRead(const RecordRead& read, const absl::Status& status) {
   Arrival arrival = {read, status};
   if (status.ok() && RecordHash(read.into, read.bytes) != read.hash) {
@@ -66,7 +66,7 @@ void ReadQueue::Forget(int64_t ticket) {
 }
 
 ReadQueue::Wait ReadQueue::Await() {
-  // Poll, because a ManualClock in a test wakes nobody.
+  // Look at the clock repeatedly, because a test's ManualClock does not wake this thread.
   constexpr absl::Duration kLook = absl::Milliseconds(20);
   {
     base::MutexLock lock(&mutex_);

@@ -1,4 +1,4 @@
-// ReadQueue: the reads of records in flight, and how long a layer waits for them.
+// ReadQueue: the reads of records that are in flight, and how long a layer waits for them.
 //
 //   ReadQueue reads(std::move(reader), {.patience = absl::Seconds(30), .clock = clock});
 //   reads.Begin({.ticket = 7, .offset = 8192, .bytes = 4096, .into = buffer, .hash = hash},
@@ -8,7 +8,7 @@
 //   }
 //
 // A read that does not end keeps its buffer. If no read ends for `patience`, all reads in flight
-// become late, and nobody waits for a late read.
+// are marked as late. Await does not wait for late reads.
 #ifndef TIDEPOOL_MOE_READ_QUEUE_H_
 #define TIDEPOOL_MOE_READ_QUEUE_H_
 
@@ -27,48 +27,49 @@
 namespace tidepool::moe {
 
 struct ReadQueueOptions {
-  // If no read ends for this time, the reads in flight are late.
+  // If no read ends for this time, all reads in flight are marked as late.
   absl::Duration patience = absl::Seconds(30);
   const base::Clock* clock = &base::Clock::Real();
 };
 
-// Engine thread only, except for what the reader's threads call.
+// Engine thread only, except for the functions that the reader's threads call.
 class ReadQueue {
  public:
-  // A read that has ended. DATA_LOSS if the record's hash does not match or the file is too short,
-  // UNAVAILABLE if the read failed.
+  // A read that has ended. The status is DATA_LOSS if the record's hash does not match or the file
+  // is too short, and UNAVAILABLE if the read failed.
   struct Arrival {
     RecordRead read;
     absl::Status status;
   };
   enum class Wait : uint8_t {
-    kArrived,   // reads have ended
-    kNothing,   // all reads in flight are late, or there are none
-    kTimedOut,  // no read ended within patience(), so all reads in flight are late now
+    kArrived,   // reads have ended, and TakeArrivals returns them
+    kNothing,   // there is no read in flight, or all of them are late
+    kTimedOut,  // no read ended within patience(), so all reads in flight are marked as late
   };
 
   // The clock must outlive this object. The destructor waits for the reads that have begun.
   ReadQueue(std::unique_ptr<RecordReader> reader, const ReadQueueOptions& options);
 
-  // Requires: no read of this ticket is in flight.
+  // Begins a read. Requires: no read with the same ticket is in flight.
   void Begin(const RecordRead& read, ReadPriority priority);
   // Cancels the speculative reads that have not begun, and returns them.
   std::vector<RecordRead> Withdraw();
   // Returns the reads that have ended since the last call.
   std::vector<Arrival> TakeArrivals();
 
-  // Waits until TakeArrivals would return something.
+  // Waits until TakeArrivals has something to return.
   Wait Await();
-  // Waits for all reads, including late ones. Returns the number still in flight after `patience`.
+  // Waits for all reads, including late ones, but at most `patience`. Returns the number of reads
+  // that are still in flight.
   int64_t AwaitAll(absl::Duration patience);
 
   bool IsLate(int64_t ticket) const { return late_.contains(ticket); }
   int64_t late() const { return static_cast<int64_t>(late_.size()); }
-  // How long Await waits. After a wait that timed out, this is a tenth of the patience until a read
-  // ends.
+  // How long Await waits. After a wait that timed out, it is a tenth of the configured patience
+  // until a read ends.
   absl::Duration patience() const;
 
-  // Total time with a read in flight, since the start or the last reset.
+  // Total time with at least one read in flight, since the start or the last reset.
   absl::Duration BusyTime() const;
   void ResetBusyTime();
 
@@ -78,9 +79,9 @@ class ReadQueue {
   void Forget(int64_t ticket);
 
   const ReadQueueOptions options_;
-  absl::flat_hash_set<int64_t> reading_;  // tickets, until their arrivals are taken
-  absl::flat_hash_set<int64_t> late_;     // subset of reading_
-  bool silent_ = false;                   // the last wait timed out, and no read has ended since
+  absl::flat_hash_set<int64_t> reading_;  // tickets of reads whose arrivals were not taken yet
+  absl::flat_hash_set<int64_t> late_;     // a subset of reading_
+  bool silent_ = false;                   // true after a wait that timed out, until a read ends
 
   mutable base::Mutex mutex_;
   base::CondVar arrived_;
@@ -89,7 +90,8 @@ class ReadQueue {
   absl::Duration busy_since_ TIDEPOOL_GUARDED_BY(mutex_);
   absl::Duration busy_time_ TIDEPOOL_GUARDED_BY(mutex_);
 
-  const std::unique_ptr<RecordReader> reader_;  // last member: its threads use the members above
+  // must be the last member, because its threads use the members above
+  const std::unique_ptr<RecordReader> reader_;
 };
 
 }  // namespace tidepool::moe

@@ -14,7 +14,8 @@
 namespace tidepool::moe {
 namespace {
 
-// Some file systems, mostly FUSE, allow opening a file for direct reads but refuse each read.
+// Returns whether direct reads work. With some file systems, mostly FUSE, a file can be opened for
+// direct reads, but each read fails.
 bool ReadsDirectly(int file) {
   alignas(kRecordAlignment) std::byte block[kRecordAlignment];
   return pread(file, block, sizeof(block), 0) >= 0 || errno != EINVAL;
@@ -35,7 +36,7 @@ absl::StatusOr<RecordFile> RecordFile::Open(const std::string& path) {
     return absl::Status(absl::ErrnoToStatus(error, "").code(),
                         absl::StrCat("cannot open ", path, ": ", std::strerror(error)));
   }
-  // Whole records are read at random offsets.
+  // Records are read as a whole, at random offsets.
   posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM);
   return RecordFile(file, /*direct=*/false);
 }

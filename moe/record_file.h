@@ -1,5 +1,5 @@
-// Shared by both RecordReaders: the open file and the queue of waiting reads. Implementation
-// detail.
+// The parts that both RecordReaders share: the open file and the queue of waiting reads.
+// Implementation detail of the readers.
 #ifndef TIDEPOOL_MOE_RECORD_FILE_H_
 #define TIDEPOOL_MOE_RECORD_FILE_H_
 
@@ -15,11 +15,11 @@
 
 namespace tidepool::moe {
 
-// Move-only owner of a file descriptor.
+// Owns a file descriptor. Move-only.
 class RecordFile {
  public:
-  // Opens the file for reads that bypass the page cache if the file system supports such reads.
-  // Otherwise opens it for buffered reads.
+  // Opens a file. Reads bypass the page cache if the file system supports this. Otherwise they are
+  // buffered.
   static absl::StatusOr<RecordFile> Open(const std::string& path);
 
   RecordFile(RecordFile&& other) noexcept
@@ -37,14 +37,14 @@ class RecordFile {
   bool direct_ = false;
 };
 
-// Thread-compatible: the reader that owns it locks.
+// Thread-compatible. The reader that owns it must lock.
 class WaitingReads {
  public:
   bool empty() const { return demand_.empty() && speculative_.empty(); }
   void Push(const RecordRead& read, ReadPriority priority) {
     (priority == ReadPriority::kDemand ? demand_ : speculative_).push_back(read);
   }
-  // Requires: not empty.
+  // Returns the next read and removes it. Requires: not empty.
   RecordRead Pop() {
     std::deque<RecordRead>& reads = demand_.empty() ? speculative_ : demand_;
     const RecordRead read = reads.front();
@@ -62,20 +62,20 @@ class WaitingReads {
   std::deque<RecordRead> speculative_;
 };
 
-// Returns where to continue a short read, which began at `begin` and returned `got` bytes: at the
-// beginning of a block, because direct reads must be aligned. Returns `begin` itself if the file
-// ends there or inside that block. Both count from the record's start. Requires: got >= 0, and
-// `begin` is a multiple of kRecordAlignment.
+// A short read began at `begin` and returned `got` bytes. Returns where to continue it, which is
+// the start of a block, because direct reads must be aligned. Returns `begin` if the first block is
+// not complete. Both positions are relative to the record's start. Requires: got >= 0, and `begin`
+// is a multiple of kRecordAlignment.
 int64_t NextBlock(int64_t begin, int64_t got);
 
-// FailedRead is the status of a read that returned -error. ShortRead is the status of a read if the
-// file ends before the record does.
+// FailedRead returns the status of a read that failed with `error` (an errno value). ShortRead
+// returns the status of a read if the file ends before the record does.
 absl::Status FailedRead(int error);
 absl::Status ShortRead();
 
 std::unique_ptr<RecordReader> MakeThreadReader(RecordFile file, int64_t in_flight_bytes);
-// FAILED_PRECONDITION if the kernel or the container does not allow io_uring. `file` is closed
-// then.
+// If the kernel or the container does not allow io_uring, closes `file` and returns
+// FAILED_PRECONDITION.
 absl::StatusOr<std::unique_ptr<RecordReader>> MakeUringReader(RecordFile file,
                                                               const ReaderOptions& options);
 

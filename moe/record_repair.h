@@ -1,5 +1,5 @@
-// RecordRepair: rebuilds damaged records from the source that the file was made from. The record is
-// used from memory, and written back to the file.
+// RecordRepair: rebuilds damaged records from the data that the file was made from. A rebuilt
+// record is used from memory, and is also written back to the file.
 #ifndef TIDEPOOL_MOE_RECORD_REPAIR_H_
 #define TIDEPOOL_MOE_RECORD_REPAIR_H_
 
@@ -18,16 +18,17 @@
 namespace tidepool::moe {
 
 struct RepairOptions {
-  // Fills a zeroed record with its original contents. Empty: records cannot be rebuilt. If it
-  // fails, the error says why in one clause.
+  // Writes the original contents of a record into `record`, which is zeroed. If it fails, the error
+  // is one clause with the reason. If empty, records cannot be rebuilt.
   std::function<absl::Status(ExpertRef expert, std::byte* record)> rebuild;
-  // Receives notes for people. Called on several threads. May be empty.
+  // Receives messages for people. Called on several threads. May be empty.
   std::function<void(absl::string_view line)> note;
 };
 
 struct RepairStats {
   int64_t rebuilt = 0;  // records that were rebuilt
-  // of these, records that could not be written back; each read rebuilds them again
+  // number of rebuilt records that could not be written back, so that each later read must rebuild
+  // them again
   int64_t failed_writes = 0;
   int64_t lost = 0;  // current number of damaged records that cannot be rebuilt
 };
@@ -35,15 +36,15 @@ struct RepairStats {
 // Engine thread only.
 class RecordRepair {
  public:
-  // `path` is the records' file, as it is now. If another file replaces it, that one is not
-  // written.
+  // `path` is the file that has the records now. If another file replaces it later, that file is
+  // not changed.
   RecordRepair(const std::string& path, RepairOptions options);
 
-  // Call it if a read ended with DATA_LOSS. OK: read.into contains the record, with the hash
-  // read.hash. DATA_LOSS: the record cannot be rebuilt; the message says why the read failed and
-  // why the record cannot be rebuilt.
+  // Must be called if a read ended with DATA_LOSS. If it returns OK, read.into contains the record,
+  // and the record has the hash read.hash. If the record cannot be rebuilt, returns DATA_LOSS; the
+  // message says why the read failed and why the record cannot be rebuilt.
   absl::Status Repair(ExpertRef expert, const RecordRead& read, const absl::Status& damage);
-  // A read of this record succeeded, so it is no longer lost.
+  // Must be called if a read of this record succeeded. The record is then no longer lost.
   void NoteSound(int64_t ticket) {
     if (!lost_.empty()) lost_.erase(ticket);
   }
@@ -60,7 +61,7 @@ class RecordRepair {
   const RepairOptions options_;
   int64_t rebuilt_ = 0;
   bool noted_loss_ = false;
-  std::set<int64_t> lost_;  // tickets of lost records
+  std::set<int64_t> lost_;  // tickets of records that are lost: damaged, and not rebuilt
   std::unique_ptr<RecordWriter> writer_;
 };
 

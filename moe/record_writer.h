@@ -1,7 +1,7 @@
 // RecordWriter: writes repaired records back to their file, on its own thread.
 //
-// A record is overwritten in place. If a crash interrupts this, its checksum does not match, which
-// the next read detects.
+// A record is overwritten in place. If a crash interrupts the write, the record's checksum does not
+// match, and the next read detects this.
 #ifndef TIDEPOOL_MOE_RECORD_WRITER_H_
 #define TIDEPOOL_MOE_RECORD_WRITER_H_
 
@@ -25,21 +25,22 @@ namespace tidepool::moe {
 // Thread-safe.
 class RecordWriter {
  public:
-  // `path` is the file as it is now. If another file replaces it, that one is not written. `failed`
-  // is called with the first error, on the writer's thread. The message names the file.
+  // `path` is the file that has the records now. If another file replaces it later, that file is
+  // not changed. If a write fails, `failed` is called with the error on the writer's thread, but
+  // only for the first failure. The message names the file.
   RecordWriter(const std::string& path, std::function<void(const absl::Status&)> failed);
-  // Waits for the current write, and drops the others.
+  // Waits for the current write, and drops all waiting writes.
   ~RecordWriter();
   RecordWriter(const RecordWriter&) = delete;
   RecordWriter& operator=(const RecordWriter&) = delete;
 
-  // Copies read.into and writes it to the record's place in the file. Returns without waiting for
-  // the disk. Drops the write if too many are waiting.
+  // Copies read.into, and writes the copy to the record's place in the file. Does not wait for the
+  // disk. If kMaxWaiting records wait already, drops the write.
   void Write(const RecordRead& read);
 
   int64_t failures() const { return failures_; }
 
-  // Maximum number of waiting records.
+  // Maximum number of records that wait.
   static constexpr size_t kMaxWaiting = 4;
 
  private:
@@ -60,7 +61,7 @@ class RecordWriter {
   base::CondVar changed_;
   bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   std::deque<Record> waiting_ TIDEPOOL_GUARDED_BY(mutex_);
-  std::thread thread_;  // started by the first write
+  std::thread thread_;  // started by the first Write
 };
 
 }  // namespace tidepool::moe

@@ -13,10 +13,11 @@
 
 namespace tidepool::moe {
 
-// Engine thread only. Every request is ready at once, in one wave; NextReady never fails.
+// Engine thread only. All experts of a request are ready at once, so one call of NextReady returns
+// all of them. NextReady never fails.
 class ResidentExperts final : public ExpertSource {
  public:
-  // layers[m][e] is expert e of MoE layer m. The memory of the weights must outlive the source.
+  // layers[m][e] is expert e of MoE layer m. The memory of the weights must outlive this object.
   explicit ResidentExperts(std::vector<std::vector<kernels::FfnWeights>> layers)
       : layers_(std::move(layers)) {}
 

@@ -1,4 +1,4 @@
-// The RecordReader with blocking reads on its own threads.
+// The RecordReader that uses blocking reads on its own threads.
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,7 +11,7 @@
 namespace tidepool::moe {
 namespace {
 
-// Enough for small records. With large records, in_flight_bytes allows fewer reads.
+// Enough threads for small records. With large records, in_flight_bytes limits the number of reads.
 constexpr int kThreads = 16;
 
 // Thread-safe.
@@ -61,7 +61,7 @@ class ThreadReader final : public RecordReader {
         if (stop_) return;
         read = waiting_.Pop();
         in_flight_ += read.bytes;
-        // This thread got one notification, but there may be room for more reads.
+        // This thread was notified once, but there may be room for another read.
         if (!waiting_.empty() && in_flight_ < most_in_flight_) changed_.NotifyOne();
       }
       const absl::Status status = ReadWhole(read);
@@ -95,7 +95,7 @@ class ThreadReader final : public RecordReader {
   base::Mutex mutex_;
   base::CondVar changed_;
   bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
-  int64_t in_flight_ TIDEPOOL_GUARDED_BY(mutex_) = 0;  // bytes
+  int64_t in_flight_ TIDEPOOL_GUARDED_BY(mutex_) = 0;  // bytes in flight
   WaitingReads waiting_ TIDEPOOL_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;
 };

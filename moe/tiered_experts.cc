@@ -39,8 +39,8 @@ TieredExperts::TieredExperts(ExpertRecords records, std::unique_ptr<RecordReader
       reader_(reader->Description()),
       fetcher_({.records = &records_, .placement = placement_.get(), .reader = std::move(reader)},
                std::move(pool),
-               // Half of the staging buffers. The other half stays free for demand reads of experts
-               // that do not stay.
+               // Half of the staging buffers. The other half is for demand reads of experts that
+               // are not kept.
                {.prefetch_buffers = options_.staging / 2,
                 .prefetch = options_.prefetch,
                 .layer_numbers = options_.layer_numbers,
@@ -50,16 +50,16 @@ TieredExperts::TieredExperts(ExpertRecords records, std::unique_ptr<RecordReader
 
 void TieredExperts::Request(const LayerRouting& routing, absl::Span<const int32_t> experts) {
   fetcher_.Begin(routing.layer, experts);
-  // The layer will not run, so do not evict any expert for it.
+  // The layer will not run, so no expert should be evicted for it.
   if (fetcher_.request().failed()) return;
-  // Decide while the disk is busy.
+  // Decide while the disk reads.
   const absl::Span<const Lookup> lookups = placement_->Decide(routing);
   CHECK_EQ(lookups.size(), experts.size());
   Keep(routing.layer, lookups);
   fetcher_.ReadWaiting();
 }
 
-// Applies the decision: which experts stay, and which ones are evicted.
+// Carries out a decision: which experts are kept, and which ones are evicted.
 void TieredExperts::Keep(int layer, absl::Span<const Lookup> lookups) {
   for (const Lookup& lookup : lookups) {
     const int64_t expert = IndexOf(layer, lookup.expert);
@@ -104,7 +104,7 @@ absl::Status TieredExperts::Change(const OffloadChange& change) {
   if (slots != shape.slots) RETURN_IF_ERROR(Resize(slots));
   if (ReplacesPolicy(change, options_.policy, policy)) {
     const absl::StatusOr<std::vector<ExpertRef>> evicted = placement_->SetPolicy(policy);
-    CHECK_OK(evicted.status());  // cannot fail: the options were checked
+    CHECK_OK(evicted.status());  // this cannot fail, because the options were checked
     Evict(*evicted);
   }
   policy.profile = std::move(options_.policy.profile);
@@ -113,8 +113,9 @@ absl::Status TieredExperts::Change(const OffloadChange& change) {
   return absl::OkStatus();
 }
 
-// Waits for reads, because they use memory until they end: reads of hints, and of failed requests.
-// Times out if the disk hangs, so that the engine is not blocked.
+// Waits for reads that no layer waits for (from hints and failed requests), because they use memory
+// until they end. Stops waiting after shrink_patience, so that a disk that hangs does not block the
+// engine.
 absl::Status TieredExperts::AwaitAllReads() {
   const int64_t left = fetcher_.AwaitAllReads(options_.shrink_patience);
   if (left == 0) return absl::OkStatus();

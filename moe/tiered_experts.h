@@ -1,16 +1,17 @@
-// TieredExperts: the ExpertSource of a model whose experts are in a file, with some of them in
-// memory.
+// TieredExperts: the ExpertSource of a model whose experts are in a file. Some of the experts are
+// also in memory.
 //
 //   ASSIGN_OR_RETURN(auto experts, TieredExperts::Create(records, std::move(reader), options));
 //   experts->LoadResidents([](double fraction) {});
 //
-// A Placement decides, at each layer's routing, which of the missing experts stay. Each resident
-// has a buffer. `staging` more buffers hold experts that are used once and dropped. A missing
-// expert is read into any free buffer (a victim that this layer needs gives up its buffer after it
-// ran), and given out when it has arrived and its hash matches. So a layer starts with the experts
-// that are in memory. An expert whose record is damaged is rebuilt (record_repair.h).
+// When a layer's routing is known, a Placement decides which of the missing experts become
+// resident. Each resident has a buffer. `staging` more buffers are for experts that are used once
+// and then dropped. A missing expert is read into any free buffer, and is given out when the read
+// has ended and its hash matches. If the placement evicts an expert that this layer needs, its
+// buffer becomes free only after it ran. So a layer starts with the experts that are in memory. An
+// expert whose record is damaged is rebuilt (record_repair.h).
 //
-// An ExpertFetcher reads what the placement and the layers need.
+// An ExpertFetcher does the reads, for the placement and for the layers.
 #ifndef TIDEPOOL_MOE_TIERED_EXPERTS_H_
 #define TIDEPOOL_MOE_TIERED_EXPERTS_H_
 
@@ -44,10 +45,10 @@ struct TieredOptions {
   int staging = 8;
   PolicyOptions policy;
   Prefetch prefetch = Prefetch::kOn;
-  std::vector<int> layer_numbers;  // the model's layer number of each MoE layer, for messages
-  // How long a reduction of memory may wait for reads that still use it.
+  std::vector<int> layer_numbers;  // the model's layer number of each MoE layer, for error messages
+  // How long a reduction of the memory may wait for reads that still use it.
   absl::Duration shrink_patience = absl::Seconds(5);
-  // How long a layer waits for experts if no read ends.
+  // How long a layer waits for experts while no read ends.
   absl::Duration read_patience = absl::Seconds(30);
   const base::Clock* clock = &base::Clock::Real();
   RepairOptions repair;
@@ -56,14 +57,15 @@ struct TieredOptions {
 // Engine thread only.
 class TieredExperts final : public ExpertSource, public OffloadControl {
  public:
-  // INVALID_ARGUMENT for the policy's options, RESOURCE_EXHAUSTED if there is no address space.
-  // Requires: at least top_k slots, at most one per expert; at least one staging buffer.
+  // Returns INVALID_ARGUMENT if the policy's options are wrong, and RESOURCE_EXHAUSTED if there is
+  // not enough address space. Requires: at least top_k slots and at most one per expert; at least
+  // one staging buffer.
   static absl::StatusOr<std::unique_ptr<TieredExperts>> Create(ExpertRecords records,
                                                                std::unique_ptr<RecordReader> reader,
                                                                TieredOptions options);
 
-  // Reads the experts that the policy wants in memory at the start. If one cannot be read now, it
-  // is read when first needed. Requires: before the first Request.
+  // Reads the experts that the policy wants in memory at the start. An expert that cannot be read
+  // now is read when it is first needed. Requires: Request was not called yet.
   void LoadResidents(const std::function<void(double fraction)>& progress) {
     fetcher_.LoadResidents(progress);
   }
@@ -101,10 +103,10 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   void Evict(const std::vector<ExpertRef>& experts);
 
   const ExpertRecords records_;
-  TieredOptions options_;  // `policy` is the current one
+  TieredOptions options_;  // `policy` is always the current policy
   std::unique_ptr<Placement> placement_;
-  std::vector<int64_t> uses_;  // [layers, experts]: number of requests that included it
-  std::string reader_;         // description of the reader
+  std::vector<int64_t> uses_;  // [layers, experts]: number of requests that included the expert
+  std::string reader_;         // the reader's description
   ExpertFetcher fetcher_;
 };
 

@@ -1,4 +1,4 @@
-// TracedExperts: an ExpertSource that writes the requests to another source into a trace.
+// TracedExperts: an ExpertSource that wraps another source and writes its requests into a trace.
 #ifndef TIDEPOOL_MOE_TRACED_EXPERTS_H_
 #define TIDEPOOL_MOE_TRACED_EXPERTS_H_
 
@@ -23,7 +23,7 @@ namespace tidepool::moe {
 // because an incomplete trace would be misleading.
 class TracedExperts final : public ExpertSource {
  public:
-  // `clock` outlives this object.
+  // `clock` must outlive this object.
   TracedExperts(std::unique_ptr<ExpertSource> source, std::unique_ptr<TraceWriter> trace,
                 const base::Clock* clock = &base::Clock::Real())
       : source_(std::move(source)), trace_(std::move(trace)), clock_(clock) {}
@@ -38,7 +38,7 @@ class TracedExperts final : public ExpertSource {
   }
   absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience patience) override {
     if (written_.ok()) return source_->NextReady(patience);
-    // Return all experts, so that the source can end the request.
+    // Take and release all experts, so that the source can end the request.
     while (true) {
       ASSIGN_OR_RETURN(const std::vector<ReadyExpert> rest,
                        source_->NextReady(Patience::kUntilOne));
@@ -52,7 +52,7 @@ class TracedExperts final : public ExpertSource {
     source_->PrefetchHint(moe_layer, experts);
   }
   bool WantsHints() const override { return source_->WantsHints(); }
-  // The next Request or Finish returns an error.
+  // An error is not lost: the next Request or Finish returns it.
   void Idle() override { trace_->Flush().IgnoreError(); }
   absl::Status Finish() override {
     absl::Status ended = source_->Finish();
@@ -63,7 +63,8 @@ class TracedExperts final : public ExpertSource {
   OffloadControl* control() override { return source_->control(); }
 
  private:
-  // Flush this often, so that readers are up to date and a killed process loses little.
+  // How often the trace is flushed. Then the file is up to date for readers, and a killed process
+  // loses little.
   static constexpr absl::Duration kFlushEach = absl::Seconds(1);
 
   const std::unique_ptr<ExpertSource> source_;

@@ -1,5 +1,6 @@
-// The RecordReader with io_uring: one thread submits reads to the kernel and takes their results.
-// If the kernel permanently refuses new reads, this thread uses blocking reads from then on.
+// The RecordReader that uses io_uring. One thread submits reads to the kernel and receives their
+// results. If the kernel permanently refuses new reads, this thread uses blocking reads from then
+// on.
 #include <liburing.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -20,21 +21,21 @@
 namespace tidepool::moe {
 namespace {
 
-// Maximum size of one read: a large record is not submitted all at once.
+// Maximum size of one read. Larger records are read in pieces.
 constexpr int64_t kPieceBytes = int64_t{4} << 20;
 constexpr unsigned kRingEntries = 256;
-// Maximum number of reads in flight, whatever their size. Each needs an entry of the ring.
+// Maximum number of reads in flight, even if they are small. Each read needs an entry of the ring.
 constexpr int kMaxPieces = 128;
 constexpr uint64_t kWakeTag = ~uint64_t{0};
-// After this number of consecutive EAGAIN or EBUSY results, give the ring up. There is a pause
+// After this number of consecutive EAGAIN or EBUSY results, stop using the ring. There is a pause
 // after each result, so this takes half a second.
 constexpr int kMaxRefusals = 50;
 constexpr absl::Duration kRefusalPause = absl::Milliseconds(10);
-// Time between two polls for reads that were submitted before the ring was given up.
+// When the ring is no longer used: time between two checks for reads that were submitted before.
 constexpr absl::Duration kLook = absl::Milliseconds(10);
 
-// Thread-compatible, except that Wake is thread-safe. A ring, and an eventfd that wakes the thread
-// that waits for the ring.
+// A ring, and an eventfd that wakes the thread that waits for the ring. Thread-compatible; Wake is
+// thread-safe.
 class Ring {
  public:
   Ring() = default;
@@ -45,7 +46,8 @@ class Ring {
     if (open_) io_uring_queue_exit(&ring_);
   }
 
-  // FAILED_PRECONDITION if the kernel or the container does not allow io_uring or its reads.
+  // Returns FAILED_PRECONDITION if the kernel or the container does not allow io_uring, or has no
+  // such reads.
   absl::Status Open() {
     const int error = -io_uring_queue_init(kRingEntries, &ring_, 0);
     if (error != 0) {
@@ -53,7 +55,7 @@ class Ring {
           absl::StrCat("io_uring is unavailable: ", std::strerror(error)));
     }
     open_ = true;
-    // Kernels before 5.6 have io_uring, but neither this kind of read nor a way to query it.
+    // Kernels before 5.6 have io_uring, but neither these reads nor a way to ask for them.
     io_uring_probe* const probe = io_uring_get_probe_ring(&ring_);
     const bool reads = probe != nullptr && io_uring_opcode_supported(probe, IORING_OP_READ) != 0;
     io_uring_free_probe(probe);
@@ -127,17 +129,17 @@ class UringReader final : public RecordReader {
   // A record that is being read.
   struct Active {
     RecordRead read;
-    int64_t begun = 0;  // bytes for which pieces were created
-    int pieces = 0;     // pieces in flight
+    int64_t begun = 0;  // number of bytes for which pieces were created
+    int pieces = 0;     // number of pieces in flight
     absl::Status status;
   };
-  // Part of a record.
+  // A part of a record.
   struct Piece {
     int active = 0;
     int64_t begin = 0;
     int64_t end = 0;
   };
-  // A vector whose free places are reused.
+  // A vector whose free elements are used again.
   template <typename T>
   class Places {
    public:
@@ -173,7 +175,7 @@ class UringReader final : public RecordReader {
       }
       TakeCompletions(&ended);
       ReadBlocking(&ended);
-      // Submit new reads first, so that the kernel is busy while this thread handles the results.
+      // New reads are submitted first, so that the kernel works while this thread handles results.
       Begin();
       if (!given_up_) TakeSubmitted(io_uring_submit(ring_.get()));
       for (const int active : ended) {
@@ -199,7 +201,8 @@ class UringReader final : public RecordReader {
     }
   }
 
-  // Handles the result of submitting: the number of entries that the kernel accepted, or -errno.
+  // Handles the result of submitting. It is the number of entries that the kernel accepted, or
+  // -errno.
   void TakeSubmitted(int result) {
     if (result >= 0) {
       refusals_ = 0;
@@ -224,7 +227,7 @@ class UringReader final : public RecordReader {
     }
   }
 
-  // Used without the ring: returns when there may be work.
+  // Used when the ring is no longer used. Returns when there may be work.
   void AwaitWork() {
     if (!blocking_.empty()) return;
     base::MutexLock lock(&mutex_);
@@ -249,7 +252,7 @@ class UringReader final : public RecordReader {
     }
   }
 
-  // Returns null if the ring was given up.
+  // Returns null if the ring is no longer used.
   io_uring_sqe* NextEntry(uint64_t tag) {
     if (given_up_) return nullptr;
     io_uring_sqe* entry = io_uring_get_sqe(ring_.get());
@@ -269,7 +272,8 @@ class UringReader final : public RecordReader {
     io_uring_sqe_set_data64(entry, kWakeTag);
   }
 
-  // Submits reads while fewer than the maximum are in flight. Returns true if the reader must stop.
+  // Submits reads as long as fewer than the maximum are in flight. Returns true if the reader must
+  // stop.
   bool Begin() {
     while (in_flight_.bytes < most_in_flight_ && in_flight_.pieces < kMaxPieces) {
       if (current_ < 0) {
@@ -303,7 +307,8 @@ class UringReader final : public RecordReader {
     io_uring_sqe_set_data64(entry, tag);
   }
 
-  // A piece has completed. If it was the last piece of a record, adds the record to `ended`.
+  // Handles a piece that has ended. If it was the last piece of a record, adds the record to
+  // `ended`.
   void Finish(int at, int result, std::vector<int>* ended) {
     const Piece piece = pieces_[at];
     pieces_.GiveBack(at);
@@ -326,24 +331,25 @@ class UringReader final : public RecordReader {
   Ring ring_;
   Done done_;  // set before the thread starts
   base::Mutex mutex_;
-  base::CondVar changed_;  // used if the ring refuses reads
+  base::CondVar changed_;  // used when the ring is no longer used
   bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   WaitingReads waiting_ TIDEPOOL_GUARDED_BY(mutex_);
 
-  // Used by the thread only.
+  // The next members are only used by the thread.
   Places<Active> active_;
   Places<Piece> pieces_;
-  int current_ = -1;  // the record whose bytes are not all submitted yet; -1: none
-  // Pieces that the kernel has or is about to get, and their bytes.
+  int current_ = -1;  // the record whose bytes are not all submitted yet; -1 if there is none
+  // The pieces that the kernel has or will get soon, and their bytes.
   struct {
     int pieces = 0;
     int64_t bytes = 0;
   } in_flight_;
   uint64_t wakes_ = 0;
-  std::deque<uint64_t> queued_;  // tags of entries that the kernel has not accepted yet, in order
-  int refusals_ = 0;             // consecutive refusals
-  bool given_up_ = false;        // the ring was given up
-  std::deque<int> blocking_;     // pieces that this thread reads itself
+  // tags of the entries that the kernel has not accepted yet, in order
+  std::deque<uint64_t> queued_;
+  int refusals_ = 0;          // number of consecutive refusals
+  bool given_up_ = false;     // whether the ring is no longer used
+  std::deque<int> blocking_;  // pieces that this thread reads itself
   std::thread thread_;
 };
 

@@ -8,17 +8,17 @@
 //   ASSIGN_OR_RETURN(std::vector<TextPiece> prompt, chat.Render(inputs));
 //   ASSIGN_OR_RETURN(auto ids, tokenizer->EncodePieces(prompt, AddBos::kNo));
 //
-// Templates are written in Jinja. This is our own interpreter, and it renders as Hugging Face
-// transformers does: trim_blocks and lstrip_blocks are on, autoescape is off, and values cannot be
-// changed (a sandbox). It supports:
+// Templates are written in Jinja, and this is our own interpreter of it. It renders like Hugging
+// Face's transformers: trim_blocks and lstrip_blocks are on, autoescape is off, and a sandbox
+// forbids changes of values. It supports:
 // - all expressions;
 // - the tags if, for (else, if, recursive), set, with, filter, macro, call, do, raw, break,
-// continue
+//   continue
 //   and generation;
-// - Jinja's filters, except those for HTML, random, pprint and wordwrap; and its tests;
-// - Python's methods of strings, lists and dicts that change nothing, % and format;
+// - Jinja's tests, and its filters except random, pprint, wordwrap and those for HTML;
+// - the methods of Python's strings, lists and dicts that do not change the value; % and format;
 // - namespace, range, dict, cycler, joiner, raise_exception and strftime_now.
-// Integers have 64 bits. Anything else is an error that names the construct and its line.
+// Integers have 64 bits. Any other construct is an error that names the construct and its line.
 #ifndef TIDEPOOL_ENGINE_CHAT_TEMPLATE_CHAT_TEMPLATE_H_
 #define TIDEPOOL_ENGINE_CHAT_TEMPLATE_CHAT_TEMPLATE_H_
 
@@ -37,45 +37,48 @@
 
 namespace tidepool::engine {
 
-// ordered_json, because templates print objects with their keys in the order they came in.
+// The variables that a template sees. They are ordered_json, because templates print the keys of an
+// object in their original order.
 struct ChatInputs {
-  // Array of objects {"role", "content", ...}. The template also sees any other fields.
+  // An array of objects {"role", "content", ...}. The template sees all of their fields.
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
   bool add_generation_prompt = true;
   std::string bos_token;
   std::string eos_token;
-  nlohmann::ordered_json tools;            // array, or null if there are none
+  nlohmann::ordered_json tools;            // array, or null if there are no tools
   nlohmann::ordered_json template_kwargs;  // object with more variables, or null
-  // The time that strftime_now returns, in UTC. Unset: strftime_now is undefined.
+  // The time that strftime_now returns, in UTC. If unset, the template has no strftime_now.
   std::optional<absl::Time> now;
 };
 
 // Limits of one rendering. With the defaults, an endless loop ends after less than a second of CPU
-// time, and one over megabytes after less than two.
+// time. An endless loop over megabytes of text ends after less than two seconds.
 struct ChatTemplateLimits {
-  int64_t output_bytes = 32 << 20;  // also of one macro's or block's output
-  int64_t steps = 2'000'000;        // nodes evaluated, items visited
-  int64_t made_bytes = 128 << 20;   // bytes of all values created and searched
-  int64_t text_bytes = 32 << 20;    // of one string
+  // bytes of the whole output; also of the output of one macro or block
+  int64_t output_bytes = 32 << 20;
+  int64_t steps = 2'000'000;       // number of nodes evaluated and items visited
+  int64_t made_bytes = 128 << 20;  // bytes of all values that are created or searched
+  int64_t text_bytes = 32 << 20;   // bytes of one string
 };
 
 // Thread-safe: immutable after Parse. Copies share the parsed template.
 class ChatTemplate {
  public:
-  // INVALID_ARGUMENT if the source is not a valid template, UNIMPLEMENTED for an unknown construct.
-  // Both messages begin with "chat template, line N: ".
+  // Returns INVALID_ARGUMENT if the source is not a valid template, and UNIMPLEMENTED for an
+  // unknown construct. Both messages begin with "chat template, line N: ".
   static absl::StatusOr<ChatTemplate> Parse(absl::string_view source);
 
-  // Returns the prompt in pieces. Adjacent pieces have different origins: text of the template's
-  // author (with bos_token and eos_token), or text from messages, tools or template_kwargs, even
-  // after cutting, trimming or joining. If a filter rewrites text of both origins, the result
-  // counts as the user's. INVALID_ARGUMENT if the template raises an exception or does not accept
-  // the inputs (a field of an undefined variable, a wrong type, messages that are not an array).
-  // UNIMPLEMENTED for an unknown filter, test or method. RESOURCE_EXHAUSTED if a limit is exceeded.
+  // Returns the prompt in pieces. Each piece has an origin, and adjacent pieces have different
+  // origins. kTemplate is text of the template's author, including bos_token and eos_token. kUser
+  // is text from messages, tools or template_kwargs, even after the template has sliced, trimmed or
+  // joined it. If a filter rewrites text of both origins, its result is kUser. Returns
+  // INVALID_ARGUMENT if the template raises an exception or does not accept the inputs (a field of
+  // an undefined variable, a wrong type, messages that are not an array), UNIMPLEMENTED for an
+  // unknown filter, test or method, and RESOURCE_EXHAUSTED if a limit is exceeded.
   absl::StatusOr<std::vector<TextPiece>> Render(
       const ChatInputs& inputs, const ChatTemplateLimits& limits = ChatTemplateLimits()) const;
 
-  // Same as Render, but returns one string.
+  // Like Render, but returns one string.
   absl::StatusOr<std::string> RenderText(
       const ChatInputs& inputs, const ChatTemplateLimits& limits = ChatTemplateLimits()) const;
 

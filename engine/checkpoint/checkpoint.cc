@@ -20,7 +20,7 @@
 namespace tidepool::engine {
 namespace {
 
-// Closes a file descriptor.
+// Owns a file descriptor, and closes it.
 class FileCloser {
  public:
   explicit FileCloser(int descriptor) : descriptor_(descriptor) {}
@@ -59,7 +59,7 @@ bool IsFloat(GgufValueType type) {
   return type == GgufValueType::kFloat32 || type == GgufValueType::kFloat64;
 }
 
-// Reads element `index` of an integer entry. Returns false if a u64 does not fit.
+// Reads element `index` of an integer entry. Returns false if a u64 does not fit into an int64.
 bool LoadInt(const GgufEntry& entry, uint64_t index, int64_t* value) {
   const std::byte* at = entry.data + index * ScalarBytes(entry.type);
   switch (entry.type) {
@@ -166,7 +166,7 @@ MappedFile::~MappedFile() {
 }
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path, absl::string_view expected) {
-  // Without O_NONBLOCK, opening a FIFO would wait for a writer.
+  // Without O_NONBLOCK, opening a FIFO waits until something writes to it.
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return OpenError(path, errno);
   const FileCloser closer(descriptor);
@@ -392,8 +392,8 @@ absl::Status Checkpoint::MapInHeaders() const {
 
 namespace {
 
-// Calls `use` with the bytes that hold rows [first, first + rows). If heads are interleaved, these
-// are the bytes of every head that has one of the rows.
+// Calls `use` with the bytes that contain the rows [first, first + rows). If the rows of heads are
+// interleaved, these are the bytes of every head that has one of the rows.
 template <typename Use>
 void ForEachRange(const GgufTensor& tensor, int64_t first, int64_t rows, const Use& use) {
   const int64_t slab_rows = tensor.slabs.empty() ? tensor.rows() : tensor.dims[1];
@@ -428,13 +428,13 @@ void Checkpoint::DropRows(const GgufTensor& tensor, int64_t first, int64_t rows)
 }
 
 void Checkpoint::DropPages(const std::byte* data, size_t bytes) const {
-  // Memory that is not part of a file would lose its contents.
+  // Dropping pages of memory that is not part of a file would lose their contents.
   if (FindPart(data) == nullptr) return;
-  // Keep pages that the range shares with its neighbours.
+  // Only drop whole pages of the range. A page at either end may also have bytes of a neighbour.
   const uintptr_t page = sysconf(_SC_PAGESIZE);
   const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
   const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / page * page;
-  // Only a hint: the kernel can also reclaim these pages when it needs memory.
+  // If this fails, nothing is lost: the kernel can also reclaim these pages when it needs memory.
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 

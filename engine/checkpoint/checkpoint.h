@@ -1,15 +1,15 @@
-// Checkpoint: tensors and metadata of a model, mapped read-only and checked, whatever the format on
-// disk. Names of tensors and keys are GGUF's. GgufFile and HfDirectory are the two formats;
-// open_checkpoint.h opens either.
+// Checkpoint: tensors and metadata of a model, mapped read-only and checked. It is the same for
+// each format on disk. Tensors and keys have the names that GGUF gives them. GgufFile and
+// HfDirectory read the two formats; open_checkpoint.h opens a checkpoint of either format.
 //
 //   ASSIGN_OR_RETURN(Checkpoint file, OpenCheckpoint("model.gguf"));
 //   ASSIGN_OR_RETURN(int64_t layers, file.Int("llama.block_count"));
-//   const GgufTensor* output = file.FindTensor("output.weight");  // null: not there
+//   const GgufTensor* output = file.FindTensor("output.weight");  // null if missing
 //
-// Errors are one line, "FILE: KEY-or-TENSOR: what was found, what was expected": INVALID_ARGUMENT
-// for content, NOT_FOUND if a file or part is missing, PERMISSION_DENIED if it is not readable. If
-// another process truncates a mapped file, this process gets SIGBUS and ends. So replace
-// checkpoints by renaming, not by writing into them.
+// An error is one line: "FILE: KEY-or-TENSOR: what was found, what was expected". Its code is
+// INVALID_ARGUMENT for wrong content, NOT_FOUND if a file or a part is missing, and
+// PERMISSION_DENIED if a file is not readable. If another process truncates a mapped file, this
+// process gets SIGBUS and ends. So replace checkpoints by renaming, not by writing into them.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_CHECKPOINT_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_CHECKPOINT_H_
 
@@ -31,7 +31,7 @@
 
 namespace tidepool::engine {
 
-// Types of metadata values, with the numbers of the file format.
+// Types of metadata values. The numbers are those of the file format.
 enum class GgufValueType : uint32_t {
   kUint8 = 0,
   kInt8 = 1,
@@ -48,31 +48,34 @@ enum class GgufValueType : uint32_t {
   kFloat64 = 12,
 };
 
-// One metadata entry. Views point into the checkpoint.
+// One metadata entry. The views point into the checkpoint's memory.
 struct GgufEntry {
   absl::string_view key;
-  GgufValueType type = GgufValueType::kUint8;  // if is_array, the type of the elements
+  GgufValueType type = GgufValueType::kUint8;  // type of the value, or of an array's elements
   bool is_array = false;
   uint64_t count = 1;  // number of elements; 1 for a scalar
-  const std::byte* data =
-      nullptr;  // checked to be wholly inside the checkpoint, as are all strings in it
+  // Start of the value. The whole value, with all its strings, was checked to be inside the
+  // checkpoint.
+  const std::byte* data = nullptr;
 };
 
-// One tensor. dims[0] is the fastest; missing dims are 1. All bytes are inside the checkpoint.
+// One tensor. dims[0] is the dimension that varies fastest. Dimensions that are not stored are 1.
+// All bytes of the tensor were checked to be inside the checkpoint.
 struct GgufTensor {
   absl::string_view name;
   GgmlType type = GgmlType::kF32;
-  int dim_count = 0;  // number of stored dims, 0 to 4
+  int dim_count = 0;  // number of stored dimensions, 0 to 4
   std::array<int64_t, 4> dims = {1, 1, 1, 1};
-  int part = 0;              // index of the split file with its data
-  uint64_t file_offset = 0;  // offset of its first byte in that file
+  int part = 0;              // index of the file that contains the data, if the checkpoint is split
+  uint64_t file_offset = 0;  // offset of the first byte in that file
   size_t bytes = 0;
-  const std::byte* data = nullptr;  // of the first slab
-  // Where each slab of dims[0] x dims[1] begins; empty: one after the other at `data`.
+  const std::byte* data = nullptr;  // start of the first slab
+  // The start of each slab of dims[0] x dims[1] elements. Empty if the slabs follow each other at
+  // `data`.
   std::vector<const std::byte*> slabs;
-  // Number of rows of each attention head whose rotary halves are interleaved when they are read:
-  // row 2i is the i-th row of the first half, row 2i + 1 the i-th of the second. 0: rows are read
-  // as they are stored.
+  // Number of rows of each attention head, if the rotary halves of the heads are interleaved when
+  // rows are read: row 2i is then the i-th row of the first half, and row 2i + 1 is the i-th row of
+  // the second half. 0 if rows are read as they are stored.
   int64_t head_rows = 0;
 
   int64_t elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
@@ -80,32 +83,34 @@ struct GgufTensor {
   size_t row_bytes() const {
     return dims[0] / TypeInfo(type).block_elements * TypeInfo(type).block_bytes;
   }
-  // The beginning of row `index`, counted over all slabs.
+  // The start of row `index`. Rows are counted over all slabs.
   const std::byte* row(int64_t index) const;
-  // True if row i begins i * row_bytes bytes after row 0, in each slab and in the whole tensor.
+  // Whether row i begins i * row_bytes() bytes after row 0: in each slab (rows_in_order), and in
+  // the whole tensor (contiguous).
   bool rows_in_order() const { return head_rows == 0; }
   bool contiguous() const { return head_rows == 0 && slabs.empty(); }
-  // For example "{576, 49152}", fastest dimension first.
+  // The dimensions as text, for example "{576, 49152}". The fastest dimension is the first.
   std::string ShapeString() const;
 };
 
-// File attributes. As long as they do not change, the content is assumed not to change.
+// Attributes of a file. If they are unchanged, the content is assumed to be unchanged.
 struct FileIdentity {
   uint64_t size = 0;  // bytes
   uint64_t inode = 0;
-  int64_t modified_ns = 0;  // since 1970; changed_ns too
-  int64_t changed_ns = 0;   // inode change time, which also changes if modified_ns is set back
+  int64_t modified_ns = 0;  // content's modification time, in ns since 1970
+  // inode's change time, in ns since 1970; it also changes if somebody sets modified_ns back
+  int64_t changed_ns = 0;
 
   bool operator==(const FileIdentity&) const = default;
 };
 
 FileIdentity IdentityOf(const struct stat& info);
 
-// One file of a checkpoint. Views point into the Checkpoint.
+// One file of a checkpoint. The views point into the Checkpoint's memory.
 struct GgufPart {
   absl::string_view path;
   absl::Span<const std::byte> bytes;  // the whole file
-  FileIdentity identity;              // the identity of the file when it was opened
+  FileIdentity identity;              // attributes when the file was opened
 };
 
 // A whole file, mapped read-only. Move-only.
@@ -113,10 +118,11 @@ struct MappedFile {
   std::string path;
   const std::byte* data = nullptr;
   uint64_t size = 0;
-  uint64_t data_start = 0;  // where tensor data begins; size: there is none
+  uint64_t data_start = 0;  // offset of the tensor data; equal to `size` if there is no tensor data
   FileIdentity identity;
 
-  // `expected` completes "not a regular file, expected ...". Errors as a checkpoint's.
+  // Maps the file. `expected` completes the error "not a regular file, expected ...". Errors have
+  // the same codes and format as those of Checkpoint.
   static absl::StatusOr<MappedFile> Open(const std::string& path, absl::string_view expected);
 
   MappedFile() = default;
@@ -127,35 +133,37 @@ struct MappedFile {
   absl::Span<const std::byte> bytes() const { return {data, size}; }
 };
 
-// Immutable once a format has filled it, and then thread-safe. Move-only; views stay valid over a
-// move. Large because each type of metadata value has its readers.
+// Immutable after a format (GgufFile or HfDirectory) has filled it, and from then on thread-safe.
+// Move-only; a move does not invalidate views. Large because each type of metadata value has its
+// own functions.
 class Checkpoint {
  public:
   Checkpoint(Checkpoint&&) = default;
   Checkpoint& operator=(Checkpoint&&) = default;
   ~Checkpoint();
 
-  // The file or directory that was opened.
+  // The path of the file or directory that was opened.
   const std::string& path() const { return path_; }
-  // "GGUF v3" and the like, for people.
+  // The format for people, for example "GGUF v3".
   const std::string& format() const { return format_; }
-  // Path of a file that is derived from the checkpoint and stored with it: the checkpoint's file
-  // name followed by SUFFIX, or a file in its directory.
+  // Path of a file that is derived from the checkpoint and stored beside it. For a GGUF file, the
+  // path is the checkpoint's path followed by `suffix`. For a directory, it is a file in the
+  // directory.
   std::string SidecarPath(absl::string_view suffix) const;
   int part_count() const { return static_cast<int>(parts_.size()); }
-  uint64_t file_bytes() const;  // total of all parts
-  // The latest modification time of any part, in nanoseconds since 1970.
+  uint64_t file_bytes() const;  // sum over all parts
+  // The modification time of the part that was modified last, in nanoseconds since 1970.
   int64_t modified_ns() const;
-  std::vector<GgufPart> parts() const;  // in order
+  std::vector<GgufPart> parts() const;  // in the order of the parts
 
-  // Metadata in file order.
+  // The metadata, in the order of the file.
   absl::Span<const GgufEntry> metadata() const { return entries_; }
   bool HasKey(absl::string_view key) const { return Find(key) != nullptr; }
   const GgufEntry* Find(absl::string_view key) const;
 
-  // Values by key. INVALID_ARGUMENT if the key is missing or the value has another kind. If the key
-  // is missing, the ...Or forms return the default instead. Integers of all widths and signs are
-  // accepted as integers, and both float widths as floats.
+  // Return the value of a key, or INVALID_ARGUMENT if the key is missing or its value has another
+  // type. If the key is missing, the ...Or functions return `fallback` instead. Int accepts
+  // integers of each width, signed or unsigned. Float accepts both float widths.
   absl::StatusOr<int64_t> Int(absl::string_view key) const;
   absl::StatusOr<int64_t> IntOr(absl::string_view key, int64_t fallback) const;
   absl::StatusOr<double> Float(absl::string_view key) const;
@@ -165,44 +173,44 @@ class Checkpoint {
   absl::StatusOr<absl::string_view> String(absl::string_view key) const;
   absl::StatusOr<absl::string_view> StringOr(absl::string_view key,
                                              absl::string_view fallback) const;
-  // Arrays, read on each call. Strings are views into the file. Reading a whole vocabulary takes
-  // milliseconds.
+  // Return an array. Each call reads the array again, which takes milliseconds for a whole
+  // vocabulary. Strings are views into the file.
   absl::StatusOr<std::vector<absl::string_view>> Strings(absl::string_view key) const;
   absl::StatusOr<std::vector<int64_t>> Ints(absl::string_view key) const;
   absl::StatusOr<std::vector<float>> Floats(absl::string_view key) const;
   absl::StatusOr<std::vector<bool>> Bools(absl::string_view key) const;
 
-  // Formats a value for people: strings quoted and escaped, long arrays and strings truncated.
+  // Formats a value for people: quotes and escapes strings, and truncates long arrays and strings.
   static std::string FormatValue(const GgufEntry& entry);
 
-  // Tensors of all parts, in file order.
+  // The tensors of all parts, in the order of the files.
   absl::Span<const GgufTensor> tensors() const { return tensors_; }
   const GgufTensor* FindTensor(absl::string_view name) const;  // null if missing
 
-  // 32 hex digits that identify the checkpoint: XXH3-128 of each part's header, metadata and tensor
-  // infos, its size, and samples of its tensor data. Up to 16 MiB of data are hashed completely,
-  // otherwise 4 KiB of each of at most 512 tensors. Takes milliseconds. content_digest.h has the
-  // digest of every byte.
+  // 32 hex digits that identify the checkpoint. They are an XXH3-128 over each part: its header,
+  // metadata, tensor infos, size, and tensor data. If there are more than 16 MiB of tensor data,
+  // only samples are hashed: 4 KiB of each of at most 512 tensors. Takes milliseconds.
+  // content_digest.h has a digest of every byte.
   std::string SampledDigest() const;
 
-  // Reads the pages that contain [data, data + bytes) into memory with one call. DATA_LOSS names
-  // the file and the range if the disk cannot read it or the file was truncated. Without this
-  // check, access to the range would end the process with SIGBUS. Kernels before 5.14 do not
-  // support the check.
+  // Reads the pages that contain [data, data + bytes) into memory with one call. If the disk cannot
+  // read the range or the file was truncated, returns DATA_LOSS with the file and the range.
+  // Without this check, an access to the range would end the process with SIGBUS. Kernels before
+  // 5.14 do not support the check.
   absl::Status MapIn(const std::byte* data, size_t bytes) const;
-  // Same for the rows [first, first + rows) of a tensor.
+  // Like MapIn, for the rows [first, first + rows) of a tensor.
   absl::Status MapInRows(const GgufTensor& tensor, int64_t first, int64_t rows) const;
-  // Same for the headers of all parts, which contain the tensors' names.
+  // Like MapIn, for the headers of all parts. The headers contain the tensors' names.
   absl::Status MapInHeaders() const;
 
-  // Lets the kernel take back the pages that hold [data, data + bytes); reading them again reads
-  // the file again. Ignores bytes that are not part of a file.
+  // Allows the kernel to evict the pages of [data, data + bytes). Later accesses read the file
+  // again. Ignores bytes that are not part of a file.
   void DropPages(const std::byte* data, size_t bytes) const;
-  // Same for the rows [first, first + rows) of a tensor.
+  // Like DropPages, for the rows [first, first + rows) of a tensor.
   void DropRows(const GgufTensor& tensor, int64_t first, int64_t rows) const;
 
-  // Returns INVALID_ARGUMENT "FILE: subject: message", the format of all errors about this
-  // checkpoint.
+  // Returns INVALID_ARGUMENT "FILE: subject: message". All errors about this checkpoint have this
+  // format.
   absl::Status Error(absl::string_view subject, absl::string_view message) const;
 
  protected:
@@ -217,7 +225,7 @@ class Checkpoint {
   std::vector<MappedFile> parts_;
   std::vector<GgufEntry> entries_;
   std::vector<GgufTensor> tensors_;
-  // Memory of views that do not point into a file.
+  // Memory for views that do not point into a file.
   std::vector<std::unique_ptr<std::byte[]>> owned_;
 
  private:

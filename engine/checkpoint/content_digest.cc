@@ -25,14 +25,14 @@
 namespace tidepool::engine {
 namespace {
 
-// The unit of hashing for one thread. Part of the digest's definition.
+// The number of bytes that one thread hashes at a time. It is part of the definition of the digest.
 constexpr size_t kChunkBytes = 4 << 20;
-// Chunks per thread between two calls of the progress callback.
+// Number of chunks per thread between two calls of the progress callback.
 constexpr int64_t kChunksPerThread = 16;
 constexpr size_t kDigits = 32;
 constexpr absl::string_view kVersionLine = "tidepool content digest 1\n";
 constexpr absl::string_view kDigestKey = "digest ";
-// Enough for a record with the maximum number of parts.
+// Large enough for a record of the maximum number of parts.
 constexpr size_t kMaxRecordBytes = 1 << 20;
 
 struct Chunk {
@@ -61,7 +61,7 @@ bool IsDigest(absl::string_view text) {
          });
 }
 
-// Returns the hash of all chunks' hashes.
+// Returns the hash of the hashes of all chunks.
 std::string Combine(const std::vector<GgufPart>& parts, const std::vector<Chunk>& chunks,
                     const std::vector<XXH128_hash_t>& hashes) {
   std::string text(kVersionLine);
@@ -115,7 +115,7 @@ std::string Identity(const FileIdentity& identity) {
                       identity.changed_ns);
 }
 
-// Returns an empty string if there is no record.
+// Returns the text of the record, or an empty string if there is no record.
 std::string ReadRecord(const std::string& path) {
   std::string text;
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -141,7 +141,7 @@ absl::Status WriteRecord(const std::string& path, const std::string& text) {
   return file->Finish();
 }
 
-// True if the files still have the same names and contents as when they were opened.
+// Returns whether the files still have the same names and contents as when they were opened.
 bool IsUnchanged(const Checkpoint& file) {
   for (const GgufPart& part : file.parts()) {
     struct stat info;
@@ -151,7 +151,8 @@ bool IsUnchanged(const Checkpoint& file) {
   return true;
 }
 
-// Directories that may contain the record, in order of preference. "" is the checkpoint's own.
+// Directories in which the record may be, in the order of preference. "" is the directory of the
+// checkpoint.
 std::vector<std::string> Folders(const ContentDigestOptions& options) {
   std::vector<std::string> folders = {""};
   if (!options.cache_dir.empty()) folders.push_back(options.cache_dir);
@@ -205,7 +206,8 @@ std::optional<std::string> ParseDigestRecord(const Checkpoint& file, absl::strin
   if (!absl::ConsumePrefix(&rest, kVersionLine)) return std::nullopt;
   if (!absl::ConsumePrefix(&rest, kDigestKey)) return std::nullopt;
   const std::string hex(rest.substr(0, kDigits));
-  // Everything except the digest is known in advance, and the checksum covers the digest too.
+  // Everything in the record is known in advance, except for the digest. The checksum covers the
+  // digest.
   if (!IsDigest(hex) || record != FormatDigestRecord(file, hex)) return std::nullopt;
   return hex;
 }

@@ -27,7 +27,8 @@ T Load(Bytes at) {
 
 float Half(Bytes at) { return F16ToF32(Load<uint16_t>(at)); }
 
-// Element j of 16 bytes with two nibbles each: the low halves are first, then the high halves.
+// Element j of 16 bytes with two nibbles each. Elements 0 to 15 are the low nibbles, and elements
+// 16 to 31 are the high nibbles.
 int Nibble(Bytes quants, int j) { return j < 16 ? quants[j] & 15 : quants[j - 16] >> 4; }
 
 void DequantizeF32(Bytes block, float* out) { *out = Load<float>(block); }
@@ -90,7 +91,8 @@ void DequantizeQ2_K(Bytes block, float* out) {
   }
 }
 
-// Scale k of Q3_K: low four bits in the first 8 bytes, high two in the last 4.
+// Scale k of Q3_K. The low four bits are in the first 8 bytes, and the high two bits are in the
+// last 4 bytes.
 int Q3Scale(Bytes scales, int k) {
   const int low = k < 8 ? scales[k] & 15 : scales[k - 8] >> 4;
   const int high = scales[8 + k % 4] >> (2 * (k / 4)) & 3;
@@ -107,7 +109,7 @@ void DequantizeQ3_K(Bytes block, float* out) {
     const int j = e % 128 / 32;
     const int l = e % 32;
     const int low = quants[32 * n + l] >> (2 * j) & 3;
-    // A set bit means no offset.
+    // If the bit is set, no offset is subtracted.
     const int q = low - ((high_mask[l] >> (4 * n + j) & 1) != 0 ? 0 : 4);
     out[e] = d * static_cast<float>(Q3Scale(scales, e / 16)) * static_cast<float>(q);
   }
@@ -118,7 +120,8 @@ struct ScaleAndMin {
   float minimum;
 };
 
-// Six-bit scale and minimum of sub-block b of Q4_K and Q5_K, times d and dmin.
+// The six-bit scale of sub-block b of Q4_K and Q5_K, multiplied by d, and its minimum, multiplied
+// by dmin.
 ScaleAndMin KScale(Bytes block, int b) {
   const Bytes s = block + 4;
   const int scale = b < 4 ? s[b] & 63 : (s[b + 4] & 15) | (s[b - 4] >> 6) << 4;
@@ -188,8 +191,8 @@ void DequantizeMXFP4(Bytes block, float* out) {
   for (int j = 0; j < 32; ++j) out[j] = d * static_cast<float>(kE2M1Doubled[Nibble(block + 1, j)]);
 }
 
-// Returns half of an unsigned E4M3 float: exponent bias 7, no infinity; the NaN pattern counts as
-// 0.
+// Returns half of an unsigned E4M3 float, which has an exponent bias of 7 and no infinity. The bit
+// pattern of NaN is treated as 0.
 float HalfOfUE4M3(int s) {
   if (s == 0 || s == 0x7f) return 0.0f;
   const int exponent = s >> 3 & 15;

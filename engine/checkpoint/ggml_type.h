@@ -1,6 +1,6 @@
 // The element types of GGUF files: ids, names and block sizes. A row of a quantised tensor is a
-// sequence of blocks, each of which holds the same number of elements in the same number of bytes.
-// Source of the ids and sizes: the GGUF specification.
+// sequence of blocks, and all blocks of a type have the same number of elements and the same number
+// of bytes. The ids and sizes are those of the GGUF specification.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_GGML_TYPE_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_GGML_TYPE_H_
 
@@ -53,22 +53,24 @@ enum class GgmlType : uint32_t {
 
 struct GgmlTypeInfo {
   GgmlType type;
-  absl::string_view name;  // usual spelling: "Q4_K"
+  absl::string_view name;  // the usual spelling, for example "Q4_K"
   int block_elements;
   int block_bytes;
 };
 
-// Returns the type with this id in a file. Null for unknown or removed ids.
+// Returns the type that has this id in a file, or null if the id is unknown or its type was removed
+// from the format.
 const GgmlTypeInfo* FindGgmlType(uint32_t id);
-// Returns "Q4_2, which was removed from the format" or "unknown type 77", for an id that
-// FindGgmlType does not know.
+// Describes an id for which FindGgmlType returns null: "Q4_2, which was removed from the format" or
+// "unknown type 77".
 std::string DescribeBadGgmlType(uint32_t id);
 
-// Requires: an enumerator.
+// Requires: `type` is one of the enumerators.
 const GgmlTypeInfo& TypeInfo(GgmlType type);
 inline absl::string_view GgmlTypeName(GgmlType type) { return TypeInfo(type).name; }
 
-// The kernels' type with the same block format. nullopt if the type must be dequantised.
+// The kernels' type with the same block format. nullopt if kernels cannot compute with blocks of
+// this type, so that it must be dequantised.
 std::optional<kernels::DType> NativeDType(GgmlType type);
 
 }  // namespace tidepool::engine

@@ -13,9 +13,10 @@ namespace tidepool::engine {
 namespace {
 
 constexpr absl::string_view kExpected = "a GGUF file";
-constexpr int64_t kMaxParts = 99999;  // the largest number with the five digits in a file's name
+// the largest number that the five digits in a file's name can have
+constexpr int64_t kMaxParts = 99999;
 
-// Length of the end of a split file's name: "-00001-of-00003.gguf".
+// Length of the suffix of a split file's name, such as "-00001-of-00003.gguf".
 constexpr size_t kSplitSuffixBytes = 20;
 
 // Parses the name of a split file. Returns false for any other name.
@@ -50,7 +51,7 @@ absl::StatusOr<GgufFile> GgufFile::Open(const std::string& path) {
   return file;
 }
 
-// Takes metadata from the first part only, and tensors from all parts.
+// Uses the metadata of the first part only, and the tensors of all parts.
 absl::Status GgufFile::AddPart(MappedFile part) {
   ASSIGN_OR_RETURN(GgufContents contents, ParseGguf(part.path, {part.data, part.size}));
   part.data_start = contents.data_start;
@@ -70,7 +71,7 @@ absl::Status GgufFile::AddPart(MappedFile part) {
   return absl::OkStatus();
 }
 
-// Starts again from the first part, because the user may have named another one.
+// Opens all parts again, beginning with the first, because the user may have named another part.
 absl::Status GgufFile::OpenOtherParts(int64_t count) {
   const std::string named = path();
   absl::string_view prefix;

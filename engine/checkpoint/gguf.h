@@ -1,5 +1,5 @@
-// GgufFile: a GGUF v2 or v3 checkpoint (one file, or all parts of a split one), mapped read-only
-// and checked: every count, length, offset, alignment, overlap and duplicate before it is used.
+// GgufFile: a checkpoint in GGUF v2 or v3, mapped read-only. It is one file, or all parts of a
+// split file. Every count, length, offset, alignment, overlap and duplicate is checked before use.
 //
 //   ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open("model.gguf"));
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_GGUF_H_
@@ -14,12 +14,12 @@
 
 namespace tidepool::engine {
 
-// Adds no data members to Checkpoint, so it may be moved into one. Immutable after Open, and then
-// thread-safe.
+// Adds no data members to Checkpoint, so it can be moved into a Checkpoint. Immutable after Open,
+// and from then on thread-safe.
 class GgufFile : public Checkpoint {
  public:
-  // Opens all parts of a split checkpoint if `path` is one of them. The files need their usual
-  // names (NAME-00001-of-0000N.gguf) and must be in one directory.
+  // Opens a file. If the file is one part of a split checkpoint, opens all parts. The parts must
+  // have their usual names (NAME-00001-of-0000N.gguf) and be in one directory.
   static absl::StatusOr<GgufFile> Open(const std::string& path);
 
  private:

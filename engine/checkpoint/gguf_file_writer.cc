@@ -30,7 +30,7 @@ std::string ArrayTag(GgufValueType type, uint64_t count) {
   return absl::StrCat(TypeTag(GgufValueType::kArray), TypeTag(type), Scalar(count));
 }
 
-// Size of an entry's value in its file.
+// Number of bytes that the value of an entry takes in its file.
 size_t ValueBytes(const GgufEntry& entry) {
   if (entry.type != GgufValueType::kString) return entry.count * ScalarBytes(entry.type);
   size_t bytes = 0;

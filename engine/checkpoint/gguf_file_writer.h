@@ -4,10 +4,10 @@
 //   metadata.SetString("general.architecture", "llama").SetU32("llama.block_count", 2);
 //   ASSIGN_OR_RETURN(std::unique_ptr<GgufFileWriter> writer,
 //                    GgufFileWriter::Create("out.gguf", metadata, {{"output.weight", ...}}, {}));
-//   RETURN_IF_ERROR(writer->Append(bytes));  // the tensors' data, in order, in pieces of any size
+//   RETURN_IF_ERROR(writer->Append(bytes));  // tensor data, in order, in pieces of any size
 //   RETURN_IF_ERROR(writer->Finish());
 //
-// The file appears under its name only when it is complete.
+// The file gets its final name only when it is complete.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_GGUF_FILE_WRITER_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_GGUF_FILE_WRITER_H_
 
@@ -29,7 +29,7 @@
 
 namespace tidepool::engine {
 
-// Keys and values in the order in which the keys were first set. Setting a key again replaces its
+// Keys and values, in the order in which the keys were first set. Setting a key again replaces its
 // value. Thread-compatible.
 class GgufMetadata {
  public:
@@ -41,19 +41,19 @@ class GgufMetadata {
   GgufMetadata& SetBools(absl::string_view key, const std::vector<bool>& values);
   GgufMetadata& SetI32s(absl::string_view key, absl::Span<const int32_t> values);
   GgufMetadata& SetF32s(absl::string_view key, absl::Span<const float> values);
-  // Copies an entry of another file, of any type.
+  // Copies an entry of another file. The entry may have any type.
   GgufMetadata& Copy(const GgufEntry& entry);
 
   size_t size() const { return entries_.size(); }
-  // The value of general.alignment, or the format's default.
+  // The value of the key general.alignment. If it is not set, the format's default.
   uint32_t alignment() const { return alignment_; }
-  // All entries in the file format.
+  // All entries, in the encoding of the file format.
   std::string Bytes() const;
 
  private:
   struct Entry {
     std::string key;
-    std::string value;  // type and value
+    std::string value;  // encoded type and value
   };
   GgufMetadata& Set(absl::string_view key, std::string value);
 
@@ -61,10 +61,10 @@ class GgufMetadata {
   uint32_t alignment_ = 32;
 };
 
-// A GGUF file of metadata alone.
+// Returns a GGUF file that has metadata and no tensors.
 std::string GgufHeader(const GgufMetadata& metadata);
 
-// A tensor to be written. dims[0] is the fastest.
+// A tensor to be written. dims[0] is the dimension that varies fastest.
 struct GgufTensorPlan {
   std::string name;
   GgmlType type = GgmlType::kF32;
@@ -78,12 +78,12 @@ struct GgufTensorPlan {
   uint64_t bytes() const { return rows() * row_bytes(); }
 };
 
-// Thread-compatible. If it is destroyed before Finish, it leaves no file.
+// Thread-compatible. If it is destroyed before Finish, no file remains.
 class GgufFileWriter {
  public:
   // Writes the header, and allocates the space of the whole file if the file system supports this.
-  // Errors are the same as of base::AtomicFile. Requires: rows of whole blocks, names of at most 63
-  // bytes.
+  // Returns the same errors as base::AtomicFile. Requires: rows consist of whole blocks, and names
+  // have at most 63 bytes.
   static absl::StatusOr<std::unique_ptr<GgufFileWriter>> Create(const std::string& path,
                                                                 const GgufMetadata& metadata,
                                                                 std::vector<GgufTensorPlan> tensors,
@@ -91,11 +91,12 @@ class GgufFileWriter {
   GgufFileWriter(const GgufFileWriter&) = delete;
   GgufFileWriter& operator=(const GgufFileWriter&) = delete;
 
-  // Appends bytes of the tensors' data, without the padding between tensors. Requires: they belong
-  // to announced tensors.
+  // Appends tensor data, without the padding between tensors. Requires: the total of all appended
+  // bytes is at most the size of all tensors.
   absl::Status Append(absl::Span<const std::byte> bytes);
 
-  // Requires: all data was appended. Do not call anything afterwards.
+  // Completes the file and gives it its final name. Requires: all data was appended. No other
+  // function may be called afterwards.
   absl::Status Finish();
 
   uint64_t file_bytes() const { return file_bytes_; }
@@ -113,7 +114,7 @@ class GgufFileWriter {
   std::unique_ptr<base::AtomicFile> file_;
   uint64_t file_bytes_ = 0;
   size_t tensor_ = 0;  // the tensor that is being written
-  uint64_t left_ = 0;  // bytes of that tensor still to come
+  uint64_t left_ = 0;  // bytes of that tensor that are not written yet
 };
 
 }  // namespace tidepool::engine

@@ -14,8 +14,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "GGUF is read in place");
 
-// Limits on the numbers in a file, far above real checkpoints. Memory is in any case limited by the
-// file's size, because every counted item takes bytes in it.
+// Limits for the numbers in a file. They are far above those of real checkpoints. Memory is also
+// limited by the size of the file, because every counted item takes bytes in the file.
 constexpr uint64_t kMaxKeys = 1 << 16;
 constexpr uint64_t kMaxTensors = 1 << 20;
 constexpr uint64_t kMaxKeyBytes = (1 << 16) - 1;
@@ -26,20 +26,20 @@ constexpr uint64_t kMaxAlignment = 1 << 20;
 constexpr uint64_t kMaxElements = uint64_t{1} << 48;
 constexpr uint32_t kMaxDims = 4;
 
-// Minimum sizes of an entry (key length, one byte of key, type, value) and of a tensor info (name
-// length, one byte of name, dim count, type, offset).
+// Minimum bytes of an entry (key length, one byte of key, type, value) and of a tensor info (name
+// length, one byte of name, dimension count, type, offset).
 constexpr uint64_t kMinEntryBytes = 8 + 1 + 4 + 1;
 constexpr uint64_t kMinInfoBytes = 8 + 1 + 4 + 4 + 8;
 
 constexpr uint64_t kDefaultAlignment = 32;
 
-// Maximum padding after the last tensor, in addition to the alignment's.
+// Maximum bytes after the last tensor, apart from the padding that the alignment requires.
 constexpr uint64_t kMaxPadding = 4096;
 
-// Maximum bytes of a key or tensor name in a message.
+// Maximum bytes of a key or a tensor's name in an error message.
 constexpr size_t kMaxSubjectBytes = 120;
 
-// A cursor over the mapped bytes. A read past the end fails and does not move it.
+// A position in the mapped bytes. A read past the end fails and does not change the position.
 class Cursor {
  public:
   explicit Cursor(absl::Span<const std::byte> bytes) : bytes_(bytes) {}
@@ -68,7 +68,7 @@ class Cursor {
 
 bool IsKnown(uint32_t type) { return type <= static_cast<uint32_t>(GgufValueType::kFloat64); }
 
-// Reads one file, in order: header, entries, tensor infos, layout of the data.
+// Reads one file. Its parts are, in order: header, entries, tensor infos, data.
 class Parser {
  public:
   Parser(const std::string& path, absl::Span<const std::byte> bytes)
@@ -115,7 +115,7 @@ class Parser {
   uint64_t entry_count_ = 0;
   uint64_t alignment_ = kDefaultAlignment;
   absl::flat_hash_set<absl::string_view>
-      names_;  // names of the entries; later, names of the tensors
+      names_;  // names of the entries so far; later, names of the tensors so far
   GgufContents contents_;
 };
 
@@ -201,7 +201,7 @@ absl::Status Parser::ReadEntry(uint64_t index) {
   return absl::OkStatus();
 }
 
-// Skips the entry's value and checks all of it, so that later reads need no checks.
+// Skips the value of an entry. Checks the whole value, so that later reads need no checks.
 absl::Status Parser::SkipValue(const GgufEntry& entry) {
   if (entry.type == GgufValueType::kString) {
     for (uint64_t i = 0; i < entry.count; ++i) {
@@ -260,7 +260,7 @@ absl::Status Parser::ReadInfo(uint64_t index) {
   if (!names_.insert(tensor.name).second) return Error(subject, "appears twice, expected once");
   RETURN_IF_ERROR(ReadDims(&tensor));
   uint32_t type = 0;
-  // file_offset is relative to the data section until PlaceTensors.
+  // Until PlaceTensors, file_offset is relative to the start of the data section.
   if (!cursor_.Read(&type) || !cursor_.Read(&tensor.file_offset)) return Truncated(subject);
   const GgmlTypeInfo* info = FindGgmlType(type);
   if (info == nullptr) {
@@ -273,7 +273,7 @@ absl::Status Parser::ReadInfo(uint64_t index) {
                                        "of ",
                                        info->block_elements, " for type ", info->name));
   }
-  // At most kMaxElements * 8 bytes: no overflow.
+  // This cannot overflow, because the size is at most kMaxElements * 8 bytes.
   tensor.bytes = static_cast<size_t>(tensor.rows()) * tensor.row_bytes();
   if (tensor.file_offset % alignment_ != 0) {
     return Error(subject, absl::StrCat("data at offset ", tensor.file_offset,
@@ -307,7 +307,7 @@ absl::Status Parser::ReadDims(GgufTensor* tensor) {
 }
 
 absl::Status Parser::PlaceTensors() {
-  // No overflow: the position is at most the file's size.
+  // This cannot overflow, because the position is at most the size of the file.
   const uint64_t start = (cursor_.position() + alignment_ - 1) / alignment_ * alignment_;
   contents_.data_start = std::min<uint64_t>(start, bytes_.size());
   const uint64_t data_bytes = bytes_.size() - contents_.data_start;
@@ -341,8 +341,8 @@ absl::Status Parser::CheckOverlap() {
   return absl::OkStatus();
 }
 
-// If there is more data than the tensors need, a tensor info was probably lost. Then the start of
-// the data is wrong, too.
+// If there are more data than the tensors need, a tensor info was probably lost. The start of the
+// data is then also wrong.
 absl::Status Parser::CheckEnd() const {
   uint64_t end = contents_.data_start;
   absl::string_view last = "header";

@@ -19,18 +19,18 @@ struct GgufContents {
   int version = 0;
   uint64_t data_start = 0;
   std::vector<GgufEntry> entries;
-  std::vector<GgufTensor> tensors;  // `part` is left 0
+  std::vector<GgufTensor> tensors;  // `part` is 0 in each tensor
 };
 
-// Parses and checks one mapped file. Thread-safe. `path` is only used in messages.
+// Parses and checks one mapped file. `path` is only used in error messages. Thread-safe.
 absl::StatusOr<GgufContents> ParseGguf(const std::string& path, absl::Span<const std::byte> bytes);
 
-// Size of a scalar of this type. 0 for strings and arrays.
+// Size of a scalar of this type in bytes. 0 for strings and arrays.
 size_t ScalarBytes(GgufValueType type);
-// "u32", "string" and so on, for messages.
+// The type's name for error messages, for example "u32" or "string".
 absl::string_view ValueTypeName(GgufValueType type);
 
-// Reads a scalar of type T at `data`, which need not be aligned.
+// Reads a scalar of type T at `data`, which may be unaligned.
 template <typename T>
 T LoadScalar(const std::byte* data) {
   T value;
@@ -38,11 +38,11 @@ T LoadScalar(const std::byte* data) {
   return value;
 }
 
-// `text` in quotes, escaped to one printable line and truncated to `limit` bytes.
+// Returns `text` in quotes, with everything unprintable escaped, truncated to `limit` bytes.
 std::string Quote(absl::string_view text, size_t limit = 80);
 
-// Returns INVALID_ARGUMENT "path: subject: message". The subject (a key or tensor) is escaped to
-// one line, and omitted if empty.
+// Returns INVALID_ARGUMENT "path: subject: message". The subject (a key or a tensor's name) is
+// escaped so that it stays on one line. It is omitted if empty.
 absl::Status GgufError(absl::string_view path, absl::string_view subject,
                        absl::string_view message);
 

@@ -29,7 +29,8 @@ absl::string_view TextAt(const std::byte* at, size_t bytes) {
   return absl::string_view(reinterpret_cast<const char*>(at), bytes);
 }
 
-// Reads up to buffer.size() bytes from the start. Returns fewer at the end of the file.
+// Reads buffer.size() bytes from the start of the file. Returns the number of bytes read, which is
+// less if the file is shorter.
 absl::StatusOr<size_t> ReadStart(int file, absl::Span<std::byte> buffer) {
   size_t done = 0;
   while (done < buffer.size()) {
@@ -43,7 +44,8 @@ absl::StatusOr<size_t> ReadStart(int file, absl::Span<std::byte> buffer) {
   return done;
 }
 
-// Archives store times in whole seconds only.
+// Compares two times. Archives store times in whole seconds, so if the found time has no fraction,
+// the fraction of the other is ignored.
 bool SameTime(int64_t recorded_ns, int64_t found_ns) {
   constexpr int64_t kSecond = 1000000000;
   if (found_ns % kSecond == 0) return recorded_ns / kSecond == found_ns / kSecond;
@@ -63,7 +65,7 @@ absl::Status CheckDigest(const PackPreamble& preamble, const PackContents& conte
   return absl::FailedPreconditionError("the checkpoint has changed since it was written");
 }
 
-// Closes at the end of a scope.
+// A file descriptor, which is closed by the destructor.
 class OpenFile {
  public:
   OpenFile(const std::string& path, int flags) : file_(open(path.c_str(), flags | O_CLOEXEC)) {}

@@ -1,5 +1,5 @@
-// The fixed parts of a pack file's header, as described in pack_file.h. Only for pack_file.cc and
-// pack_writer.cc.
+// The fixed parts of a pack file's header, which pack_file.h describes. Implementation detail of
+// pack_file.cc and pack_writer.cc.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_PACK_HEADER_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_PACK_HEADER_H_
 
@@ -13,7 +13,8 @@
 namespace tidepool::engine {
 
 inline constexpr absl::string_view kPackMagic = "TIDEPACK";
-// Increment this if the header, the layout of records, or the panels of any type change.
+// Increment this if the header, the layout of records, or the panels of any type change
+// (kernels/panel.h).
 inline constexpr uint32_t kPackVersion = 3;
 
 struct PackPreamble {

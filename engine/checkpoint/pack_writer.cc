@@ -15,7 +15,8 @@
 namespace tidepool::engine {
 namespace {
 
-// Fills two buffers alternately: while one is filled, a thread writes the other.
+// Uses two buffers in turn. While the caller writes a record into one, a thread writes the other to
+// the file.
 class RecordStream {
  public:
   RecordStream(base::AtomicFile* file, moe::MappedMemory memory)
@@ -32,7 +33,7 @@ class RecordStream {
     return buffer;
   }
 
-  // Writes the buffer that Next returned last.
+  // Writes the buffer that the last call of Next returned.
   absl::Status Write(const std::byte* buffer, int64_t bytes, int64_t offset) {
     RETURN_IF_ERROR(Wait());
     writing_ = std::thread(
@@ -50,7 +51,7 @@ class RecordStream {
   moe::MappedMemory memory_;
   bool odd_ = false;
   std::thread writing_;
-  absl::Status written_;  // result of the thread; read after it was joined
+  absl::Status written_;  // result of the thread; only read after the thread was joined
 };
 
 absl::Status WriteHeader(const PackContents& contents, const std::vector<PackEntry>& entries,
@@ -85,7 +86,7 @@ absl::Status WritePack(const std::string& path, const PackContents& contents, Fi
     for (const moe::ExpertLayout& layout : layer) largest = std::max(largest, layout.bytes());
     count += static_cast<int64_t>(layer.size());
   }
-  // Bypasses the page cache, which has more useful contents.
+  // Bypass the page cache, because its current contents are more useful than the pack.
   ASSIGN_OR_RETURN(const std::unique_ptr<base::AtomicFile> file,
                    base::AtomicFile::Create(path, {.existing = base::ExistingFile::kReplace,
                                                    .bytes = contents.file_bytes(),

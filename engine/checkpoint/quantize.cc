@@ -36,8 +36,8 @@ void QuantizeF32(const float* x, uint8_t* block) { Store(*x, block); }
 void QuantizeF16(const float* x, uint8_t* block) { Store(F32ToF16(*x), block); }
 void QuantizeBF16(const float* x, uint8_t* block) { Store(F32ToBF16(*x), block); }
 
-// Stores codes 0 to 15. Elements 0 to 15 are in the low halves of 16 bytes, 16 to 31 in the high
-// halves.
+// Stores codes from 0 to 15. Elements 0 to 15 are the low nibbles of 16 bytes, and elements 16 to
+// 31 are the high nibbles.
 void StoreNibbles(const int8_t* codes, uint8_t* out) {
   for (int j = 0; j < 16; ++j) {
     out[j] = static_cast<uint8_t>((codes[j] & 15) | (codes[j + 16] & 15) << 4);
@@ -51,7 +51,7 @@ void StoreFifthBits(const int8_t* codes, uint8_t* out) {
   Store(bits, out);
 }
 
-// Finds a scale, stores it, and computes the codes for the stored scale, plus `offset`.
+// Finds a scale and stores it. Computes the codes for the stored scale, and adds `offset` to them.
 void SymmetricCodes(const float* x, CodeRange range, int offset, uint8_t* block, int8_t* codes) {
   const uint16_t d = F32ToF16(quantize::FitScale(x, kBlock, range));
   Store(d, block);
@@ -62,7 +62,7 @@ void SymmetricCodes(const float* x, CodeRange range, int offset, uint8_t* block,
 void AffineCodes(const float* x, float high, uint8_t* block, int8_t* codes) {
   const AffineFit fit = quantize::FitAffine(x, kBlock, high, quantize::Minimum::kAny);
   const uint16_t d = F32ToF16(fit.step);
-  // The fit weighs all elements, so its minimum may be below the smallest element.
+  // The fit takes all elements into account, so its minimum may be below the smallest element.
   const uint16_t m = F32ToF16(std::clamp(fit.minimum, -kLargestF16, kLargestF16));
   Store(d, block);
   Store(m, block + 2);
@@ -108,8 +108,8 @@ void QuantizeQ8_0(const float* x, uint8_t* block) {
                        reinterpret_cast<int8_t*>(block + 2));
 }
 
-// Code of the nearest IQ4_NL value, for steps of 0.5 from -128. The values are integers, so the
-// nearest one changes only at multiples of 0.5.
+// The code of the nearest IQ4_NL value, for numbers from -128 in steps of 0.5. The values are
+// integers, so the nearest one changes only at multiples of 0.5.
 constexpr std::array<int8_t, 512> NearestIq4Codes() {
   std::array<int8_t, 512> codes = {};
   int code = 0;
@@ -126,7 +126,7 @@ int NearestIq4(float x) {
   return kNearestIq4[static_cast<int>(std::clamp(2 * x + 256, 0.0f, 511.0f))];
 }
 
-// The codes for one scale, and the sums that measure their error (see FitScale).
+// The codes for one scale, and the sums from which their error is computed (see FitScale).
 struct Iq4Codes {
   std::array<int8_t, kBlock> codes = {};
   float xq = 0;
@@ -149,7 +149,8 @@ void QuantizeIQ4_NL(const float* x, uint8_t* block) {
   const float largest = LargestMagnitude(x);
   Iq4Codes best;
   if (largest > 0x1p-60f) {
-    // Tries to map the largest magnitude near the table's ends, 113 and 127.
+    // Tries scales that map the largest magnitude to numbers near 113 and 127, the ends of the
+    // table.
     for (float target = 92; target <= 148; target += 4) {
       for (const float sign : {-1.0f, 1.0f}) {
         const Iq4Codes found = Iq4CodesAt(x, sign * target / largest);
@@ -169,7 +170,7 @@ void QuantizeIQ4_NL(const float* x, uint8_t* block) {
   StoreNibbles(stored.codes.data(), block + 2);
 }
 
-// Code whose doubled magnitude is nearest to `doubled`.
+// Returns the code whose doubled magnitude is nearest to `doubled`.
 int NearestE2M1(float doubled) {
   const float magnitude = std::abs(doubled);
   int best = 0;
@@ -182,8 +183,8 @@ int NearestE2M1(float doubled) {
 }
 
 void QuantizeMXFP4(const float* x, uint8_t* block) {
-  // The exponent for which the largest element is between 4 and 8 times the scale, and its
-  // neighbours. The largest code is 6.
+  // Tries the exponent for which the largest element is between 4 and 8 times the scale, and the
+  // exponents next to it. The largest code is 6.
   const float largest = LargestMagnitude(x);
   int exponent = 0;
   std::frexp(largest, &exponent);
@@ -195,7 +196,8 @@ void QuantizeMXFP4(const float* x, uint8_t* block) {
     float error = 0;
     for (int j = 0; j < kBlock; ++j) {
       const int code = NearestE2M1(x[j] / scale);
-      // Relative to the largest element, since the square of the error might exceed float32.
+      // Errors are relative to the largest element, because the square of an error could exceed the
+      // range of float32.
       const float left = largest > 0 ? x[j] / largest - scale / largest * kE2M1Doubled[code] : 0;
       error += left * left;
       codes[j] = static_cast<int8_t>(code);
@@ -254,7 +256,7 @@ float LargestQuantizable(GgmlType type) {
     case GgmlType::kBF16:
       return 0x1.fep127f;
     case GgmlType::kMXFP4:
-      return 0x1.8p127f;  // above, the nearest code may be 2^128
+      return 0x1.8p127f;  // for larger numbers, the nearest code may be 2^128
     default:
       return kLargestF16;
   }

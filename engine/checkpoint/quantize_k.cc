@@ -24,7 +24,8 @@ int RoundTo(float value, int low, int high) {
       kernels::RoundToEven(std::clamp(value, static_cast<float>(low), static_cast<float>(high))));
 }
 
-// Eight sub-blocks of 32 with six-bit scales and minimums: value = d * scale * code - dmin * min.
+// Eight sub-blocks of 32 elements with six-bit scales and minimums: value = d * scale * code - dmin
+// * min.
 struct AffineBlock {
   static constexpr int kSubBlocks = 8;
   static constexpr int kSubElements = 32;
@@ -37,8 +38,8 @@ struct AffineBlock {
   std::array<int8_t, kElements> codes = {};
 };
 
-// Chooses the pair of small integers near the fitted ones whose codes have the least error: a
-// neighbouring minimum can compensate the rounding of a scale.
+// Of the pairs of small integers (scale, minimum) near the fitted pair, chooses the one whose codes
+// have the least error. A neighbouring minimum can compensate for the rounding of the scale.
 void ChooseScales(const float* x, AffineFit wanted, CodeRange range, int b, AffineBlock* block) {
   const float d = F16ToF32(block->d);
   const float dmin = F16ToF32(block->dmin);
@@ -81,8 +82,8 @@ AffineBlock SearchAffine(const float* x, float high) {
   return block;
 }
 
-// Stores d, dmin and the eight pairs in 12 bytes: pairs 0 to 3 with six bits each, and the upper
-// two bits of pairs 4 to 7 above them.
+// Stores d, dmin and eight pairs in 12 bytes. The pairs 0 to 3 have six bits each. The upper two
+// bits of the pairs 4 to 7 are in the two bits above these.
 void StoreScales(const AffineBlock& block, uint8_t* out) {
   StoreHalf(block.d, out);
   StoreHalf(block.dmin, out + 2);
@@ -95,7 +96,7 @@ void StoreScales(const AffineBlock& block, uint8_t* out) {
   }
 }
 
-// Sub-blocks 2p and 2p + 1 share 32 bytes of nibbles.
+// The sub-blocks 2p and 2p + 1 share 32 bytes of nibbles.
 void StoreNibbles(const AffineBlock& block, uint8_t* out) {
   for (int p = 0; p < 4; ++p) {
     const int8_t* const low = block.codes.data() + 64 * p;
@@ -135,7 +136,8 @@ void QuantizeQ6_K(const float* x, uint8_t* block) {
     wanted[b] = FitScale(x + b * kSubElements, kSubElements, kRange);
     if (std::abs(wanted[b]) > std::abs(extreme)) extreme = wanted[b];
   }
-  // The extreme becomes -128, because the negative end has one more step.
+  // The element with the largest magnitude becomes -128, because the range of codes has one more
+  // step at its negative end.
   const uint16_t half = F32ToF16(extreme / -128);
   const float d = F16ToF32(half);
   int8_t codes[kElements];
@@ -156,8 +158,8 @@ void QuantizeQ6_K(const float* x, uint8_t* block) {
     RoundCodes(sub, kSubElements, {d * static_cast<float>(best), 0}, kRange,
                codes + b * kSubElements);
   }
-  // Elements at a distance of 32 share bytes: nibbles at a distance of 64, and the upper two bits
-  // of all four.
+  // Elements whose distance is 64 share a byte of nibbles. The upper two bits of four elements at
+  // distances of 32 share a byte.
   for (int n = 0; n < 2; ++n) {
     for (int l = 0; l < 32; ++l) {
       int q[4];

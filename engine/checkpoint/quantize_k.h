@@ -6,7 +6,7 @@
 
 namespace tidepool::engine::quantize {
 
-// Each reads 256 elements and writes one block.
+// Each function reads 256 elements and writes one block.
 void QuantizeQ4_K(const float* x, uint8_t* block);
 void QuantizeQ5_K(const float* x, uint8_t* block);
 void QuantizeQ6_K(const float* x, uint8_t* block);

@@ -6,23 +6,24 @@
 namespace tidepool::engine::quantize {
 namespace {
 
-// Number of rounds of rounding and fitting after the search. The error never increases, and more
-// rounds change almost nothing.
+// After the search, rounding and fitting are repeated this number of times. The error never
+// increases, and more rounds would change almost nothing.
 constexpr int kRefinements = 3;
 
-// How far candidate codes may stop short of, or go beyond, the end of their range. Beyond means
-// that the block's extremes are clamped in favour of the other elements.
+// Candidates map the extreme of a block to numbers that are up to this far below or above the end
+// of the codes. If the number is above, the extreme is clamped in favour of the other elements.
 constexpr float kReach = 1.0f;
 constexpr float kReachStep = 0.1f;
 
-// At or below this, inverses and squares overflow float32. Float16 scales are never this small.
+// Scales at or below this are refused, because inverses and squares would overflow float32. A
+// float16 scale is never this small.
 constexpr float kTiny = 0x1p-60f;
 
-// Sums over a block for the codes q of one candidate.
+// Sums over a block, with the codes q of one candidate.
 struct ScaleSums {
   float xq = 0;
   float qq = 0;
-  // The reduction of the sum of squares of x by the best scale for these codes.
+  // How much the best scale for these codes reduces the sum of squares of x.
   float gain() const { return qq > 0 ? xq * xq / qq : 0; }
   float scale() const { return qq > 0 ? xq / qq : 0; }
 };
@@ -46,7 +47,7 @@ struct AffineSums {
   float qq = 0;
 };
 
-// Sums for the codes (x - fit.minimum) * inverse.
+// Computes the sums for the codes (x - fit.minimum) * inverse.
 AffineSums SumsAt(const float* x, int count, float minimum, float inverse, float high) {
   Lanes sum_x = {};
   Lanes sum_q = {};
@@ -65,11 +66,11 @@ AffineSums SumsAt(const float* x, int count, float minimum, float inverse, float
 
 struct Candidate {
   AffineFit fit;
-  float gain = 0;  // reduction of the sum of squares of x
+  float gain = 0;  // how much the sum of squares of x is reduced
   bool valid = false;
 };
 
-// The least-squares fit for given codes.
+// Returns the least-squares fit for given codes.
 Candidate Solve(const AffineSums& sums, int count, Minimum rule) {
   const float n = static_cast<float>(count);
   const float determinant = n * sums.qq - sums.q * sums.q;
@@ -94,7 +95,7 @@ float FitScale(const float* x, int count, CodeRange range) {
   }
   if (!(std::abs(extreme) > kTiny)) return 0;
   ScaleSums best;
-  // Maps the extreme to one end of the codes or to the other.
+  // Maps the element with the largest magnitude to either end of the codes.
   for (const float end : {range.low, range.high}) {
     for (float reach = -kReach; reach < kReach + kReachStep / 2; reach += kReachStep) {
       const float target = end < 0 ? end - reach : end + reach;
@@ -149,7 +150,7 @@ float ErrorOf(const float* x, int count, AffineFit fit, CodeRange range) {
   Lanes error = {};
   for (int i = 0; i < count; i += kLanes) {
     const Lanes value = Load(x + i);
-    // Clamp first: with a much too small step, the product would be too large for Round.
+    // Clamp before Round: if the step is much too small, the product is too large for Round.
     const Lanes code = Round(Clamp((value - fit.minimum) * inverse, range.low, range.high));
     const Lanes left = value - (code * fit.step + fit.minimum);
     error += left * left;

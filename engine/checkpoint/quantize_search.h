@@ -1,4 +1,5 @@
-// Searches for the scales of quantize.cc and quantize_k.cc. Implementation detail of Quantize.
+// The search for scales, which quantize.cc and quantize_k.cc use. Implementation detail of
+// Quantize.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_QUANTIZE_SEARCH_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_QUANTIZE_SEARCH_H_
 
@@ -8,7 +9,7 @@
 
 namespace tidepool::engine::quantize {
 
-// Processes four elements at a time, in the same order on every machine.
+// Four elements that are processed together. Their order is the same on every machine.
 using Lanes = float __attribute__((vector_size(16)));
 inline constexpr int kLanes = 4;
 
@@ -26,13 +27,13 @@ inline Lanes Clamp(Lanes x, float low, float high) {
   return x > high ? All(high) : x;
 }
 
-// Codes of a type whose elements are scale * code: low <= code <= high.
+// The codes of a type: low <= code <= high.
 struct CodeRange {
   float low;
   float high;
 };
 
-// x is about step * code + minimum.
+// An element is approximated by step * code + minimum.
 struct AffineFit {
   float step = 0;
   float minimum = 0;
@@ -40,18 +41,18 @@ struct AffineFit {
 
 enum class Minimum : uint8_t { kAny, kNotPositive };
 
-// Returns the scale of the best fit of x[0..count) by scale * code. It may be negative, and is 0 if
-// all x are 0. Requires: count is a multiple of kLanes.
+// Returns the scale for which scale * code fits x[0..count) best. The scale may be negative. It is
+// 0 if all x are 0. Requires: count is a multiple of kLanes.
 float FitScale(const float* x, int count, CodeRange range);
 
-// Returns the best fit for codes 0 to `high`. Its step is at least 0.
+// Returns the best fit of x[0..count) with codes from 0 to `high`. The step is at least 0.
 AffineFit FitAffine(const float* x, int count, float high, Minimum minimum);
 
 // Sets codes[i] to the code nearest to (x[i] - fit.minimum) / fit.step, and returns the total
-// squared error. With a step of 0, the codes are nearest to 0.
+// squared error. If the step is 0, each code is the one nearest to 0.
 float RoundCodes(const float* x, int count, AffineFit fit, CodeRange range, int8_t* codes);
 
-// Returns the same error without writing codes.
+// Returns the same error as RoundCodes, without writing codes.
 float ErrorOf(const float* x, int count, AffineFit fit, CodeRange range);
 
 }  // namespace tidepool::engine::quantize

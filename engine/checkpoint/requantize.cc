@@ -17,7 +17,7 @@
 namespace tidepool::engine {
 namespace {
 
-// Float32 bytes of the rows that are converted at a time.
+// Number of bytes, as float32, of the rows that are converted at a time.
 constexpr int64_t kChunkBytes = 16 << 20;
 constexpr int64_t kNoBadRow = std::numeric_limits<int64_t>::max();
 
@@ -25,11 +25,12 @@ double BitsPerElement(GgmlType type) {
   return 8.0 * TypeInfo(type).block_bytes / TypeInfo(type).block_elements;
 }
 
-// True if the tensor's type should change.
+// Returns whether the type of the tensor should change.
 bool IsMatrixOfWeights(const GgufTensor& tensor) {
   if (tensor.dim_count < 2 || tensor.rows() == 1) return false;
   if (!absl::EndsWith(tensor.name, ".weight")) return false;
-  // These tensors are small and sensitive: rounding a router changes which experts are chosen.
+  // The types of these tensors do not change. They are small, and rounding has a large effect:
+  // rounding a router changes which experts are chosen.
   for (absl::string_view part : {"_norm.", "ffn_gate_inp", "ssm_conv1d", "rope_"}) {
     if (absl::StrContains(tensor.name, part)) return false;
   }
@@ -117,7 +118,8 @@ struct Conversion {
   GgufFileWriter* writer;
 };
 
-// Writes one tensor. `progress` receives the bytes of it read so far.
+// Writes one tensor. `progress` is called with the number of bytes of the tensor that were read so
+// far.
 absl::Status WriteTensor(const Conversion& conversion, const GgufTensor& tensor, GgmlType to,
                          const std::function<absl::Status(uint64_t tensor_bytes)>& progress) {
   const auto& [file, pool, writer] = conversion;
@@ -185,7 +187,7 @@ uint32_t FileTypeNumber(GgmlType type) {
     case GgmlType::kBF16:
       return 32;
     default:
-      return 38;  // MXFP4
+      return 38;  // the number for MXFP4
   }
 }
 

@@ -23,19 +23,22 @@ namespace tidepool::engine {
 
 struct RequantizeOptions {
   GgmlType type = GgmlType::kQ8_0;
-  // Type of the output head, or of a tied embedding. Unset: DefaultHeadType(type).
+  // Type of the output head, or of the embedding if that is also the head. Default:
+  // DefaultHeadType(type).
   std::optional<GgmlType> head_type;
   int threads = 1;
   base::ExistingFile existing = base::ExistingFile::kRefuse;
-  // Called with the current tensor and the increasing fraction of bytes read. An error stops the
-  // work. May be empty.
+  // Called with the current tensor, and with the fraction of bytes read so far. If it returns an
+  // error, Requantize stops with that error. May be empty.
   std::function<absl::Status(absl::string_view tensor, double fraction)> progress;
 };
 
 enum class TensorFate : uint8_t {
-  kKept,  // unchanged: a norm, a router, not a matrix, or already of the requested type
+  // unchanged, because it is a norm or a router, is not a matrix, or has the requested type already
+  kKept,
   kConverted,
-  kFallback,  // converted to another type: rows are not a multiple of the requested type's block
+  // converted to another type, because rows are not a multiple of the requested type's block size
+  kFallback,
 };
 
 struct TensorChoice {
@@ -46,31 +49,31 @@ struct TensorChoice {
 };
 
 struct RequantizeReport {
-  std::vector<TensorChoice> tensors;  // in file order
+  std::vector<TensorChoice> tensors;  // in the order of the file
   uint64_t bytes_in = 0;
   uint64_t bytes_out = 0;
 };
 
-// Q6_K for types with fewer bits, since errors of the head directly change the logits. Otherwise
-// `type`.
+// The type of the output head if matrices have `type`. It is Q6_K if `type` has fewer bits, because
+// errors in the head directly change the logits. Otherwise it is `type`.
 GgmlType DefaultHeadType(GgmlType type);
 
-// The value of general.file_type for a file whose matrices are mostly of `type`, with llama.cpp's
-// numbers. Requires: CanQuantize(type).
+// The value of general.file_type for a file in which most matrices have `type`. The numbers are
+// llama.cpp's. Requires: CanQuantize(type).
 uint32_t FileTypeNumber(GgmlType type);
 
 // Chooses the type of each tensor. Matrices named "...weight" get the requested type. Norms,
-// routers, biases and other one-dimensional tensors stay unchanged. If rows are not a multiple of
-// 256, Q4_K becomes Q5_0, Q5_K becomes Q5_1 and Q6_K becomes Q8_0. If they are not a multiple of
-// 32, they become F16.
+// routers, biases and other one-dimensional tensors keep their types. If rows are not a multiple of
+// 256, Q4_K becomes Q5_0, Q5_K becomes Q5_1 and Q6_K becomes Q8_0. If rows are not a multiple of
+// 32, the matrix becomes F16.
 std::vector<TensorChoice> ChooseTypes(const Checkpoint& file, const RequantizeOptions& options);
 
 // Writes `file` to `path` with the same metadata, except for general.file_type,
-// general.quantization_version and split.*. Uses a few MiB of memory per thread, whatever the size
-// of the model. Equal input gives equal bytes with any number of threads. Errors: INVALID_ARGUMENT,
-// which names tensor and row if possible (CanQuantize is false for a type; a tensor's type cannot
-// be read; it has a NaN, an infinity, or a number outside the range of its new type); those of
-// GgufFileWriter::Create and of `progress`.
+// general.quantization_version and split.*. Uses a few MiB of memory per thread; this does not
+// depend on the size of the model. The number of threads does not change the output bytes. Returns
+// the errors of GgufFileWriter::Create and of `progress`, and INVALID_ARGUMENT, with the tensor and
+// the row if possible, in these cases: CanQuantize is false for a type; a tensor's type cannot be
+// read; a tensor has a NaN, an infinity, or a number outside the range of its new type.
 absl::StatusOr<RequantizeReport> Requantize(const Checkpoint& file, const std::string& path,
                                             const RequantizeOptions& options);
 

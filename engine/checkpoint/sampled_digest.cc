@@ -33,7 +33,8 @@ std::string Checkpoint::SampledDigest() const {
       XXH3_128bits_update(state.get(), part.data + part.data_start, part.size - part.data_start);
     }
   } else {
-    // Sample the middle of tensors that are spread evenly over the file.
+    // The samples are taken from the middle of tensors. These tensors are spread evenly over the
+    // file.
     const size_t samples = std::min(tensors_.size(), kMaxSamples);
     for (size_t i = 0; i < samples; ++i) {
       const GgufTensor& tensor = tensors_[i * tensors_.size() / samples];

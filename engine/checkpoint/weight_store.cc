@@ -24,11 +24,11 @@ using kernels::kPanelRows;
 using kernels::PackedBytes;
 using kernels::PackedMatrix;
 
-// Packed bytes of one work item: large enough that distributing items costs little, and small
-// enough that the float32 scratch of a dequantised type stays in a cache.
+// Packed bytes of one work item. It is large enough that distributing items costs little. It is
+// small enough that the float32 scratch memory of a dequantised type fits into a cache.
 constexpr int64_t kChunkBytes = 256 << 10;
 
-// Limits the bytes of a tensor that are in memory twice: in the file's pages and packed.
+// Maximum bytes of a tensor that are in memory twice: in the pages of the file and packed.
 constexpr int64_t kPieceBytes = 16 << 20;
 
 constexpr int64_t kNoBadRow = std::numeric_limits<int64_t>::max();
@@ -40,7 +40,7 @@ T Load(const std::byte* at) {
   return value;
 }
 
-// Infinities and NaNs have every exponent bit set.
+// Returns whether all numbers are finite. In infinities and NaNs, all bits of the exponent are set.
 template <typename T>
 bool AllFinite(const std::byte* data, int64_t count, int64_t stride, T exponent) {
   bool bad = false;
@@ -52,7 +52,7 @@ constexpr uint32_t kF32Exponent = 0x7f800000;
 constexpr uint16_t kF16Exponent = 0x7c00;
 constexpr uint16_t kBF16Exponent = 0x7f80;
 
-// The positions of f16 numbers in a block of a GGUF type, such as the scales of quantised types.
+// The positions of f16 numbers in a block of a GGUF type. In quantised types, these are scales.
 struct HalfPlaces {
   int count = 1;
   int offset = 0;
@@ -76,7 +76,8 @@ HalfPlaces ScalesOf(DType dtype) {
   }
 }
 
-// True if an MXFP4 row has neither a NaN exponent (255) nor one for which code 6 is infinite.
+// Returns whether the exponents of an MXFP4 row are finite: none is 255, which means NaN, or so
+// large that code 6 is infinite.
 bool ExponentsAreFinite(const std::byte* row, int64_t blocks, int block_bytes) {
   constexpr uint8_t kLargest = 252;
   bool bad = false;
@@ -84,8 +85,8 @@ bool ExponentsAreFinite(const std::byte* row, int64_t blocks, int block_bytes) {
   return !bad;
 }
 
-// True if all numbers of a row are finite: the weights themselves, or the scales of quantised
-// blocks.
+// Returns whether all numbers of a row are finite. These are the weights themselves, or the scales
+// of quantised blocks.
 bool RowIsFinite(DType dtype, const std::byte* row, int64_t cols) {
   const int64_t blocks = kernels::BlockCount(dtype, cols);
   const int block_bytes = kernels::BlockBytes(dtype);
@@ -119,10 +120,10 @@ struct Range {
   int64_t rows = 0;
 };
 
-// Thread-safe. Checks and packs a range of rows of a tensor, some panels at a time.
+// Thread-safe. Checks and packs a range of rows of a tensor, a few panels at a time.
 class RowPacker {
  public:
-  // `type` is the tensor's own type, or the type to quantise to.
+  // `type` is the tensor's own type, or the type that it is quantised to.
   RowPacker(const GgufTensor& tensor, GgmlType type, const Range& range, std::byte* out)
       : tensor_(tensor),
         quantize_to_(type == tensor.type ? std::nullopt : std::optional<GgmlType>(type)),
@@ -137,7 +138,7 @@ class RowPacker {
 
   int64_t panels() const { return (rows_ + kPanelRows - 1) / kPanelRows; }
   int64_t grain() const { return std::max<int64_t>(1, kChunkBytes / panel_bytes_); }
-  // The first row of the range with a number that is not finite, or kNoBadRow.
+  // The first row of the range that has a number that is not finite, or kNoBadRow.
   int64_t bad_row() const { return bad_row_.load(std::memory_order_relaxed); }
 
   void Pack(int64_t begin_panel, int64_t end_panel) {
@@ -178,13 +179,13 @@ class RowPacker {
     return true;
   }
 
-  // Bytes of `rows` rows in the type to quantise to.
+  // Bytes of `rows` rows in the type that they are quantised to.
   size_t PlainBytes(int64_t rows) const {
     return rows * kernels::BlockCount(dtype_, cols_) * kernels::BlockBytes(dtype_);
   }
 
-  // Returns `count` rows of the range, in order. Copies them to `gathered` if the tensor stores
-  // them in another order.
+  // Returns `count` rows of the range, in order. If the tensor stores them in another order, copies
+  // them to `gathered`.
   const std::byte* Rows(int64_t begin, int64_t count, std::vector<std::byte>* gathered) const {
     if (tensor_.rows_in_order()) return tensor_.row(first_row_ + begin);
     gathered->resize(count * row_bytes_);
@@ -197,7 +198,7 @@ class RowPacker {
 
   const GgufTensor& tensor_;
   const std::optional<GgmlType> quantize_to_;
-  const bool as_stored_;  // without converting to float32
+  const bool as_stored_;  // the rows are packed without converting them to float32
   const DType dtype_;
   const int64_t cols_;
   const int64_t rows_;
@@ -222,7 +223,7 @@ absl::StatusOr<std::unique_ptr<WeightStore>> WeightStore::Create(Checkpoint file
     return absl::InvalidArgumentError(absl::StrCat("WeightStoreOptions.threads: ", options.threads,
                                                    ", expected 0 to ", kMaxThreads));
   }
-  // hardware_concurrency may return 0 if it is unknown.
+  // hardware_concurrency returns 0 if the number is unknown.
   const int threads = options.threads > 0
                           ? options.threads
                           : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -326,7 +327,7 @@ absl::Status WeightStore::PackRows(const Place& place, std::byte* out) {
     pool_->ParallelFor(count, packer.grain(), [&](int64_t begin, int64_t end, int) {
       packer.Pack(first + begin, first + end);
     });
-    // Drop pages only up to here: the page that two pieces share is dropped with the second.
+    // Only drop pages up to here. If two pieces share a page, it is dropped with the second piece.
     file_.DropRows(tensor, first_row, std::min((first + count) * kPanelRows, rows));
   }
   if (packer.bad_row() == kNoBadRow) return absl::OkStatus();

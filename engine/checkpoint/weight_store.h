@@ -1,13 +1,13 @@
-// WeightStore: a checkpoint's weights in the kernels' layout, checked against the name and shape
-// that the model expects.
+// WeightStore: a checkpoint's weights in the kernels' layout. Each weight must have the name and
+// shape that the model expects.
 //
 //   ASSIGN_OR_RETURN(auto store, WeightStore::Create(std::move(file), {}));
 //   ASSIGN_OR_RETURN(PackedMatrix q, store->Matrix({.name = "blk.0.attn_q.weight",
 //                                                   .rows = 576, .cols = 576}));
 //
-// F32, F16, BF16 and every quantised type except NVFP4 keep their type (kernels/tensor.h lists
-// them). The others are dequantised exactly to F32. The packed copy replaces the mapped one: a
-// tensor's file pages are dropped as it is packed, so at most 16 MiB of it are in memory twice.
+// Matrices of the types in kernels/tensor.h keep their type: F32, F16, BF16 and every quantised
+// type except NVFP4. All others are dequantised exactly to F32. While a tensor is packed, its file
+// pages are dropped, so at most 16 MiB of a tensor are in memory twice.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_
 
@@ -30,90 +30,94 @@
 
 namespace tidepool::engine {
 
-// A matrix [rows, cols] (outputs, inputs) inside a tensor of GGUF shape {cols, tensor_rows, slabs}.
+// A matrix [rows, cols] (outputs, inputs) that is a part of a tensor. The tensor's GGUF shape is
+// {cols, tensor_rows, slabs}.
 struct MatrixRef {
   absl::string_view name;
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t first_row = 0;    // first row in its slab, for fused tensors such as attn_qkv
-  int64_t tensor_rows = 0;  // rows of a whole slab; 0: equal to `rows`
-  int64_t slab = 0;         // index of the expert in a stacked tensor
-  int64_t slabs = 1;        // experts in the tensor
+  int64_t first_row = 0;  // index of the first row in its slab, for fused tensors such as attn_qkv
+  int64_t tensor_rows = 0;  // number of rows of a whole slab; 0: the same as `rows`
+  int64_t slab = 0;         // index of the slab, which is the expert in a tensor with all experts
+  int64_t slabs = 1;        // number of experts in the tensor
 };
 
 enum class WeightContents : uint8_t {
   kPacked,
-  kShapesOnly,  // matrices are checked by name, shape and type, but not loaded
+  kShapesOnly,  // the name, shape and type of each matrix is checked, but no matrix is loaded
 };
 
 struct WeightStoreOptions {
-  int threads = 0;  // threads for checking and packing; 0: one per CPU
+  int threads = 0;  // number of threads for checking and packing; 0: one per CPU
   WeightContents contents = WeightContents::kPacked;
-  // Matrices are quantised while they are packed, to the types that ChooseTypes gives; the values
-  // are those of the GGUF file that Requantize would write. Unset: they keep their types.
+  // If set, matrices are quantised while they are packed. ChooseTypes gives their types, and the
+  // values are those of the GGUF file that Requantize would write. If unset, matrices keep their
+  // types.
   std::optional<GgmlType> quantize_to;
 };
 
-// Thread-compatible. Weights live as long as the store and never move.
+// Thread-compatible. Weights exist as long as the store, and never move.
 class WeightStore {
  public:
   static absl::StatusOr<std::unique_ptr<WeightStore>> Create(Checkpoint file,
                                                              WeightStoreOptions options);
 
-  // Packs on first use, and returns the same weights for the same ref later. INVALID_ARGUMENT names
-  // the tensor if it is missing, has another shape or an unsupported type, or contains a NaN or an
-  // infinity (in quantised blocks: in a scale).
+  // Returns a matrix. The first call for a `ref` packs it, and later calls return the same weights.
+  // Returns INVALID_ARGUMENT with the tensor's name if the tensor is missing, has another shape or
+  // an unsupported type, or contains a NaN or an infinity (in quantised blocks: in a scale).
   absl::StatusOr<kernels::PackedMatrix> Matrix(const MatrixRef& ref);
 
-  // Returns the type and shape of the matrix without data. Same errors as Matrix, except that
-  // values are not checked. Counts as use.
+  // Returns the type and shape of the matrix, without data. Marks the tensor as used. Returns the
+  // same errors as Matrix, but does not check values.
   absl::StatusOr<kernels::PackedMatrix> Shape(const MatrixRef& ref);
 
-  // Packs into `out`, which has PackedBytes(Shape(ref)) bytes, instead of the store's own memory.
-  // Same errors as Matrix.
+  // Packs the matrix into `out`, which has PackedBytes(Shape(ref)) bytes, and not into the store's
+  // own memory. Returns the same errors as Matrix.
   absl::Status PackInto(const MatrixRef& ref, std::byte* out);
 
-  // Checks that PackInto can read the matrix from the file. DATA_LOSS as in Checkpoint::MapIn, and
-  // the errors of Matrix.
+  // Checks that PackInto can read the matrix from the file. Returns DATA_LOSS as Checkpoint::MapIn
+  // does, and the errors of Matrix.
   absl::Status CheckReadable(const MatrixRef& ref);
 
   // Returns a one-dimensional tensor of `size` elements, of any float type, as float32.
   absl::StatusOr<absl::Span<const float>> Vector(absl::string_view name, int64_t size);
 
-  // Rows of a two-dimensional tensor of any float type, such as the biases of experts: shape
-  // {size, count}.
+  // The rows of a two-dimensional tensor of any float type, such as the biases of experts. The
+  // tensor has the shape {size, count}.
   struct RowsRef {
     absl::string_view name;
     int64_t size = 0;
     int64_t count = 1;
   };
-  // Checks name, shape and type. Counts as use.
+  // Checks the tensor's name, shape and type, and marks the tensor as used.
   absl::Status CheckRows(const RowsRef& ref);
   // Returns all rows as float32 [count * size].
   absl::StatusOr<absl::Span<const float>> Rows(const RowsRef& ref);
-  // Reads row `index` from the file into `out`, without keeping it. Same errors as Rows.
+  // Reads row `index` from the file into `out`. The store keeps no copy. Returns the same errors as
+  // Rows.
   absl::Status ReadRow(const RowsRef& ref, int64_t index, absl::Span<float> out);
-  // Checks that ReadRow can read the row. DATA_LOSS as in Checkpoint::MapIn.
+  // Checks that ReadRow can read the row. Returns DATA_LOSS as Checkpoint::MapIn does.
   absl::Status CheckRowReadable(const RowsRef& ref, int64_t index);
 
   bool Has(absl::string_view name) const { return file_.FindTensor(name) != nullptr; }
   const Checkpoint& file() const { return file_; }
   std::optional<GgmlType> quantize_to() const { return quantize_to_; }
-  // The type that a tensor of the file has after quantisation on load, before any dequantisation.
+  // The type of a file's tensor after the quantisation on load. If the kernels cannot use this
+  // type, the packed matrix has another one.
   GgmlType TypeOf(const GgufTensor& tensor) const { return types_[IndexOf(&tensor)]; }
 
-  // Ends the packing threads. The next call that packs starts them again.
+  // Ends the packing threads. The next call that packs starts new ones.
   void EndThreads() { pool_.reset(); }
 
-  // Resident bytes of all matrices and vectors returned so far.
+  // Bytes in memory of all matrices and vectors that were returned so far.
   size_t weight_bytes() const { return weight_bytes_; }
 
-  // Names of unused tensors, in file order. At the end, a loader rejects the file if there are any,
-  // instead of ignoring them silently.
+  // Names of the tensors that were not used, in file order. A loader calls this at its end and
+  // rejects the file if there are any, so that no tensor is ignored silently.
   std::vector<absl::string_view> Unused() const;
 
  private:
-  // Tensor index, first row counted over all slabs, number of rows.
+  // index of the tensor, first row (counted over all slabs), number of rows
   using MatrixKey = std::tuple<size_t, int64_t, int64_t>;
 
   WeightStore(Checkpoint file, int threads, const WeightStoreOptions& options);
@@ -124,8 +128,8 @@ class WeightStore {
   // The position of a matrix in the file.
   struct Place {
     const GgufTensor* tensor = nullptr;
-    int64_t first_row = 0;        // counted over all slabs
-    kernels::PackedMatrix shape;  // without data
+    int64_t first_row = 0;        // rows are counted over all slabs
+    kernels::PackedMatrix shape;  // the data is not set
   };
   absl::StatusOr<Place> Locate(const MatrixRef& ref);
   absl::Status PackRows(const Place& place, std::byte* out);
@@ -133,13 +137,13 @@ class WeightStore {
   Checkpoint file_;
   const WeightContents contents_;
   const std::optional<GgmlType> quantize_to_;
-  std::vector<GgmlType> types_;  // by tensor index
+  std::vector<GgmlType> types_;  // the type that each tensor gets, by its index in the file
   const int threads_;
-  std::unique_ptr<base::ThreadPool> pool_;  // exists while there is something to pack
+  std::unique_ptr<base::ThreadPool> pool_;  // created by the first packing; deleted by EndThreads
   absl::flat_hash_map<MatrixKey, kernels::PackedMatrix> matrices_;
   absl::flat_hash_map<size_t, std::vector<float>> vectors_;
   std::vector<kernels::Buffer> buffers_;
-  std::vector<bool> used_;  // by tensor index
+  std::vector<bool> used_;  // whether each tensor was used, by its index in the file
   size_t weight_bytes_ = 0;
 };
 

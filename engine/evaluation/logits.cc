@@ -37,7 +37,7 @@ absl::Status Validate(const TransformerModel& model, absl::Span<const int32_t> t
   return absl::OkStatus();
 }
 
-// The rows of the chunk [first, first + rows), out of `total` rows, whose logits are requested.
+// Returns the rows whose logits are requested, in the chunk [first, first + rows) of `total` rows.
 std::vector<int32_t> WantedRows(const LogitsOptions& options, int64_t first, int64_t rows,
                                 int64_t total) {
   if (options.rows == LogitRows::kLast) {

@@ -1,4 +1,4 @@
-// ComputeLogits: a model's logits over one sequence of tokens, without an Engine.
+// ComputeLogits: computes a model's logits for one sequence of tokens. It needs no Engine.
 //
 //   RETURN_IF_ERROR(ComputeLogits(bundle->model.get(), ids, {.rows = LogitRows::kAll},
 //       [&](int64_t position, absl::Span<const float> logits) { return Write(logits); }));
@@ -19,35 +19,37 @@ namespace tidepool::engine {
 
 enum class LogitRows : uint8_t { kLast, kAll };
 
-// Receives rows [first_position, first_position + rows.rows) of the output of the graph's part
-// `name` (see LayerObserver; the part "norm" only has rows whose logits are computed). Chunks come
-// one after the other, each with all its parts. An error stops the computation.
+// Receives the output of one part of the graph, which has the name `name` (see LayerObserver).
+// `rows` are the positions [first_position, first_position + rows.rows). The part "norm" only has
+// the rows whose logits are computed. All parts of one chunk are passed before the next chunk. If
+// the function returns an error, the computation stops.
 using PartSink = std::function<absl::Status(absl::string_view name, int64_t first_position,
                                             kernels::ConstMatrixView rows)>;
 
 struct LogitsOptions {
-  // Rows of one forward pass. Does not change the result. With kAll, fewer rows are used if their
-  // logits would take more than 64 MiB.
+  // Maximum rows of one forward pass. It does not change the result. With kAll, passes have fewer
+  // rows if their logits would take more than 64 MiB.
   int64_t chunk_rows = 512;
   LogitRows rows = LogitRows::kLast;
-  // With kAll: skip earlier positions.
+  // With kAll: the first position whose logits are computed.
   int64_t first_position = 0;
   PartSink parts;  // may be empty
 };
 
-// Receives the logits [vocab_size] after token `position`. An error stops the computation and is
-// returned.
+// Receives the logits [vocab_size] that follow the token at `position`. If it returns an error, the
+// computation stops and returns that error.
 using LogitsSink =
     absl::FunctionRef<absl::Status(int64_t position, absl::Span<const float> logits)>;
 
 // Passes the requested rows to `sink` in ascending order. If options.parts is set, sets the model's
-// observer and clears it at the end. INVALID_ARGUMENT for no tokens, an id outside the vocabulary,
-// more tokens than the model's context, or chunk_rows below 1. Same thread contract as
-// Model::Forward.
+// observer, and removes it at the end. Returns INVALID_ARGUMENT if there are no tokens, if an id is
+// outside the vocabulary, if there are more tokens than the model's context, or if chunk_rows is
+// less than 1. The thread contract is that of Model::Forward.
 absl::Status ComputeLogits(TransformerModel* model, absl::Span<const int32_t> tokens,
                            const LogitsOptions& options, LogitsSink sink);
 
-// INTERNAL names the first logit that is not a finite number. Models without faults have none.
+// Returns INTERNAL with the first logit that is not a finite number. A correct model has no such
+// logit.
 absl::Status CheckFinite(int64_t position, absl::Span<const float> logits);
 
 }  // namespace tidepool::engine

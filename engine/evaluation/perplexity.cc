@@ -51,7 +51,7 @@ absl::StatusOr<Perplexity> ComputePerplexity(TransformerModel* model, absl::Span
     const absl::Span<const int32_t> text = ids.subspan(chunk * options.context, options.context);
     std::vector<int32_t> tokens(text.begin(), text.end());
     if (options.first_token.has_value()) tokens.front() = *options.first_token;
-    // The logits after a position score the token at the next position.
+    // The logits at a position are used to score the token at the next position.
     const auto score = [&](int64_t position, absl::Span<const float> logits) {
       RETURN_IF_ERROR(CheckFinite(chunk * options.context + position, logits));
       const double loss = NegativeLogLikelihood(logits, text[position + 1]);

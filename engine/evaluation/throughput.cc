@@ -25,7 +25,7 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Thread-compatible. One test's KV and workspace, and the bytes that its passes read.
+// Thread-compatible. The KV and the workspace of one test, and the bytes that its passes read.
 class Runner {
  public:
   Runner(Model* model, const ThroughputTest& test, const ThroughputOptions& options)
@@ -44,7 +44,7 @@ class Runner {
     return Run(0, test_.phase == moe::Phase::kPrefill ? rows_ : kWarmUpPasses);
   }
 
-  // Computes the first `tokens` tokens of every sequence in repetition `run`.
+  // Computes the first `tokens` tokens of every sequence, in repetition number `run`.
   absl::Status Run(int run, int64_t tokens) {
     tokens = std::min(tokens, test_.tokens);
     run_ = run;
@@ -56,7 +56,7 @@ class Runner {
     return absl::OkStatus();
   }
 
-  // Bytes read by the last Run.
+  // Number of bytes that the last Run has read.
   double bytes() const { return bytes_; }
   ExpertCounts experts() const { return experts_; }
 
@@ -84,8 +84,8 @@ class Runner {
     return absl::OkStatus();
   }
 
-  // A pseudo-random token, different for each run, sequence and position: repeated tokens would
-  // choose the same experts.
+  // Returns a pseudo-random token, which is different for each run, sequence and position. If
+  // tokens were repeated, they would choose the same experts.
   int32_t TokenAt(int sequence, int64_t position) const {
     const uint64_t place = uint64_t{static_cast<uint32_t>(run_)} << 48 |
                            uint64_t{static_cast<uint32_t>(sequence)} << 32 |
@@ -96,7 +96,7 @@ class Runner {
   Model* const model_;
   const ThroughputTest test_;
   const ReadCost cost_;
-  const int64_t rows_;  // of one sequence in one pass
+  const int64_t rows_;  // rows of one sequence in one pass
   const double kv_bytes_per_token_;
   const ContiguousKv kv_;
   kernels::Arena workspace_;

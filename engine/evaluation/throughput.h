@@ -1,5 +1,5 @@
-// MeasureThroughput: how fast a model's forward passes are, without engine, sampler or tokenizer
-// around them.
+// MeasureThroughput: measures the speed of a model's forward passes. It uses no engine, sampler or
+// tokenizer.
 //
 //   ASSIGN_OR_RETURN(const Throughput decode,
 //                    MeasureThroughput(bundle->model.get(),
@@ -25,47 +25,47 @@
 namespace tidepool::engine {
 
 struct ThroughputTest {
-  // kPrefill: all tokens of a prompt, in chunks, with logits of the last token. kDecode: one token
-  // of each sequence per pass, with logits.
+  // With kPrefill, all tokens of a prompt are computed in chunks, with logits only for the last
+  // token. With kDecode, each pass computes one token of each sequence, with logits.
   moe::Phase phase = moe::Phase::kPrefill;
-  int64_t tokens = 512;  // per sequence, from an empty KV
+  int64_t tokens = 512;  // tokens of each sequence, which begins with an empty KV
   int sequences = 1;
 };
 
-// Bytes of weights in memory that one forward pass reads.
+// The bytes of weights in memory that one forward pass reads.
 struct ReadCost {
-  int64_t dense = 0;       // in every pass
-  int64_t per_expert = 0;  // for each (layer, expert) that the pass computes
-  int64_t per_row = 0;     // for each row: its embedding
+  int64_t dense = 0;       // bytes that every pass reads
+  int64_t per_expert = 0;  // bytes for each (layer, expert) pair that the pass computes
+  int64_t per_row = 0;     // bytes for each row, which are its embedding
 };
 
-// KV bytes of a running test.
+// The bytes of KV that a test needs.
 int64_t KvBytes(const std::vector<KvSpec>& specs, const ThroughputTest& test);
 
 struct ThroughputOptions {
   int repetitions = 5;
-  int64_t chunk_rows = 512;  // rows per prefill pass
+  int64_t chunk_rows = 512;  // maximum rows of a prefill pass
   ReadCost cost;
   const base::Clock* clock = &base::Clock::Real();
-  // Called before each repetition with its number, from 0. May be empty.
+  // Called before each repetition with the number of the repetition, from 0. May be empty.
   std::function<void(int repetition)> progress;
 };
 
 struct Throughput {
-  int64_t tokens = 0;           // of one repetition, over all sequences
-  std::vector<double> seconds;  // one per repetition
-  // The minimum bytes that one repetition reads: the weights by options.cost, and each sequence's
-  // KV, once per pass.
+  int64_t tokens = 0;           // number of tokens in one repetition, over all sequences
+  std::vector<double> seconds;  // one for each repetition
+  // The minimum number of bytes that one repetition reads: the weights according to options.cost,
+  // and the KV of each sequence, once per pass.
   double bytes = 0;
-  ExpertCounts experts;  // of the last repetition
-  // Total of all repetitions without the warm-up. Set if not all experts are in memory.
+  ExpertCounts experts;  // expert counts of the last repetition
+  // The total of all repetitions, without the warm-up. Set if not all experts are in memory.
   std::optional<moe::OffloadStats> offload;
 };
 
-// Runs a warm-up (one chunk, or 8 passes of decoding), then the repetitions, each from an empty KV.
-// The tokens are pseudo-random ids, different in each repetition and the same in each call, as in
-// tests/bench/llama_peer.py. Errors are the ones of Model::Forward. Same thread contract as
-// Model::Forward. Requires: at least one token, sequence, repetition and row of a chunk.
+// Runs a warm-up (one chunk, or 8 passes of decoding), and then the repetitions. Each begins with
+// an empty KV. The tokens are pseudo-random ids. Each repetition has other ids, but every call has
+// the same ones, as in tests/bench/llama_peer.py. Returns the errors of Model::Forward, and has its
+// thread contract. Requires: at least one token, sequence, repetition, and row per chunk.
 absl::StatusOr<Throughput> MeasureThroughput(Model* model, const ThroughputTest& test,
                                              const ThroughputOptions& options);
 

@@ -20,7 +20,7 @@ void PutUint64(uint64_t value, unsigned char* out) {
 }  // namespace
 
 BlockHash HashRoot(absl::string_view seed, absl::string_view salt) {
-  // The length distinguishes ("ab", "c") from ("a", "bc").
+  // The length makes ("ab", "c") different from ("a", "bc").
   unsigned char length[8];
   PutUint64(seed.size(), length);
   std::string bytes(reinterpret_cast<const char*>(length), sizeof(length));

@@ -1,7 +1,8 @@
-// Hashes that identify token prefixes: one per full KV block, each chained to the previous block's
-// hash. Equal hashes mean equal tokens from the start of the sequence, unless an attacker
-// constructs a collision: the hash is not cryptographic. So BlockPool compares tokens before it
-// shares KV. The salt separates callers that must not learn about each other's prefixes.
+// Hashes that identify token prefixes. Each full KV block has a hash, which also covers the hash of
+// the previous block. So equal hashes mean equal tokens from the start of the sequence. But the
+// hash is not cryptographic, so an attacker can construct a collision. For this reason, BlockPool
+// compares tokens before it shares KV. A salt separates callers that must not learn about each
+// other's prefixes.
 #ifndef TIDEPOOL_ENGINE_KV_BLOCK_HASH_H_
 #define TIDEPOOL_ENGINE_KV_BLOCK_HASH_H_
 
@@ -24,16 +25,17 @@ struct BlockHash {
   }
 };
 
-// The hash before the first block. `seed` identifies everything else that KV depends on (model
-// digest, KV type). `salt` is the caller's.
+// The hash before the first block. `seed` identifies everything else that the KV depends on (model
+// digest, KV type). `salt` is the caller's salt.
 BlockHash HashRoot(absl::string_view seed, absl::string_view salt);
 
-// The hash of the block with `tokens`, after the prefix with hash `parent`: XXH3-128 over both,
-// with little-endian ids. Requires: kKvBlockTokens tokens.
+// The hash of the block that contains `tokens`. `parent` is the hash of the prefix before the
+// block. It is an XXH3-128 over `parent` and the ids in little-endian. Requires: there are
+// kKvBlockTokens tokens.
 BlockHash HashBlock(const BlockHash& parent, absl::Span<const int32_t> tokens);
 
-// The low halves of all full blocks' hashes, in order. They are sent over the wire and can be
-// compared with Engine::PrefixDigests.
+// The low halves of the hashes of all full blocks, in order. They are sent over the network, and
+// can be compared with Engine::PrefixDigests.
 std::vector<uint64_t> BlockDigests(absl::Span<const int32_t> tokens, absl::string_view seed,
                                    absl::string_view salt);
 

@@ -1,5 +1,6 @@
-// BlockPool: counts the holders of each block of an arena, and finds blocks with a token prefix
-// that a later sequence can reuse. It only handles block numbers, not memory.
+// BlockPool: counts the holders of each block of an arena. It also finds blocks with a given token
+// prefix, so that a later sequence can reuse them. It knows only the numbers of blocks, not their
+// memory.
 #ifndef TIDEPOOL_ENGINE_KV_BLOCK_POOL_H_
 #define TIDEPOOL_ENGINE_KV_BLOCK_POOL_H_
 
@@ -14,7 +15,7 @@
 
 namespace tidepool::engine {
 
-// No block: none is free, none was found, or the block is outside of a window.
+// Means that there is no block: none is free, none was found, or the block is outside of a window.
 inline constexpr int32_t kNoBlock = -1;
 
 // Identifies a block's content: the last tokens of a prefix, for one group of layers.
@@ -47,8 +48,9 @@ class BlockPool {
  public:
   explicit BlockPool(int32_t blocks);
 
-  // Returns a block with one holder, or kNoBlock. It prefers blocks that were used before, so that
-  // the arena uses no more memory than needed. Cached blocks come last.
+  // Returns a block with one holder, or kNoBlock. Blocks that were used before are preferred to
+  // blocks that were never used, so that the arena needs little memory. Cached blocks are used
+  // last.
   int32_t Allocate();
   // Adds a holder. Requires: the block is held or cached.
   void AddHolder(int32_t block);
@@ -61,16 +63,16 @@ class BlockPool {
   // Undoes one Want. After the last one, the block counts as released now, for a boundary.
   void Unwant(const BlockKey& key);
 
-  // Adds a held block with these tokens to the index. Does nothing if another block has this
-  // content.
+  // Adds a held block that contains these tokens to the index. Does nothing if the index has
+  // another block with the same content.
   void Index(int32_t block, const BlockKey& key, absl::Span<const int32_t> tokens);
-  // Returns the block with this content, or kNoBlock. Compares the block's own tokens, so that a
-  // hash collision, accidental or constructed, never shares KV. The caller must compare the
-  // preceding blocks in the same way.
+  // Returns the block with this content, or kNoBlock. Compares the tokens of this block, so that a
+  // hash collision, accidental or constructed, never shares KV. The caller must compare the tokens
+  // of all blocks before it in the same way.
   int32_t Find(const BlockKey& key, absl::Span<const int32_t> tokens) const;
-  // True if a block is indexed under this key, with any tokens.
+  // Returns whether a block is indexed under this key. Its tokens may differ.
   bool Knows(const BlockKey& key) const { return index_.contains(key); }
-  // The content of an indexed block.
+  // The key and the tokens of an indexed block.
   const BlockKey& KeyOf(int32_t block) const { return blocks_[block].key; }
   absl::Span<const int32_t> TokensOf(int32_t block) const { return blocks_[block].tokens; }
 
@@ -104,7 +106,7 @@ class BlockPool {
     int32_t older = kNoBlock;
     int32_t newer = kNoBlock;
     BlockKey key;
-    std::vector<int32_t> tokens;  // tokens of an indexed block
+    std::vector<int32_t> tokens;  // the block's tokens, if it is indexed
   };
 
   // The cached blocks of one class, in the order of eviction.
@@ -119,7 +121,7 @@ class BlockPool {
   void Unlink(int32_t block);  // removes it from its list
 
   std::vector<Block> blocks_;
-  std::vector<int32_t> unused_;  // a stack
+  std::vector<int32_t> unused_;  // used as a stack
   absl::flat_hash_map<BlockKey, int32_t> index_;
   absl::flat_hash_map<BlockKey, int32_t> wanted_;  // number of Wants
   std::array<List, kClasses> lists_;

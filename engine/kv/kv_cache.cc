@@ -22,7 +22,7 @@ absl::Span<const int32_t> TokensOfBlock(absl::Span<const int32_t> tokens, int64_
   return tokens.subspan(block * kBlockTokens, kBlockTokens);
 }
 
-// How long the engine waits until the disk accepts a block.
+// The maximum time that the engine waits until the disk accepts a block.
 constexpr absl::Duration kWritePatience = absl::Milliseconds(20);
 
 // Prompts often differ from later ones in their last message. So the boundaries in this number of
@@ -163,7 +163,8 @@ int64_t KvLease::AttachPrefix(absl::Span<const int32_t> tokens) {
 void KvLease::NoteUse() const {
   if (cache_->disk_ == nullptr) return;
   std::vector<BlockKey> keys;
-  // Release from the back, so that the end of a prefix is evicted before its beginning.
+  // Use them from the last block to the first, so that the end of a prefix is evicted before its
+  // beginning.
   for (int64_t block = slots_ / kBlockTokens - 1; block >= 0; --block) {
     for (int group = 0; group < cache_->groups(); ++group) {
       if (tables_[group][block] != kNoBlock) keys.push_back({hashes_[block], group});
@@ -250,7 +251,8 @@ std::vector<absl::Span<const int32_t>> KvLease::Tables(int64_t slots) const {
 }
 
 void KvLease::ShrinkTables(int64_t blocks) {
-  // From the back, so that a prefix's end is evicted before its beginning.
+  // Release from the last block to the first, so that the end of a prefix is evicted before its
+  // beginning.
   for (int64_t block = table_blocks() - 1; block >= blocks; --block) {
     for (std::vector<int32_t>& table : tables_) {
       if (table[block] != kNoBlock) cache_->pool_.Release(table[block]);
@@ -285,7 +287,7 @@ absl::StatusOr<std::unique_ptr<KvCache>> KvCache::Create(const std::vector<KvSpe
   }
   const int64_t blocks = KvBlocksIn(options.memory_bytes, layout);
   const size_t bytes = blocks * layout.block_bytes;
-  // Only address space: a page uses memory after its first write.
+  // Reserves address space. A page uses memory only after its first write.
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
@@ -340,13 +342,13 @@ absl::Span<const std::byte> KvCache::BytesOf(int32_t block) const {
   return {memory_ + block * block_bytes_, block_bytes_};
 }
 
-// Writes an evicted block to the disk first.
+// Before a cached block is reused, its contents are written to the disk.
 int32_t KvCache::Allocate() {
   const int32_t evicted = disk_ == nullptr ? kNoBlock : pool_.NextEvicted();
   if (evicted != kNoBlock) {
-    // A chunk of a prompt can take more blocks at once than there is staging memory for. Waiting is
-    // acceptable: a working disk writes one block in less time than the chunk's first row takes to
-    // compute.
+    // A chunk of a prompt can evict more blocks at once than there are buffers for. Waiting for a
+    // buffer costs little: a working disk writes one block in less time than it takes to compute
+    // the first row of the chunk.
     disk_->Write(pool_.KeyOf(evicted), pool_.TokensOf(evicted), BytesOf(evicted),
                  {.patience = kWritePatience});
   }
@@ -368,8 +370,8 @@ void KvCache::SpillCached(absl::Duration patience) {
   const base::Clock& clock = disk_->clock();
   const absl::Duration end = clock.Monotonic() + patience;
   std::vector<int32_t> blocks = pool_.CachedBlocks();
-  // Limit the number, so that none of them replaces an earlier one, and none that is already there
-  // is replaced.
+  // Limit the number of blocks, so that no block replaces one that was written before it, and no
+  // block that is on the disk already is replaced.
   const int64_t most = std::min<int64_t>(blocks.size(), disk_->slots());
   blocks.resize(most);
   std::vector<BlockKey> keys;

@@ -1,5 +1,5 @@
-// KvCache: the keys and values of all sequences, in blocks of one arena with a byte budget, and the
-// index that finds the blocks of a token prefix that was computed before.
+// KvCache: stores the keys and values of all sequences in blocks of one arena with a byte budget.
+// Its index finds the blocks of a token prefix that was computed before.
 //
 //   KvLease lease = cache->NewLease(salt);
 //   lease.AttachPrefix(tokens);                               // slots() of them are cached
@@ -44,14 +44,14 @@ namespace tidepool::engine {
 class KvCache;
 class KvLease;
 
-// Engine thread only. Blocks that a plan reserved for a lease. The destructor returns them, unless
-// they are kept.
+// Engine thread only. Blocks that a plan reserved for a lease. The destructor returns the blocks,
+// unless Keep was called.
 class KvReservation {
  public:
   KvReservation(KvReservation&& other) noexcept;
   KvReservation& operator=(KvReservation&&) = delete;
   ~KvReservation();
-  // Leaves the blocks with the lease.
+  // The lease keeps the blocks.
   void Keep() { lease_ = nullptr; }
 
  private:
@@ -59,37 +59,39 @@ class KvReservation {
   KvReservation(KvLease* lease, int64_t blocks) : lease_(lease), blocks_(blocks) {}
 
   KvLease* lease_;
-  int64_t blocks_;  // number of blocks in the lease's tables before
+  int64_t blocks_;  // number of blocks that the lease's tables had before
 };
 
 // A prefix whose KV is in memory or on the disk.
 struct KvPrefix {
-  int64_t memory_tokens = 0;  // what AttachPrefix would return now
-  int64_t tokens = 0;         // what it would return with `on_disk` in memory, too
+  int64_t memory_tokens = 0;  // number of tokens that AttachPrefix would attach now
+  // number of tokens that it would attach if the blocks `on_disk` were in memory, too
+  int64_t tokens = 0;
   struct Block {
     BlockKey key;
-    int64_t index = 0;  // index in the sequence
+    int64_t index = 0;  // number of the block in the sequence, from 0
   };
-  std::vector<Block> on_disk;      // ascending; empty if they do not make the prefix longer
-  std::vector<int32_t> in_memory;  // the other blocks of the prefix
+  // ascending; empty if blocks on the disk do not make the prefix longer
+  std::vector<Block> on_disk;
+  std::vector<int32_t> in_memory;  // the blocks of the prefix that are in memory
 };
 
-// Engine thread only. The blocks of one sequence, which the destructor releases. All calls must
-// pass the sequence's own tokens, which may only grow. So each block is hashed once, even if the
-// sequence is preempted and returns. Must not outlive its cache, and must not move while it has a
-// reservation.
+// Engine thread only. The blocks of one sequence. The destructor releases them. All calls must pass
+// the tokens of this sequence, to which tokens may only be appended. So each block is hashed once,
+// even if the sequence is preempted and admitted again. Must not outlive its cache, and must not
+// move while it has a reservation.
 class KvLease {
  public:
-  KvLease() = default;  // without a cache; may only be destroyed or assigned to
+  KvLease() = default;  // has no cache; may only be destroyed or assigned to
   KvLease(KvLease&& other) noexcept { *this = std::move(other); }
   KvLease& operator=(KvLease&& other) noexcept;
   ~KvLease() { Reset(); }
 
-  // Number of slots with final KV.
+  // Number of slots whose KV is final.
   int64_t slots() const { return slots_; }
-  // Number of blocks held, over all groups.
+  // Number of blocks that the lease holds, over all groups.
   int64_t blocks_held() const;
-  // Number of held blocks that have no other holder.
+  // Number of blocks that only this lease holds.
   int64_t blocks_held_alone() const;
 
   // Attaches the longest prefix of `tokens` that is cached in every group. It consists of whole
@@ -97,20 +99,22 @@ class KvLease {
   // can be found by others as long as this lease exists, unless the memory is needed. Requires:
   // slots() is 0.
   int64_t AttachPrefix(absl::Span<const int32_t> tokens);
-  // If there is a disk, marks the attached blocks as used there too, so that it keeps them.
+  // If there is a disk, marks the attached blocks as used in the disk's index, so that the disk
+  // keeps them.
   void NoteUse() const;
 
-  // Returns what AttachPrefix would return, without attaching. Requires: slots() is 0.
+  // Returns the number of tokens that AttachPrefix would attach, without attaching them. Requires:
+  // slots() is 0.
   int64_t CachedTokens(absl::Span<const int32_t> tokens);
 
-  // Same, including blocks on the disk. Requires: slots() is 0.
+  // Like CachedTokens, including blocks on the disk. Requires: slots() is 0.
   KvPrefix FindPrefix(absl::Span<const int32_t> tokens);
 
-  // The hash of a block of `tokens`. Requires: the block is full.
+  // The hash of block number `block` of `tokens`. Requires: the block is full.
   const BlockHash& HashOf(absl::Span<const int32_t> tokens, int64_t block);
 
-  // Reserves blocks for slots [0, slots). If there are not enough, returns nullopt and changes
-  // nothing.
+  // Reserves blocks for the slots [0, slots). If there are not enough blocks, returns nullopt and
+  // changes nothing.
   std::optional<KvReservation> Reserve(int64_t slots);
 
   // Declares that `tokens`, counted from slot 0, are final and their KV is written. Full blocks
@@ -118,11 +122,11 @@ class KvLease {
   // Requires: space was reserved, and `tokens` begin with those of earlier commits.
   void Commit(absl::Span<const int32_t> tokens);
 
-  // Returns the block table of each group for slots [0, slots). Requires: they are reserved. Valid
-  // until the next Reserve, Commit or Reset.
+  // Returns the block table of each group for the slots [0, slots). Valid until the next Reserve,
+  // Commit or Reset. Requires: the slots are reserved.
   std::vector<absl::Span<const int32_t>> Tables(int64_t slots) const;
 
-  // Releases all blocks, so that slots() is 0. AttachPrefix may be called again.
+  // Releases all blocks, so that slots() becomes 0. AttachPrefix may be called again.
   void Reset();
 
  private:
@@ -153,7 +157,8 @@ class KvLease {
   int64_t prompt_blocks_ = 0;  // full blocks of the prompt
   std::vector<Tail> tails_;
   int64_t slots_ = 0;
-  std::vector<BlockHash> hashes_;             // of the first full blocks; computed when needed
+  // hashes of the full blocks, from the first; computed when needed
+  std::vector<BlockHash> hashes_;
   std::vector<std::vector<int32_t>> tables_;  // by group; all have the same length
 };
 
@@ -162,10 +167,10 @@ struct KvCacheOptions {
   std::string seed;  // seed of block hashes
 };
 
-// Engine thread only. Its memory is reserved address space until a block is written.
+// Engine thread only. The memory is only reserved address space until a block is written.
 class KvCache {
  public:
-  // INVALID_ARGUMENT names --kv-memory if not even one token fits.
+  // If not even one token fits, returns INVALID_ARGUMENT, which names --kv-memory.
   static absl::StatusOr<std::unique_ptr<KvCache>> Create(const std::vector<KvSpec>& layers,
                                                          const KvCacheOptions& options);
   ~KvCache();
@@ -177,22 +182,22 @@ class KvCache {
   KvLease NewLease(absl::string_view salt,
                    int64_t prompt_tokens = std::numeric_limits<int64_t>::max());
 
-  // Evicted blocks are written to the disk from now on, and prefixes are searched there too. The
-  // disk must outlive the cache, or be removed with nullptr before.
+  // From now on, evicted blocks are written to the disk, and prefixes are also searched there. The
+  // disk must outlive the cache, unless SetDisk(nullptr) is called before.
   void SetDisk(KvDisk* disk) { disk_ = disk; }
-  // Adds a block from the disk to the index, with one holder. Returns kNoBlock if no block is free.
-  // Requires: block_bytes() bytes.
+  // Adds a block that was read from the disk to the index, with one holder. Returns kNoBlock if no
+  // block is free. Requires: `bytes` has block_bytes() bytes.
   int32_t Put(const BlockKey& key, absl::Span<const int32_t> tokens,
               absl::Span<const std::byte> bytes);
-  // Adds or removes a holder of a block, in addition to leases.
+  // Add and remove a holder of a block. Leases hold blocks without calling these.
   void Hold(int32_t block) { pool_.AddHolder(block); }
   void Release(int32_t block) { pool_.Release(block); }
   // Number of holders of a block, including leases.
   int32_t holders(int32_t block) const { return pool_.holders(block); }
-  // Records that this prefix is reusable, as when a lease is released.
+  // Records a prefix as released most recently. `last` is the hash of its last block.
   void NoteReleased(const BlockHash& last);
-  // Writes cached blocks to the disk, the most recently released first, until all are written or
-  // `patience` has passed. Requires: a disk.
+  // Writes cached blocks to the disk until all are written or `patience` has passed. The block that
+  // was released last is written first. Requires: there is a disk.
   void SpillCached(absl::Duration patience);
 
   int64_t blocks_total() const { return pool_.total(); }
@@ -202,22 +207,23 @@ class KvCache {
   size_t block_bytes() const { return block_bytes_; }
   int groups() const { return static_cast<int>(specs_.size()); }
 
-  // Maximum number of blocks that one sequence holds while `slots` slots are computed, with at most
-  // `step` rows per step.
+  // Maximum number of blocks that one sequence holds while `slots` slots are computed, if a step
+  // has at most `step` of its rows.
   int64_t BlocksFor(int64_t slots, int64_t step) const;
 
-  // Total number of blocks that leases have hashed.
+  // Total number of blocks for which leases have computed hashes.
   int64_t blocks_hashed() const { return blocks_hashed_; }
 
-  // The most recently released prefixes that are still in memory or on the disk, newest first: the
-  // digest of each one's last block. At most `limit`, and at most kRecentPrefixes.
+  // The prefixes that were released most recently and are still in memory or on the disk. The
+  // latest is the first. Returns the digest of each prefix's last block, and at most min(limit,
+  // kRecentPrefixes) digests.
   static constexpr size_t kRecentPrefixes = 256;
   std::vector<uint64_t> RecentPrefixes(size_t limit) const;
 
  private:
   friend class KvLease;
   KvCache(std::vector<KvSpec> specs, KvView view, size_t block_bytes, int32_t blocks);
-  // The first slot that a row at `slot` sees in this group.
+  // The first slot that a row at `slot` can see in this group.
   int64_t FirstVisible(int group, int64_t slot) const;
   // The first block that a sequence needs in this group to continue after `block` blocks.
   int64_t FirstOfTail(int group, int64_t block) const {
@@ -235,9 +241,9 @@ class KvCache {
   std::string seed_;
   BlockPool pool_;
   KvDisk* disk_ = nullptr;
-  std::deque<BlockHash> recent_;  // newest first, without duplicates
+  std::deque<BlockHash> recent_;  // the latest is the first; no duplicates
   int64_t blocks_hashed_ = 0;
-  std::byte* memory_ = nullptr;  // mapped
+  std::byte* memory_ = nullptr;  // the mapped memory of all blocks
   size_t memory_bytes_ = 0;
 };
 

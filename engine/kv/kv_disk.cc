@@ -12,26 +12,25 @@
 namespace tidepool::engine {
 namespace {
 
-// After a failed write, for example on a full disk, the file does not grow for this time.
+// After a failed write, for example because the disk is full, the file does not grow for this time.
 constexpr absl::Duration kGrowAgain = absl::Seconds(10);
-// After a wait for staging memory has timed out, nobody waits again for this time.
+// After a caller has waited too long for a buffer, no caller waits for this time.
 constexpr absl::Duration kWaitAgain = absl::Seconds(1);
-// If there were no reads for this time, forget the measured rate: a low one would prevent all
-// reads.
+// If there were no reads for this time, the measured rate is forgotten. Otherwise a low rate would
+// prevent all reads, and would never be measured again.
 constexpr absl::Duration kRateHolds = absl::Seconds(30);
-// Weight of the newest read in the measured rate.
+// The weight of the latest read in the measured rate.
 constexpr double kNewShare = 0.2;
 
-// Time between two writes of changed stamps. If the process is killed, the uses since the last
-// write are lost.
+// Time between two writes of changed stamps. If the process is killed, uses since the last write
+// are lost.
 constexpr absl::Duration kStampsApart = absl::Minutes(1);
 
-// Entries of the file's table that are loaded at a time. In between, requests for blocks are
-// served.
+// Number of table entries that are loaded at a time. In between, requests for blocks are served.
 constexpr int64_t kLoadedAtOnce = 4096;
 constexpr size_t kStampsAtOnce = 64;
 
-// Half of the buffers are for reads, half for writes.
+// Half of the buffers are for reads, and half are for writes.
 int StagingBuffers(int64_t slot_bytes) {
   return static_cast<int>(std::clamp<int64_t>(KvDisk::kStagingBytes / slot_bytes, 4, 128) / 2 * 2);
 }
@@ -39,12 +38,12 @@ int StagingBuffers(int64_t slot_bytes) {
 struct SlotWrite {
   int32_t slot = 0;
   KvDiskEntry entry;
-  bool replaces = false;              // the file already has an entry for the slot
+  bool replaces = false;              // whether the file already has an entry for the slot
   absl::Span<const std::byte> bytes;  // contents of the slot
 };
 
-// Clears the old entry before writing its block. So if the process is killed in between, the slot
-// is empty.
+// Clears the old entry before the block is written. So if the process is killed in between, the
+// slot is empty.
 absl::Status WriteSlot(KvDiskFile* file, const KvDiskLayout& layout, const SlotWrite& write) {
   const int64_t at = layout.entry_offset(write.slot);
   if (write.replaces) {
@@ -121,7 +120,7 @@ absl::Status KvDisk::Load(const KvDiskOptions& options) {
     index_.EndRestore();
     return absl::OkStatus();
   }
-  std::string table;  // a piece of the table
+  std::string table;  // one part of the table
   for (int64_t slot = 0; slot < layout_.slots; ++slot) {
     const int64_t in_piece = slot % kLoadedAtOnce;
     if (in_piece == 0) {
@@ -167,12 +166,13 @@ bool KvDisk::Write(const BlockKey& key, absl::Span<const int32_t> tokens,
     base::MutexLock lock(&mutex_);
     if (index_.Find(key) != kNoBlock) {
       const int32_t slot = index_.Find(key, tokens);
-      if (slot == kNoBlock) return false;  // these tokens have the same hash as others
+      if (slot == kNoBlock) return false;  // other tokens have the same hash
       NoteUseLocked(slot, terms.newer);
       return true;
     }
     const absl::Duration begun = clock_->Monotonic();
-    // At shutdown, always wait: a block that is dropped then cannot be written later.
+    // At shutdown (newer >= 0), always wait, because a block that is dropped now cannot be written
+    // later.
     const bool waits = begun < end && (terms.newer >= 0 || begun >= retry_.wait);
     while (free_buffers_.write.empty() && waits && clock_->Monotonic() < end) {
       written_.WaitFor(&mutex_, end - clock_->Monotonic());
@@ -266,7 +266,8 @@ double KvDisk::read_bytes_per_second() const {
   return clock_->Monotonic() - read_rate_.at > kRateHolds ? 0 : read_rate_.bytes_per_second;
 }
 
-// True if the block is stored, or will be: then it can be read after the write.
+// Returns whether the next read can begin. A block that is still being written can be read after
+// the write.
 bool KvDisk::CanReadLocked() const {
   return !jobs_.reads.empty() && !free_buffers_.read.empty() &&
          !index_.IsWriting(jobs_.reads.front().slot);
@@ -276,7 +277,7 @@ bool KvDisk::StampsAreDueLocked() const {
   return index_.has_stale() && clock_->Monotonic() >= write_stamps_at_;
 }
 
-// Returns false if the thread must stop.
+// Waits for work. Returns false if the thread must stop.
 bool KvDisk::AwaitWorkLocked() {
   while (!stop_ && !CanReadLocked() && jobs_.writes.empty() && !StampsAreDueLocked()) {
     if (!index_.has_stale()) {
@@ -288,7 +289,8 @@ bool KvDisk::AwaitWorkLocked() {
   return !stop_;
 }
 
-// Reads come first because requests wait for them, then stamps, which are quick, then blocks.
+// Does reads first, because requests wait for them. Then writes stamps, which is quick, and then
+// blocks.
 void KvDisk::Run() {
   while (true) {
     std::optional<ReadJob> read;
@@ -321,8 +323,8 @@ void KvDisk::Run() {
   }
 }
 
-// Writes some stale entries. Returns false if there are none, or if the write fails. Failed ones
-// are written with the next ones.
+// Writes some stale entries. Returns false if there are none, or if the write failed. In that case,
+// the entries are stale again and are written later.
 bool KvDisk::WriteStamps() {
   std::vector<KvDiskIndex::StaleEntry> entries;
   {
@@ -358,7 +360,7 @@ void KvDisk::WriteBlock(const WriteJob& job) {
   } else {
     index_.FailWrite(job.slot);
     retry_.grow = clock_->Monotonic() + kGrowAgain;
-    // If even replacing a block fails, stop writing for a while, to avoid losing more blocks.
+    // If even replacing a block fails, stop writing for a while, so that no more blocks are lost.
     if (write.replaces) retry_.write = retry_.grow;
     ++stats_.failed_writes;
   }
@@ -369,10 +371,10 @@ void KvDisk::WriteBlock(const WriteJob& job) {
 
 void KvDisk::ReadBlock(const ReadJob& job, int buffer) {
   KvDiskEntry entry;
-  bool stored = false;  // false: its write failed, or another reader found it damaged
+  bool stored = false;  // false if its write failed, or if another read found it damaged
   {
     base::MutexLock lock(&mutex_);
-    entry = index_.entry(job.slot);  // does not change while it is being read
+    entry = index_.entry(job.slot);  // the entry does not change while it is being read
     stored = index_.IsStored(job.slot);
   }
   const absl::Duration start = clock_->Monotonic();

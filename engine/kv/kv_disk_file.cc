@@ -16,8 +16,8 @@
 namespace tidepool::engine {
 namespace {
 
-// Repeats interrupted and partial transfers. Returns the number of bytes: all, or fewer at the end
-// of the file. On failure, returns -1 and sets errno.
+// Repeats transfers that were interrupted or incomplete. Returns the number of bytes transferred,
+// which is less than `bytes` only at the end of the file. On failure, returns -1 and sets errno.
 template <typename Transfer>
 int64_t TransferAll(int64_t bytes, const Transfer& transfer) {
   int64_t done = 0;
@@ -41,7 +41,7 @@ class RealFile final : public KvDiskFile {
 
   ~RealFile() override {
     if (direct_ != file_) close(direct_);
-    close(file_);  // this also releases the lock
+    close(file_);  // closing the file also releases its lock
   }
 
   absl::Status Prepare() {
@@ -102,7 +102,8 @@ class RealFile final : public KvDiskFile {
   }
 
  private:
-  // If the disk's blocks are larger than our pages, direct I/O fails only now.
+  // If the blocks of the disk are larger than kKvDiskPage, direct I/O fails here. Then use the page
+  // cache.
   template <typename Transfer>
   int64_t Direct(int64_t bytes, const Transfer& transfer) {
     int64_t done = TransferAll(bytes, transfer);
@@ -114,7 +115,7 @@ class RealFile final : public KvDiskFile {
 
   const std::string path_;
   const int file_;
-  int direct_;  // opened with O_DIRECT, or equal to file_
+  int direct_;  // opened with O_DIRECT, or the same as file_
 };
 
 absl::Status CannotMake(const std::string& path, absl::string_view why) {
@@ -129,7 +130,7 @@ absl::StatusOr<std::unique_ptr<KvDiskFile>> KvDiskFile::Open(const std::string& 
   std::error_code error;
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
   if (error) return CannotMake(path, error.message());
-  // KV reveals users' prompts, so only the owner may read the file.
+  // KV reveals the prompts of users, so only the owner may read the file.
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (file < 0) return CannotMake(path, std::strerror(errno));
   auto opened = std::make_unique<RealFile>(path, file);

@@ -15,7 +15,7 @@ namespace {
 constexpr absl::string_view kMagic = "TIDEKVBL";
 constexpr int64_t kBlockTokens = kernels::kKvBlockTokens;
 constexpr int64_t kChecksumAt = kKvDiskEntryBytes - 8;
-// An entry has key, group, stamp, the block's checksum, and tokens.
+// An entry consists of the key, the group, the stamp, the block's checksum, and the tokens.
 static_assert(16 + 8 + 8 + 8 + 4 * kBlockTokens <= kChecksumAt);
 
 int64_t InPages(int64_t bytes) { return (bytes + kKvDiskPage - 1) / kKvDiskPage * kKvDiskPage; }
@@ -33,7 +33,7 @@ uint64_t Get(absl::string_view* in, int bytes) {
   return value;
 }
 
-// The slot is the seed, so that an entry copied to another slot is invalid.
+// The slot is used as the seed. So an entry that was copied to another slot is invalid.
 uint64_t EntryChecksum(absl::string_view bytes, int64_t slot) {
   return XXH3_64bits_withSeed(bytes.data(), kChecksumAt, static_cast<uint64_t>(slot) + 1);
 }
@@ -56,7 +56,7 @@ absl::StatusOr<KvDiskLayout> PlanKvDisk(int64_t limit_bytes, int64_t block_bytes
         least, " bytes for ", kBlockTokens, " tokens"));
   }
   const auto fit = [&] { return layout.file_bytes() <= limit_bytes; };
-  // Ignores the table's last page, which is not always needed.
+  // The first estimate does not include the last page of the table, which is not always needed.
   layout.slots = (limit_bytes - 2 * kKvDiskPage) / (layout.slot_bytes() + kKvDiskEntryBytes);
   layout.slots = std::clamp<int64_t>(layout.slots, 1, kMaxKvDiskSlots - 1) + 1;
   if (!fit()) --layout.slots;

@@ -5,7 +5,7 @@
 namespace tidepool::engine {
 namespace {
 
-// Reserves the highest stamps for the final spill.
+// The highest stamps are reserved for the blocks that are written at shutdown.
 constexpr uint64_t kLastStamps = uint64_t{1} << 32;
 
 }  // namespace
@@ -19,12 +19,12 @@ void KvDiskIndex::Restore(int32_t slot, const KvDiskEntry& entry) {
 void KvDiskIndex::EndRestore() {
   std::sort(restored_.begin(), restored_.end());
   for (const auto& [stamp, slot] : std::exchange(restored_, {})) {
-    // We never write two slots with the same content, but a damaged file may have them.
+    // Two slots never have the same content, except in a damaged file.
     if (!index_.emplace(slots_[slot].entry.key, slot).second) continue;
     Store(slot);
     stamp_ = stamp;
   }
-  // Free slots are taken from the front of the file.
+  // Free slots at the start of the file are used first.
   for (auto slot = static_cast<int32_t>(slots_.size()) - 1; slot >= 0; --slot) {
     if (slots_[slot].state == State::kFree) free_.push_back(slot);
   }
@@ -90,7 +90,7 @@ uint64_t KvDiskIndex::NextStamp(int64_t newer) {
 bool KvDiskIndex::NoteUse(int32_t slot, int64_t newer) {
   const uint64_t stamp = NextStamp(newer);
   Slot& used = slots_[slot];
-  // A block that is being written is almost the most recent one anyway.
+  // A block that is being written is already one of the most recent.
   if (used.state != State::kStored) return false;
   recent_.splice(recent_.begin(), recent_, used.place);
   used.entry.stamp = stamp;
@@ -110,7 +110,7 @@ void KvDiskIndex::Forget(int32_t slot) {
   slots_[slot].state = State::kFree;
 }
 
-// Frees a forgotten slot when its last reader has finished.
+// Frees a slot whose block was forgotten, when its last reader has finished.
 void KvDiskIndex::FreeIfUnread(int32_t slot) {
   if (slots_[slot].state == State::kFree && slots_[slot].readers == 0) free_.push_back(slot);
 }
@@ -121,7 +121,7 @@ std::vector<KvDiskIndex::StaleEntry> KvDiskIndex::TakeStale(size_t most) {
     const int32_t slot = stale_.back();
     stale_.pop_back();
     slots_[slot].stale = false;
-    // If the slot is being rewritten, the new block is written with its own stamp.
+    // If the slot is being written again, the new block gets its own stamp.
     if (slots_[slot].state == State::kStored) entries.emplace_back(slot, slots_[slot].entry);
   }
   return entries;

@@ -15,20 +15,21 @@ size_t AlignUp(size_t bytes) {
   return (bytes + kernels::kAlignment - 1) / kernels::kAlignment * kernels::kAlignment;
 }
 
-// Bytes of one layer in a block: keys, then values.
+// Returns the bytes of one layer in a block: its keys, followed by its values.
 size_t LayerBytes(const KvSpec& spec) {
   const size_t keys = AlignUp(spec.kv_heads * kernels::KvHeadBytes(spec.dtype, spec.k_dim));
   if (spec.values_in_keys) return keys;
   return keys + AlignUp(spec.kv_heads * kernels::KvHeadBytes(spec.dtype, spec.v_dim));
 }
 
-// The layers of one spec.
+// All layers that have one spec.
 struct SpecLayers {
   KvSpec spec;
   int64_t layers = 0;
 
   size_t bytes() const { return LayerBytes(spec); }
-  // Number of groups if a block has `unit` bytes. 0: a layer does not fit.
+  // Returns the number of groups that these layers need if a block has `unit` bytes, or 0 if a
+  // layer does not fit into a block.
   int64_t GroupsIn(size_t unit) const {
     const auto per_group = static_cast<int64_t>(unit / bytes());
     return per_group == 0 ? 0 : (layers + per_group - 1) / per_group;
@@ -46,8 +47,9 @@ std::vector<SpecLayers> CountSpecs(const std::vector<KvSpec>& layers) {
   return specs;
 }
 
-// Chooses the bytes of a block: the largest that waste at most this share of the memory, so that
-// there are few groups. Otherwise those that waste least.
+// Chooses the number of bytes of a block. Of the sizes that waste at most kMaxWaste of the memory,
+// it is the largest, so that there are few groups. If there is no such size, it is the one that
+// wastes least.
 size_t ChooseBlockBytes(const std::vector<SpecLayers>& specs) {
   constexpr double kMaxWaste = 0.03;
   size_t needed = 0;
@@ -79,8 +81,8 @@ size_t ChooseBlockBytes(const std::vector<SpecLayers>& specs) {
 
 int64_t KvBlocksOf(int64_t slots) { return (slots + kBlockTokens - 1) / kBlockTokens; }
 
-// Distributes the layers of each spec evenly over groups whose blocks have about the same size, and
-// places the layers of a group one after the other.
+// Distributes the layers of each spec evenly over groups whose blocks have about the same size. The
+// layers of a group are placed one after the other.
 KvLayout MakeKvLayout(const std::vector<KvSpec>& layers) {
   const std::vector<SpecLayers> specs = CountSpecs(layers);
   KvLayout layout;
@@ -90,7 +92,7 @@ KvLayout MakeKvLayout(const std::vector<KvSpec>& layers) {
   for (const SpecLayers& one : specs) {
     const int64_t groups = one.GroupsIn(layout.block_bytes);
     const int64_t per_group = (one.layers + groups - 1) / groups;
-    int64_t place = 0;  // among the layers of this spec
+    int64_t place = 0;  // number of the layer among those with this spec
     for (size_t i = 0; i < layers.size(); ++i) {
       if (!(layers[i] == one.spec)) continue;
       if (place % per_group == 0) layout.specs.push_back(one.spec);
@@ -128,7 +130,7 @@ int64_t KvCapacityTokens(const std::vector<KvSpec>& layers, size_t memory_bytes,
   constexpr int64_t kMaxTokens = int64_t{1} << 32;
   const KvLayout layout = MakeKvLayout(layers);
   const int64_t total = KvBlocksIn(memory_bytes, layout);
-  int64_t fitting = 0;  // blocks of tokens
+  int64_t fitting = 0;  // number of blocks of tokens that fit
   int64_t too_many = kMaxTokens / kBlockTokens;
   while (too_many - fitting > 1) {
     const int64_t blocks = fitting + (too_many - fitting) / 2;

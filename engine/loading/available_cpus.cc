@@ -42,7 +42,7 @@ double Ratio(absl::string_view quota, absl::string_view period) {
   return static_cast<double>(quota_us) / static_cast<double>(period_us);
 }
 
-// cpu.max is "QUOTA PERIOD" in microseconds, or "max PERIOD".
+// cpu.max has the form "QUOTA PERIOD" in microseconds, or "max PERIOD".
 double QuotaV2(const std::string& folder) {
   const std::vector<std::string> parts = absl::StrSplit(FirstLine(folder + "/cpu.max"), ' ');
   return parts.size() == 2 ? Ratio(parts[0], parts[1]) : kNoQuota;

@@ -1,4 +1,4 @@
-// The number of CPUs for this process.
+// AvailableCpus: the number of CPUs that this process may use.
 #ifndef TIDEPOOL_ENGINE_LOADING_AVAILABLE_CPUS_H_
 #define TIDEPOOL_ENGINE_LOADING_AVAILABLE_CPUS_H_
 
@@ -6,9 +6,9 @@
 
 namespace tidepool::engine {
 
-// CPUs that this process may use: the minimum of its affinity mask and the quotas of its cgroups
-// (v2 cpu.max, v1 cpu.cfs_quota_us), rounded up; at least 1. Tests set `root`, a prefix of /proc
-// and /sys.
+// Returns the number of CPUs that this process may use. It is the minimum of the CPUs in the
+// affinity mask and the quotas of the process's cgroups (v2 cpu.max, v1 cpu.cfs_quota_us), rounded
+// up, and at least 1. Tests set `root`, a prefix of /proc and /sys.
 int AvailableCpus(const std::string& root = "");
 
 }  // namespace tidepool::engine

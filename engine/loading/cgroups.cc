@@ -11,7 +11,7 @@
 namespace tidepool::engine {
 namespace {
 
-// Adds the group `path` below `mount`, and all its parents.
+// Adds the cgroup at `path` in `mount`, and all its parents.
 void AddGroups(CgroupVersion version, const std::string& mount, std::string path,
                std::vector<CgroupFolder>* folders) {
   while (path.size() > 1) {
@@ -27,7 +27,7 @@ std::vector<CgroupFolder> CgroupFolders(absl::string_view controller, const std:
   const std::string groups = root + "/sys/fs/cgroup";
   std::vector<CgroupFolder> folders;
   std::ifstream file(root + "/proc/self/cgroup");
-  // Lines are "ID:CONTROLLERS:PATH". For v2, CONTROLLERS is empty.
+  // A line has the form "ID:CONTROLLERS:PATH". For cgroup v2, CONTROLLERS is empty.
   for (std::string line; std::getline(file, line);) {
     const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (parts.size() != 3 || !absl::StartsWith(parts[2], "/")) continue;
@@ -39,8 +39,8 @@ std::vector<CgroupFolder> CgroupFolders(absl::string_view controller, const std:
     if (std::find(controllers.begin(), controllers.end(), controller) == controllers.end()) {
       continue;
     }
-    // Controllers that are mounted together have a directory with both names, and a link for each
-    // name.
+    // If several controllers are mounted together, there is a directory with their joined names,
+    // and a link for each single name.
     for (const std::string& name : std::set<std::string>{std::string(controller), parts[1]}) {
       AddGroups(CgroupVersion::kV1, absl::StrCat(groups, "/", name), parts[2], &folders);
     }

@@ -51,7 +51,8 @@ absl::StatusOr<int64_t> PlanExpertSlots(const ExpertMemory& memory, const Memory
           " or --reserve-memory, or set --expert-memory"));
     }
   } else if (memory.kind == ExpertMemoryKind::kShare && memory.share >= 1) {
-    // If the user requested all experts in memory, nothing must be read while the model runs.
+    // The user requested all experts in memory, so no expert may be read while the model runs. The
+    // budget is not checked.
     return sizes.experts;
   } else {
     budget = memory.kind == ExpertMemoryKind::kBytes

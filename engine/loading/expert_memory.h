@@ -10,9 +10,9 @@
 namespace tidepool::engine {
 
 enum class ExpertMemoryKind : uint8_t {
-  kAuto,   // all if they fit into free memory, else as many as fit
-  kBytes,  // bytes of slots and staging records together
-  kShare,  // the same as a share of all experts' bytes; 1 gives every expert a slot
+  kAuto,   // all experts if they fit into free memory, otherwise as many as fit
+  kBytes,  // a number of bytes, for slots and staging records together
+  kShare,  // a share of all experts' bytes, used like kBytes; 1 gives every expert a slot
 };
 
 struct ExpertMemory {
@@ -21,39 +21,42 @@ struct ExpertMemory {
   double share = 0;   // for kShare
 };
 
-// Memory of the rest of the process, used by kAuto.
+// Memory that the rest of the process needs. Used by kAuto.
 struct MemoryLimits {
-  // Bytes that this process can still allocate. nullopt: unknown, and everything is assumed to fit.
+  // Bytes that this process can still allocate. If it is unknown (nullopt), everything is assumed
+  // to fit.
   std::optional<int64_t> available_bytes;
-  // Bytes to leave free. -1: 1.5 GiB, or a quarter of the available bytes if that is less.
+  // Bytes that must stay free. -1 means 1.5 GiB, or a quarter of the available bytes if that is
+  // less.
   int64_t reserve_bytes = -1;
   int64_t kv_bytes = 0;
-  int64_t kv_tokens = 0;      // tokens whose KV counts too, if kv_bytes is unset
-  int64_t kv_disk_bytes = 0;  // size of --kv-disk, whose memory counts too
+  int64_t kv_tokens = 0;      // number of tokens whose KV is counted in addition to kv_bytes
+  int64_t kv_disk_bytes = 0;  // size of --kv-disk; the memory that it needs is counted, too
 };
 
-// The bytes that `limits` leave free. Requires: reserve_bytes or available_bytes is set.
+// The number of bytes that must stay free according to `limits`. Requires: reserve_bytes or
+// available_bytes is set.
 int64_t ReserveBytes(const MemoryLimits& limits);
 
-// The default size of the KV cache: 1 GiB, or a quarter of the available bytes if that is less, but
-// at least 1 KiB.
+// Returns the default size of the KV cache. It is 1 GiB, or a quarter of the available bytes if
+// that is less, but at least 1 KiB.
 int64_t DefaultKvBytes(std::optional<int64_t> available_bytes);
 
 struct ExpertSizes {
-  int64_t experts = 0;       // in all layers
+  int64_t experts = 0;       // number of experts in all layers
   int64_t record_bytes = 0;  // bytes of the largest expert
   int64_t total_bytes = 0;   // bytes of all experts
   int64_t dense_bytes = 0;   // bytes of all other weights
   int top_k = 0;
-  int staging = 0;  // more records, for experts that are used once and dropped
+  int staging = 0;  // records besides the slots, for experts that are used once and then dropped
 };
 
 // Returns the number of slots for experts. 0 means no offloading: all experts are packed into
-// memory like other weights. A slot takes record_bytes, whatever the size of its expert. With an
-// explicit setting there are always slots, even if all experts fit. A share of 1 does not count the
-// staging records, nor the unused part of slots with smaller experts. If the memory is too small,
-// INVALID_ARGUMENT (explicit setting) or RESOURCE_EXHAUSTED (kAuto) names the minimum: the staging
-// records and the experts of one token in one layer.
+// memory like other weights. Every slot has record_bytes bytes, even if its expert is smaller. With
+// kBytes or kShare there are always slots, even if all experts fit. A share of 1 counts neither the
+// staging records nor the unused part of slots with smaller experts. If the memory is too small,
+// returns INVALID_ARGUMENT (kBytes, kShare) or RESOURCE_EXHAUSTED (kAuto) with the required
+// minimum: the staging records, and the experts of one token in one layer.
 absl::StatusOr<int64_t> PlanExpertSlots(const ExpertMemory& memory, const MemoryLimits& limits,
                                         const ExpertSizes& sizes);
 

@@ -1,4 +1,4 @@
-// ExpertOptions: settings for experts that may not all fit into memory.
+// ExpertOptions: settings for experts, of which some may not fit into memory.
 #ifndef TIDEPOOL_ENGINE_LOADING_EXPERT_OPTIONS_H_
 #define TIDEPOOL_ENGINE_LOADING_EXPERT_OPTIONS_H_
 
@@ -16,16 +16,18 @@ namespace tidepool::engine {
 struct ExpertOptions {
   ExpertMemory memory;
   MemoryLimits limits;
-  std::string cache_dir;  // directory of pack files; empty: next to the checkpoint
+  std::string cache_dir;  // directory for pack files; empty: next to the checkpoint
   int staging = 8;
   moe::PolicyOptions policy;
-  std::string profile_path;  // routing trace whose counts become policy.profile; empty: none
+  // path of a routing trace whose counts become policy.profile; empty: no profile
+  std::string profile_path;
   moe::Prefetch prefetch = moe::Prefetch::kOn;
   moe::ReaderKind reader = moe::ReaderKind::kAuto;
-  // Receives notes for people about faults that were handled, also while the model is served.
-  // Called on several threads. May be empty.
+  // Receives one-line messages for people about faults that were handled, while the model is loaded
+  // and while it is served. Called on several threads. May be empty.
   std::function<void(absl::string_view line)> note;
-  std::string trace_path;  // routing trace (moe/replay/trace.h) to write; empty: none
+  // path of the routing trace (moe/replay/trace.h) to write; empty: no trace
+  std::string trace_path;
 };
 
 }  // namespace tidepool::engine

@@ -27,8 +27,9 @@ using kernels::Precision;
 
 constexpr int kMaxThreads = 1024;
 
-// With this number of rows, a prompt chunk reads each missing expert only once. Twice as many would
-// need 60 MB more of workspace for Qwen3-30B, and only save longer prompts a second read.
+// With chunks of this number of rows, most prompts read each missing expert only once. Twice the
+// number would need 60 MB more of workspace for Qwen3-30B, and would save a second read only for
+// longer prompts.
 constexpr int64_t kPrefillRowsOverMemory = 2048;
 
 std::string NumericsId(Precision precision, DType kv_dtype) {
@@ -42,8 +43,8 @@ LoadProgress InStage(const StageProgress& progress, LoadStage stage) {
   return [&progress, stage](double fraction) { progress(stage, fraction); };
 }
 
-// Includes limits that are given as tokens and as the size of a disk. INVALID_ARGUMENT as in
-// PlanKvDisk.
+// Returns the bytes of KV in `limits`. This includes limits that are given in tokens, and the
+// memory for the disk. Returns the errors of PlanKvDisk.
 absl::StatusOr<int64_t> KvBytes(const MemoryLimits& limits, const ModelConfig& config,
                                 DType kv_dtype) {
   const int64_t bytes = limits.kv_bytes + limits.kv_tokens * KvBytesPerToken(config, kv_dtype);
@@ -115,7 +116,7 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
   bundle->kv_dtype = options.kv_dtype.value_or(exact ? DType::kF32 : DType::kF16);
   bundle->numerics_id = NumericsId(options.precision, bundle->kv_dtype);
 
-  // Cheap checks first, so that an unusable file is refused before its weights are read.
+  // The cheap checks are first, so that an unusable file is refused before its weights are read.
   ASSIGN_OR_RETURN(Checkpoint file, OpenCheckpoint(path));
   ASSIGN_OR_RETURN(bundle->config, ModelConfig::Parse(file));
   if (!bundle->config.CanStoreKv(bundle->kv_dtype)) {
@@ -140,7 +141,7 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
       std::unique_ptr<moe::TieredExperts> tiered,
       MakeTieredExperts(bundle->config, bundle->weights.get(), experts,
                         {.digest = bundle->content_digest, .progress = options.progress}));
-  moe::TieredExperts* const offloaded = tiered.get();  // the model owns it from here on
+  moe::TieredExperts* const offloaded = tiered.get();  // the model will own it
   ASSIGN_OR_RETURN(
       std::unique_ptr<moe::TraceWriter> trace,
       OpenTrace(bundle->config, bundle->name, bundle->weights.get(), options.experts.trace_path));

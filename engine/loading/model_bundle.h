@@ -25,55 +25,58 @@
 namespace tidepool::engine {
 
 struct LoadOptions {
-  int threads = 0;  // 0: AvailableCpus()
-  // kExact: float32 activations and KV, slow and most precise.
+  int threads = 0;  // 0: the number from AvailableCpus()
+  // kExact uses float32 activations and KV. It is slow, but the most precise.
   kernels::Precision precision = kernels::Precision::kFast;
   kernels::Isa isa = kernels::Isa::kBest;
-  std::optional<kernels::DType> kv_dtype;  // unset: kF16, and kF32 with kExact
-  std::optional<GgmlType> quantize_to;     // of weights, while loading; unset: as they are
-  // For routed experts. By default, all are packed into memory.
+  std::optional<kernels::DType> kv_dtype;  // default: kF16, or kF32 with kExact
+  std::optional<GgmlType> quantize_to;  // type to quantise weights to on loading; unset: unchanged
+  // Settings for routed experts. By default, all experts are packed into memory.
   ExpertOptions experts;
-  // Called on the calling thread, in each stage with increasing fractions up to 1.
+  // Called on the calling thread. In each stage, the fraction increases up to 1. May be empty.
   StageProgress progress;
 
-  // INVALID_ARGUMENT names the field, its value and what is accepted.
+  // Returns INVALID_ARGUMENT with the field, its value and the accepted values.
   absl::Status Validate() const;
 };
 
-// Immutable after LoadModel, except for the model's own state (see Model).
+// Immutable after LoadModel, except for the model's own state (see the class Model).
 struct ModelBundle {
   ModelConfig config;
-  std::string name;            // general.name, or the file's name
-  std::string digest;          // Checkpoint::SampledDigest, which identifies the checkpoint
-  std::string content_digest;  // digest of every byte (content_digest.h)
-  // OK, or why content_digest could not be recorded. Then the next load computes it again.
+  std::string name;    // general.name, or the file's name
+  std::string digest;  // Checkpoint::SampledDigest, an id of the checkpoint that costs little
+  std::string content_digest;  // digest of every byte of the checkpoint (content_digest.h)
+  // OK if content_digest is recorded. Otherwise the reason why it could not be recorded; the next
+  // load then computes it again.
   absl::Status digest_recorded;
-  // Identifies everything that can change the output's bits between workers with the same
-  // checkpoint: the version of our arithmetic, device, precision, KV type. Threads and CPU
-  // instruction set never do.
+  // Two workers with the same checkpoint compute the same bits if their numerics_id is the same. It
+  // contains everything else that can change bits: the version of our arithmetic, the device, the
+  // precision and the KV type. The number of threads and the CPU instruction set never change bits.
   std::string numerics_id;
   kernels::DType kv_dtype = kernels::DType::kF16;
   int threads = 0;
-  size_t weight_bytes = 0;  // in memory, without experts that can be evicted
-  // Useful numbers of prompt rows per pass. The second is for passes that must read experts. 0 if
-  // all experts are always in memory.
+  size_t weight_bytes = 0;  // bytes of weights in memory, without experts that can be evicted
+  // How many prompt rows per pass give good speed. The second number is for passes that must read
+  // experts. It is 0 if all experts are always in memory.
   static constexpr int64_t kPrefillRows = 512;
   int64_t offload_prefill_rows = 0;
-  // The number that applies now: operators may change how many experts are resident.
+  // The number that applies now. It can change, because operators can change how many experts are
+  // resident.
   int64_t prefill_rows() const;
 
   std::unique_ptr<WeightStore> weights;
   std::unique_ptr<kernels::KernelBackend> backend;
   std::unique_ptr<TransformerModel> model;
   std::unique_ptr<Tokenizer> tokenizer;
-  // If there is no template, the error, which only matters for chats: FAILED_PRECONDITION (the file
-  // has none), or that of ChatTemplate::Parse.
+  // If there is no template, this is an error: FAILED_PRECONDITION if the file has none, or the
+  // error of ChatTemplate::Parse. The error only matters for chats.
   absl::StatusOr<ChatTemplate> chat_template = absl::UnknownError("not loaded");
 };
 
-// Errors: NOT_FOUND or PERMISSION_DENIED (the file); INVALID_ARGUMENT (an option, or the file's
-// contents; one line that names the file and the tensor or key); UNIMPLEMENTED (an architecture or
-// tokenizer); FAILED_PRECONDITION (the machine lacks options.isa); and those of MakeTieredExperts.
+// Loads a model. Errors: NOT_FOUND or PERMISSION_DENIED for the file; INVALID_ARGUMENT for an
+// option, or for the file's contents (one line that names the file and the tensor or key);
+// UNIMPLEMENTED for an unsupported architecture or tokenizer; FAILED_PRECONDITION if the machine
+// lacks options.isa; and the errors of MakeTieredExperts.
 absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
                                                        const LoadOptions& options);
 

@@ -17,7 +17,7 @@
 namespace tidepool::engine {
 namespace {
 
-// The layers that have experts.
+// Returns the numbers of the layers that have experts.
 std::vector<int> MoeLayers(const ModelConfig& config) {
   std::vector<int> layers;
   for (size_t i = 0; i < config.layers.size(); ++i) {
@@ -46,8 +46,8 @@ absl::StatusOr<PackContents> ContentsOf(const ModelConfig& config, const std::st
   return contents;
 }
 
-// Packed bytes of the tensors that are not experts. Requires: only experts were requested from the
-// store so far.
+// Returns the packed bytes of all tensors that are not experts. Requires: so far, only experts were
+// requested from the store.
 int64_t DenseBytes(const WeightStore& store) {
   int64_t bytes = 0;
   for (const absl::string_view name : store.Unused()) {
@@ -70,8 +70,8 @@ ExpertSizes SizesOf(const ModelConfig& config, const PackContents& contents, int
   return sizes;
 }
 
-// Returns the function that rebuilds damaged records from the checkpoint, as long as that has the
-// same bytes.
+// Returns the function that rebuilds damaged records from the checkpoint. It works as long as the
+// bytes of the checkpoint do not change.
 auto Rebuilder(const ModelConfig& config, const PackContents& contents, WeightStore* store) {
   return [config, contents, layers = MoeLayers(config), store](moe::ExpertRef expert,
                                                                std::byte* record) {
@@ -90,7 +90,7 @@ absl::StatusOr<moe::ExpertRecords> UsePack(const ModelConfig& config, const Pack
                                            const PackRequest& request) {
   if (request.existing == ExistingPack::kUse) {
     absl::StatusOr<moe::ExpertRecords> found = ReadPack(request.path, contents);
-    // If the digest cannot be written, the pack is used as it is.
+    // If the digest cannot be written, the pack is used without the change.
     if (found.ok()) RenewPackDigest(request.path, contents).IgnoreError();
     if (found.ok()) return found;
     if (absl::IsPermissionDenied(found.status())) {
@@ -110,7 +110,7 @@ absl::StatusOr<moe::ExpertRecords> UsePack(const ModelConfig& config, const Pack
   const absl::Status made = WritePack(request.path, contents, fill, [&](double fraction) {
     if (request.progress) request.progress(LoadStage::kPacking, fraction);
   });
-  // Another directory helps if the model's is read-only or on a full disk.
+  // Another directory helps if the model's directory is read-only or its disk is full.
   if (absl::IsPermissionDenied(made) || absl::IsFailedPrecondition(made) ||
       absl::IsResourceExhausted(made)) {
     return absl::Status(
@@ -145,7 +145,7 @@ absl::StatusOr<std::unique_ptr<moe::TraceWriter>> OpenTrace(const ModelConfig& c
                                                             WeightStore* store,
                                                             const std::string& path) {
   if (path.empty() || config.moe_layers() == 0) return nullptr;
-  // Only the layouts are needed.
+  // Only the layouts of the experts are needed.
   ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(config, /*digest=*/"", store));
   moe::TraceHeader header = {.model = name,
                              .layers = static_cast<int>(contents.layouts.size()),

@@ -1,5 +1,5 @@
-// Creates the ExpertSource for a checkpoint with experts: writes the pack file if it is missing,
-// and opens the tiers over it.
+// Creates the ExpertSource for a checkpoint with experts. Writes the pack file if it is missing,
+// and creates the tiers (memory and pack file) of the experts.
 #ifndef TIDEPOOL_ENGINE_LOADING_TIERED_MODEL_H_
 #define TIDEPOOL_ENGINE_LOADING_TIERED_MODEL_H_
 
@@ -24,41 +24,43 @@ namespace tidepool::engine {
 enum class LoadStage : uint8_t { kHashing, kPacking, kLoading, kReadingExperts };
 using StageProgress = std::function<void(LoadStage stage, double fraction)>;
 
-// Where the pack of a checkpoint is kept; one for each type that weights are quantised to.
+// Path of a checkpoint's pack file. Each type that weights can be quantised to has its own pack
+// file.
 std::string PackPath(const Checkpoint& file, const std::string& cache_dir,
                      std::optional<GgmlType> quantize_to = std::nullopt);
 
 enum class ExistingPack : uint8_t { kUse, kReplace };
 
 struct PackRequest {
-  WeightStore* store = nullptr;  // the checkpoint's store
-  std::string digest;            // of every byte (content_digest.h)
+  WeightStore* store = nullptr;  // the store of the checkpoint
+  std::string digest;            // digest of every byte of the checkpoint (content_digest.h)
   std::string path;
   ExistingPack existing = ExistingPack::kUse;
   StageProgress progress;
-  // Receives a note for people if a damaged pack is rebuilt. May be empty.
+  // Receives a message for people if a damaged pack is rebuilt. May be empty.
   std::function<void(absl::string_view line)> note;
 };
 
-// Opens the checkpoint's pack. Writes a new one if it is missing, truncated, for another version or
-// checkpoint, or has a damaged header. Errors: those of WritePack, PERMISSION_DENIED, and those of
-// the checkpoint's tensors. Requires: a config with experts.
+// Opens the checkpoint's pack. Writes a new pack if there is none, or if the existing pack is
+// truncated, has a damaged header, or belongs to another version or checkpoint. Returns the errors
+// of WritePack, PERMISSION_DENIED, and the errors of the checkpoint's tensors. Requires: the config
+// has experts.
 absl::StatusOr<moe::ExpertRecords> OpenPack(const ModelConfig& config, const PackRequest& request);
 
-// Creates the trace of options.trace_path. Null if that is empty or the model has no experts.
-// `name` is the model's. Errors name the path.
+// Creates the routing trace at `path`. Returns null if `path` is empty or the model has no experts.
+// `name` is the model's name. Errors name the path.
 absl::StatusOr<std::unique_ptr<moe::TraceWriter>> OpenTrace(const ModelConfig& config,
                                                             const std::string& name,
                                                             WeightStore* store,
                                                             const std::string& path);
 
 struct TierRequest {
-  std::string digest;  // of every byte of the checkpoint (content_digest.h)
+  std::string digest;  // digest of every byte of the checkpoint (content_digest.h)
   StageProgress progress;
 };
 
-// Returns null if all experts are to be packed into memory. Does not load residents yet. Errors:
-// those of OpenPack, PlanExpertSlots and TieredExperts::Create.
+// Returns null if all experts are to be packed into memory. Does not read experts into memory yet.
+// Returns the errors of OpenPack, PlanExpertSlots and TieredExperts::Create.
 absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(const ModelConfig& config,
                                                                       WeightStore* store,
                                                                       const ExpertOptions& options,

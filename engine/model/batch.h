@@ -1,5 +1,6 @@
-// Batch: the input of one forward pass, as spans of rows. Prefill, chunks, decode, verify, denoise
-// and image rows only differ in the contents of a RowSpan.
+// Batch: the input of one forward pass. It consists of spans of rows. A RowSpan describes rows of
+// any use: a whole prompt, a chunk of a prompt, decoding, or several tokens that are verified
+// together.
 #ifndef TIDEPOOL_ENGINE_MODEL_BATCH_H_
 #define TIDEPOOL_ENGINE_MODEL_BATCH_H_
 
@@ -12,30 +13,33 @@
 
 namespace tidepool::engine {
 
-// Attention of more rows is computed in parts. This is not possible for rows that see later rows.
+// If a pass has more rows, their attention is computed in parts. This is not possible for rows that
+// see later rows.
 inline constexpr int64_t kMaxAttentionRows = 512;
 
 // Consecutive rows of one sequence.
 struct RowSpan {
-  // KV slot of the first row. Row i uses slot first_slot + i.
+  // The KV slot of the first row. Row i uses the slot first_slot + i.
   int64_t first_slot = 0;
-  // One id per row. Requires: not empty, each in [0, vocab_size).
+  // The token id of each row. Requires: at least one row, and each id is in [0, vocab_size).
   std::vector<int32_t> token_ids;
-  // The most slots that the sequence can have at its end. 0: unknown. See Model::short_slots.
+  // The maximum number of slots that the sequence can have at its end. 0: unknown.
+  // Model::short_slots explains its use.
   int64_t slot_limit = 0;
-  // RoPE position of each row. Empty: the row's KV slot.
+  // The RoPE position of each row. If empty, a row's position is its KV slot.
   std::vector<int64_t> positions;
-  // Requires: if not causal, at most kMaxAttentionRows rows.
+  // Requires: a span that is not causal has at most kMaxAttentionRows rows.
   kernels::Mask mask = kernels::Mask::kCausal;
-  // The request of these rows and their phase, for statistics. No result depends on them.
+  // The request that the rows belong to, and their phase. They are only used for statistics and
+  // predictions, and do not change results.
   int64_t request = 0;
   moe::Phase phase = moe::Phase::kDecode;
-  // Ascending indices of rows whose logits are requested,
+  // Indices of the rows whose logits are requested, in ascending order.
   std::vector<int32_t> logit_rows;
-  // or, if this is above 0, only their argmax among token ids [0, argmax_vocab). All spans of a
-  // batch with a value above 0 must have the same value.
+  // If above 0, only the argmax of these logits is computed, among the token ids [0, argmax_vocab).
+  // All spans of a batch whose value is above 0 must have the same value.
   int32_t argmax_vocab = 0;
-  // Block table of each KV group, for slots [0, first_slot + rows). Borrowed from a KvLease.
+  // The block table of each KV group, for the slots [0, first_slot + rows). A KvLease owns it.
   std::vector<absl::Span<const int32_t>> blocks;
 
   int64_t rows() const { return static_cast<int64_t>(token_ids.size()); }
@@ -49,7 +53,8 @@ struct Batch {
     for (const RowSpan& span : spans) total += span.rows();
     return total;
   }
-  // Number of requested rows of logits, and of requested argmax rows.
+  // The number of rows whose logits are requested, and of rows of which only the argmax is
+  // requested.
   int64_t logit_rows() const { return WantedRows(/*best=*/false); }
   int64_t argmax_rows() const { return WantedRows(/*best=*/true); }
 
@@ -63,9 +68,10 @@ struct Batch {
   }
 };
 
-// The result of a forward pass. Lives in its Workspace until the next pass.
+// The result of a forward pass. It points into the workspace, and is valid until the next pass.
 struct StepOutput {
-  // [batch.logit_rows(), vocab_size]: spans in order, and the requested rows of each in order.
+  // [batch.logit_rows(), vocab_size]: the spans in order, and in each span its requested rows in
+  // order.
   kernels::ConstMatrixView logits;
   // [batch.argmax_rows()], in the same order.
   absl::Span<const kernels::ArgMax> best;

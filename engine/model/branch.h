@@ -1,5 +1,5 @@
-// Branch: the norms and the scale between a part of a layer (attention or FFN) and the residual
-// stream.
+// Branch: connects a part of a layer (attention or FFN) with the residual stream. It consists of
+// the norms and the scale of this connection.
 //
 //   Multiply(backend, branch.Input(x, arena), {gate.Into(inner)});
 //   branch.AddProduct(inner, down, x, arena);  // x += scale * post_norm(down(inner))
@@ -15,12 +15,12 @@ namespace tidepool::engine {
 
 struct Branch {
   kernels::KernelBackend* backend = nullptr;
-  absl::Span<const float> pre_norm;   // of the input; empty: none
-  absl::Span<const float> post_norm;  // of the output; empty: none
+  absl::Span<const float> pre_norm;   // weight of the norm of the input; empty: no norm
+  absl::Span<const float> post_norm;  // weight of the norm of the output; empty: no norm
   float norm_eps = 0;
-  float scale = 1;  // factor on the output
+  float scale = 1;  // the output is multiplied by this
 
-  // True if products can be added to the residual stream as they are.
+  // Returns whether a product can be added to the residual stream unchanged.
   bool plain() const { return post_norm.empty() && scale == 1; }
 
   kernels::Activation Input(kernels::ConstMatrixView x, kernels::Arena* arena) const {
@@ -28,7 +28,7 @@ struct Branch {
     return backend->Norm(x, pre_norm, norm_eps, arena);
   }
 
-  // Adds an output to the residual stream x. Changes `out`.
+  // Adds an output to the residual stream x. Also changes `out`.
   void Add(kernels::MatrixView out, kernels::MatrixView x) const {
     if (!post_norm.empty()) backend->HeadNorm(out, post_norm, norm_eps);
     if (scale == 1) {
@@ -38,7 +38,7 @@ struct Branch {
     }
   }
 
-  // Same, for an output that is the product of `inner` and `linear`.
+  // Like Add, for an output that is the product of `inner` and `linear`.
   void AddProduct(const kernels::Activation& inner, const Linear& linear, kernels::MatrixView x,
                   kernels::Arena* arena) const {
     if (plain()) return Multiply(backend, inner, {linear.AddTo(x)});

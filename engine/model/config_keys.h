@@ -1,5 +1,5 @@
-// Shared by the parts of ModelConfig::Parse: ranges, and access to keys with an architecture's
-// prefix. Implementation detail of ModelConfig.
+// What the parts of ModelConfig::Parse share: limits, and access to keys with the prefix of an
+// architecture. Implementation detail of ModelConfig.
 #ifndef TIDEPOOL_ENGINE_MODEL_CONFIG_KEYS_H_
 #define TIDEPOOL_ENGINE_MODEL_CONFIG_KEYS_H_
 
@@ -21,8 +21,8 @@
 
 namespace tidepool::engine {
 
-// Limits far above real models. With them, no product of sizes overflows 64 bits, and every size
-// fits an int.
+// Limits that are far above the sizes of real models. Because of them, every size fits in an int,
+// and no product of sizes overflows 64 bits.
 inline constexpr int64_t kMaxLayers = 4096;
 inline constexpr int64_t kMaxHeads = 4096;
 inline constexpr int64_t kMaxHeadDim = 4096;
@@ -30,13 +30,13 @@ inline constexpr int64_t kMaxWidth = 1 << 20;
 inline constexpr int64_t kMaxVocabulary = 1 << 24;
 inline constexpr int64_t kMaxExperts = 4096;
 inline constexpr int64_t kMaxContext = 1 << 30;
-// Factors of YaRN and similar methods on cos and sin. Real ones are below 2.
+// Limit for the factors that YaRN and similar methods apply to cos and sin. Real ones are below 2.
 inline constexpr double kMaxRopeScale = 1000;
-// Multipliers and soft-caps. Real ones are below 100.
+// Limit for multipliers and soft-caps. Real ones are below 100.
 inline constexpr double kMaxScale = 1e6;
 
-// Reads the keys of one file with its architecture's prefix, and checks ranges. Remembers which
-// keys were asked for.
+// Reads the keys of one file that have the prefix of its architecture, and checks ranges. Remembers
+// for which keys a caller has asked.
 class Keys {
  public:
   Keys(const Checkpoint& file, absl::string_view architecture)
@@ -72,7 +72,7 @@ class Keys {
     if (!Has(suffix)) return fallback;
     return Int(suffix, low, high);
   }
-  // Returns a finite number above `above` and at most `most`.
+  // Returns a finite number that is greater than `above` and at most `most`.
   absl::StatusOr<double> FloatOr(absl::string_view suffix, double fallback, double above,
                                  double most = std::numeric_limits<double>::max()) const {
     ASSIGN_OR_RETURN(const double value, file_.FloatOr(Name(suffix), fallback));
@@ -82,20 +82,20 @@ class Keys {
                                             ? absl::StrCat(" and at most ", most)
                                             : ""));
   }
-  // Returns a number of at least 0 and at most kMaxScale.
+  // Returns a number from 0 to kMaxScale.
   absl::StatusOr<float> ScaleOr(absl::string_view suffix, float fallback) const {
     ASSIGN_OR_RETURN(const double value, file_.FloatOr(Name(suffix), fallback));
     if (value >= 0 && value <= kMaxScale) return static_cast<float>(value);
     return Invalid(suffix, absl::StrCat(value, ", expected 0 to ", kMaxScale));
   }
-  // Returns one bool per layer, from an array. Requires: the key exists.
+  // Returns one bool for each layer, from an array. Requires: the key exists.
   absl::StatusOr<std::vector<bool>> BoolPerLayer(absl::string_view suffix, int64_t layers) const {
     ASSIGN_OR_RETURN(std::vector<bool> values, file_.Bools(Name(suffix)));
     RETURN_IF_ERROR(CheckCount(suffix, static_cast<int64_t>(values.size()), layers));
     return values;
   }
-  // Returns one value per layer, from a scalar or an array. A scalar must be at least 1: only an
-  // array can say that some layers have none.
+  // Returns one value for each layer, from a scalar or an array. A scalar must be at least 1. Only
+  // an array can say that some layers have the value 0.
   absl::StatusOr<std::vector<int64_t>> PerLayer(absl::string_view suffix, int64_t layers,
                                                 int64_t low, int64_t high) const {
     const GgufEntry* entry = file_.Find(Name(suffix));
@@ -123,26 +123,26 @@ class Keys {
   mutable std::set<std::string> asked_;
 };
 
-// The checkpoint, its keys and its family: what the parts of ModelConfig::Parse read.
+// What the parts of ModelConfig::Parse read: the checkpoint, its keys and its family.
 struct ConfigSource {
   const Checkpoint& file;
   const Keys& keys;
   const Family& family;
 };
 
-// Fills config->layers except for `ffn`, `ffn_width` and `rope`, and config->draft_layers.
-// Requires: hidden_size is set.
+// Sets config->layers, except for their `ffn`, `ffn_width` and `rope`, and sets
+// config->draft_layers. Requires: hidden_size is set.
 absl::Status ReadLayers(const ConfigSource& source, ModelConfig* config);
 
-// Fills config->moe, and `ffn` and `ffn_width` of each layer. Requires: the layers are set.
+// Sets config->moe, and `ffn` and `ffn_width` of each layer. Requires: the layers are set.
 absl::Status ReadFfns(const ConfigSource& source, ModelConfig* config);
 
-// Fills config->ropes, and `rope` of each layer. Requires: context_length and the other fields of
+// Sets config->ropes, and `rope` of each layer. Requires: context_length and the other fields of
 // the layers are set.
 absl::Status ReadRopes(const ConfigSource& source, ModelConfig* config);
 
-// UNIMPLEMENTED names a key with the architecture's prefix that nothing has asked for and that may
-// change results.
+// Returns UNIMPLEMENTED, with the key, if the file has a key with the architecture's prefix that no
+// caller has asked for and that may change results.
 absl::Status RejectUnknownKeys(const Checkpoint& file, const Keys& keys);
 
 }  // namespace tidepool::engine

@@ -10,7 +10,8 @@ namespace {
 
 using kernels::kKvBlockTokens;
 
-// Places the layers of a block one after the other, each part aligned. Returns the block's bytes.
+// Places the layers of a block one after the other. Each part is aligned. Returns the bytes of the
+// block.
 size_t LayOut(const std::vector<KvSpec>& specs, std::vector<kernels::KvLayer>* layers) {
   size_t at = 0;
   const auto take = [&at](size_t bytes) {

@@ -1,4 +1,4 @@
-// The part of ModelConfig::Parse about FFNs and experts.
+// The part of ModelConfig::Parse that reads FFNs and experts.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -30,8 +30,9 @@ absl::Status ReadDenseWidths(const Keys& keys, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-// Reads the width of the shared expert. It is its own key, or the number of shared experts of
-// expert_width. The first conversions of Qwen1.5-MoE and Hunyuan only have feed_forward_length.
+// Reads the width of the shared expert. It has its own key. If the key is missing, it is the number
+// of shared experts times expert_width. The first conversions of Qwen1.5-MoE and Hunyuan only have
+// feed_forward_length.
 absl::Status ReadSharedWidth(const ConfigSource& source, MoeConfig* moe) {
   constexpr absl::string_view kWidth = "expert_shared_feed_forward_length";
   const auto [file, keys, family] = source;
@@ -53,8 +54,8 @@ absl::Status ReadSharedWidth(const ConfigSource& source, MoeConfig* moe) {
 }
 
 // Reads the widths of experts. The first conversions of Mixtral and Qwen1.5-MoE only have
-// feed_forward_length. In Mixtral, it is the width of one expert. In Qwen, it is the width of the
-// shared expert, which equals the chosen experts' widths together.
+// feed_forward_length. In Mixtral, this is the width of one expert. In Qwen, it is the width of the
+// shared expert, and that of all chosen experts together is the same.
 absl::Status ReadExpertWidths(const ConfigSource& source, MoeConfig* moe) {
   const auto [file, keys, family] = source;
   ASSIGN_OR_RETURN(int64_t width, keys.IntOr("expert_feed_forward_length", 0, 0, kMaxWidth));
@@ -71,7 +72,7 @@ absl::Status ReadGate(const ConfigSource& source, MoeConfig* moe) {
   const auto [file, keys, family] = source;
   ASSIGN_OR_RETURN(const int64_t function, keys.IntOr("expert_gating_func", 0, 0, 0x7fffffff));
   switch (function) {
-    case 0:  // not stored
+    case 0:  // the file does not have the key
       moe->score = family.score;
       break;
     case 1:
@@ -93,11 +94,11 @@ absl::Status ReadGate(const ConfigSource& source, MoeConfig* moe) {
   ASSIGN_OR_RETURN(moe->normalize_weights,
                    file.BoolOr(keys.Name("expert_weights_norm"), family.normalize_weights));
   ASSIGN_OR_RETURN(moe->weights_scale, keys.ScaleOr("expert_weights_scale", 1));
-  if (moe->weights_scale == 0) moe->weights_scale = 1;  // not stored
+  if (moe->weights_scale == 0) moe->weights_scale = 1;  // the file does not have the key
   return absl::OkStatus();
 }
 
-// Groups of experts. 0 and 1 mean that there are none.
+// Reads the groups of experts. 0 and 1 both mean that there are no groups.
 absl::Status ReadGroups(const Keys& keys, MoeConfig* moe) {
   ASSIGN_OR_RETURN(const int64_t groups, keys.IntOr("expert_group_count", 0, 0, moe->experts));
   ASSIGN_OR_RETURN(const int64_t used,
@@ -115,7 +116,8 @@ absl::Status ReadGroups(const Keys& keys, MoeConfig* moe) {
                         absl::StrCat(moe->experts_used, ", expected at most ", reachable,
                                      ", the experts of ", moe->groups_used, " groups"));
   }
-  // The routers with a sigmoid are those of DeepSeek V3 and later, the others that of DeepSeek V2.
+  // Routers with a sigmoid are those of DeepSeek V3 and later models. All others are that of
+  // DeepSeek V2.
   moe->group_score = moe->score == GateScore::kSigmoid ? kernels::GroupScore::kSumOfTwo
                                                        : kernels::GroupScore::kMax;
   return absl::OkStatus();

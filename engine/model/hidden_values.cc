@@ -29,8 +29,8 @@ absl::Status CheckHiddenValues(int layer, kernels::ConstMatrixView x,
                                absl::Span<int32_t> zero_since) {
   for (int64_t i = 0; i < x.rows; ++i) {
     const float* row = x.Row(i);
-    // As integers, magnitudes have the order of their values, and NaN is above all. Signed
-    // integers, because the oldest vector instructions compare no others.
+    // As integers, magnitudes have the same order, and NaN is larger than all numbers. The integers
+    // are signed, because the oldest vector instructions cannot compare unsigned ones.
     int32_t any = 0;
     int32_t broken = 0;
     for (int64_t j = 0; j < x.cols; ++j) {

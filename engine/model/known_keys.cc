@@ -1,4 +1,4 @@
-// The part of ModelConfig::Parse that rejects keys of unsupported designs.
+// The part of ModelConfig::Parse that rejects keys of unsupported architectures.
 #include <algorithm>
 #include <iterator>
 
@@ -9,7 +9,7 @@
 namespace tidepool::engine {
 namespace {
 
-// Keys that change no result, or repeat what tensors say.
+// Keys that do not change results, or that repeat what the tensors say.
 constexpr absl::string_view kHarmless[] = {
     "attention.layer_norm_epsilon",
     "attention.sliding_window",
@@ -24,7 +24,8 @@ constexpr absl::string_view kHarmless[] = {
     "vocab_size",
 };
 
-// Numbers other than 0 with which a key of another design has no effect. Zero always means off.
+// A value other than 0 with which a key of another architecture has no effect. With 0, no key has
+// an effect.
 struct NeutralValue {
   absl::string_view suffix;
   double value = 0;
@@ -49,7 +50,7 @@ double NeutralValueOf(absl::string_view suffix) {
   return found == std::end(kNeutral) ? 0 : found->value;
 }
 
-// True if the entry's value has no effect.
+// Returns whether the entry's value has no effect.
 absl::StatusOr<bool> IsNeutral(const Checkpoint& file, const GgufEntry& entry, double neutral) {
   if (entry.is_array) return false;
   switch (entry.type) {

@@ -1,4 +1,4 @@
-// KV settings of a layer, and a view of the arena with its KV.
+// The KV settings of a layer, and a view of the memory with the KV of all layers.
 #ifndef TIDEPOOL_ENGINE_MODEL_KV_SPEC_H_
 #define TIDEPOOL_ENGINE_MODEL_KV_SPEC_H_
 
@@ -10,11 +10,12 @@
 namespace tidepool::engine {
 
 enum class KvKind : uint8_t {
-  kFull,    // keys and values of every token
-  kWindow,  // of the last `window` tokens
+  kFull,    // KV of every token
+  kWindow,  // KV of the last `window` tokens
 };
 
-// The KvCache divides layers with equal specs into groups, each with its own block table.
+// The KV settings of one layer. The KvCache divides layers with equal settings into groups. Each
+// group has its own block table.
 struct KvSpec {
   KvKind kind = KvKind::kFull;
   int64_t window = 0;
@@ -22,15 +23,15 @@ struct KvSpec {
   int k_dim = 0;
   int v_dim = 0;
   kernels::DType dtype = kernels::DType::kF16;
-  bool values_in_keys = false;  // see kernels::KvLayer
+  bool values_in_keys = false;  // explained at kernels::KvLayer
 
   friend bool operator==(const KvSpec&, const KvSpec&) = default;
 };
 
-// Addresses of each layer's KV. The KvCache owns the memory; a model only borrows it.
+// The addresses of each layer's KV. The KvCache owns the memory.
 struct KvView {
-  std::vector<kernels::KvLayer> layers;  // one per model layer
-  std::vector<int> group_of_layer;       // index into RowSpan::blocks
+  std::vector<kernels::KvLayer> layers;  // one for each layer of the model
+  std::vector<int> group_of_layer;       // for each layer: its index into RowSpan::blocks
 };
 
 }  // namespace tidepool::engine

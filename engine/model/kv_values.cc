@@ -13,22 +13,23 @@ namespace {
 
 using kernels::DType;
 
-// The smallest magnitude that would be stored as an infinity.
+// Returns the smallest magnitude that would be stored as infinity.
 float Limit(DType dtype) {
-  constexpr float kHalf = 65520;  // rounds up from 65,504
+  // the smallest number that becomes infinite as float16, whose largest number is 65,504
+  constexpr float kHalf = 65520;
   switch (dtype) {
     case DType::kF16:
       return kHalf;
     case DType::kBF16:
       return std::bit_cast<float>(uint32_t{0x7f7f8000});
     case DType::kQ8_0:
-      return kHalf * 127;  // kQ8_0 has scales of type f16
+      return kHalf * 127;  // the scales of kQ8_0 are float16
     default:
       return std::numeric_limits<float>::infinity();
   }
 }
 
-// The largest magnitude that the type can represent.
+// Returns the largest magnitude that the type can represent.
 float Largest(DType dtype) {
   constexpr float kHalf = 65504;
   switch (dtype) {
@@ -43,7 +44,7 @@ float Largest(DType dtype) {
   }
 }
 
-// As unsigned integers, magnitudes have the order of their values, and NaN is above all.
+// As unsigned integers, magnitudes have the same order, and NaN is larger than all numbers.
 uint32_t MagnitudeBits(float value) { return std::bit_cast<uint32_t>(value) & 0x7fffffff; }
 
 bool AllBelow(kernels::ConstMatrixView rows, uint32_t limit) {

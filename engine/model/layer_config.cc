@@ -1,4 +1,4 @@
-// The part of ModelConfig::Parse about attention.
+// The part of ModelConfig::Parse that reads the attention.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -67,8 +67,8 @@ absl::Status ReadHeadDim(const Keys& keys, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-// The sizes of multi-head latent attention. attention.key_length and value_length are those of the
-// stored keys, and the keys with _mla those of the heads.
+// Reads the sizes of multi-head latent attention. attention.key_length and value_length are the
+// sizes of the stored keys and values. The keys with the suffix _mla have the sizes of the heads.
 absl::Status ReadMla(const Keys& keys, ModelConfig* config) {
   MlaConfig mla;
   ASSIGN_OR_RETURN(mla.kv_rank, keys.Int("attention.kv_lora_rank", 1, kMaxWidth));
@@ -102,7 +102,8 @@ absl::Status ReadMla(const Keys& keys, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-// A pattern is a bool for each layer, or the period of layers without a window.
+// Reads which layers have a window. The key has one bool for each layer, or a period: every
+// period-th layer has no window.
 absl::StatusOr<std::vector<bool>> ReadWindowPattern(const ConfigSource& source, int64_t count) {
   constexpr absl::string_view kPattern = "attention.sliding_window_pattern";
   const auto [file, keys, family] = source;

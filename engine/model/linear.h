@@ -1,4 +1,4 @@
-// Linear: multiplies rows by a weight. All products of the model use it.
+// Linear: multiplies rows by a weight matrix. All products of the model use it.
 //
 //   Multiply(backend, x, {layer.q.Into(q), layer.k.Into(k), layer.v.Into(v)});  // one call, one x
 //   Multiply(backend, attended, {layer.output.AddTo(residual)});
@@ -13,7 +13,7 @@
 
 namespace tidepool::engine {
 
-// y = W x + bias. Borrowed from a WeightStore; immutable, thread-safe.
+// y = W x + bias. A WeightStore owns the memory. Immutable, so thread-safe.
 struct Linear {
   kernels::PackedMatrix weight;  // [outputs, inputs]
   absl::Span<const float> bias;  // [outputs], or empty
@@ -21,7 +21,8 @@ struct Linear {
   int64_t outputs() const { return weight.rows; }
   int64_t inputs() const { return weight.cols; }
 
-  // Targets of Multiply. The product replaces `out` [rows, outputs], or is added to it.
+  // Targets for Multiply. With Into, the product replaces `out` [rows, outputs]. With AddTo, it is
+  // added to `out`.
   kernels::MatMulTarget Into(kernels::MatrixView out) const {
     return {weight, out, bias, kernels::Store::kReplace};
   }
@@ -30,7 +31,7 @@ struct Linear {
   }
 };
 
-// Computes all targets from the same rows.
+// Computes all targets from the same rows x.
 inline void Multiply(kernels::KernelBackend* backend, const kernels::Activation& x,
                      std::initializer_list<kernels::MatMulTarget> targets) {
   backend->MatMul(x, absl::MakeConstSpan(targets.begin(), targets.size()));

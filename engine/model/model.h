@@ -1,4 +1,4 @@
-// Model: the engine's interface to a forward pass over a batch.
+// Model: the interface through which the engine computes forward passes over batches.
 #ifndef TIDEPOOL_ENGINE_MODEL_MODEL_H_
 #define TIDEPOOL_ENGINE_MODEL_MODEL_H_
 
@@ -23,53 +23,56 @@ struct BatchLimits {
   int64_t logit_rows = 64;
 };
 
-// Number of experts that one forward computed, summed over layers: those in memory when the routing
-// became known, and those that had to be read.
+// The experts that one forward pass computed, summed over layers. An expert is a hit if it was in
+// memory when the routing became known, and a miss if it had to be read.
 struct ExpertCounts {
   int64_t hits = 0;
   int64_t misses = 0;
 };
 
-// Const after load, except for Forward, which one thread may call at a time (the engine's step
-// thread), because the backend is thread-compatible.
+// Constant after loading, except for Forward. Only one thread may call Forward at a time (the
+// engine's step thread), because the backend is thread-compatible.
 class Model {
  public:
   virtual ~Model() = default;
 
   virtual int vocab_size() const = 0;
   virtual int hidden_size() const = 0;
-  // One per layer: the KV that the KvCache must store.
+  // The KV settings of each layer, for the KvCache.
   virtual const std::vector<KvSpec>& kv_specs() const = 0;
-  // The KV of sequences with a RowSpan::slot_limit of 1 to this number differs from that of others
-  // with the same tokens, because some models rotate them differently. 0: no such difference.
+  // Some models rotate short sequences differently (LongRoPE). If this is above 0, sequences with a
+  // RowSpan::slot_limit from 1 to this number have other KV than longer ones with the same tokens.
+  // 0: there is no such difference.
   virtual int64_t short_slots() const { return 0; }
-  // Arena bytes that a Forward within `limits` needs.
+  // The bytes of workspace that a Forward needs for a batch within `limits`.
   virtual size_t WorkspaceBytes(const BatchLimits& limits) const = 0;
 
-  // Computes the batch: writes each row's KV and returns the requested logits. Resets `workspace`
-  // first, and returns a result inside it. Errors: DATA_LOSS (an expert's record is damaged) and
-  // UNAVAILABLE (it cannot be read), which name file, layer and expert; INTERNAL (a key or value
-  // that the KV type cannot represent), which names the layer; and the error of writing a trace.
-  // After an error, the KV of the batch's rows is undefined, and earlier KV is unchanged.
+  // Computes the batch: writes the KV of each row, and returns the requested logits. First resets
+  // `workspace`, and the result points into it. Errors: DATA_LOSS if an expert's record is damaged,
+  // and UNAVAILABLE if it cannot be read, both with file, layer and expert; INTERNAL with the layer
+  // if the KV type cannot represent a key or value; and the error of writing a trace. After an
+  // error, the KV of the batch's rows is undefined. Earlier KV is unchanged.
   virtual absl::StatusOr<StepOutput> Forward(const Batch& batch, const KvView& kv,
                                              kernels::Arena* workspace) = 0;
 
-  // Increases during a Forward: with each layer, and when experts arrive. Thread-safe.
+  // A counter that increases during a Forward, with each layer and when experts become ready.
+  // Thread-safe.
   virtual uint64_t heartbeat() const { return 0; }
 
-  // `callback` is called on Forward's thread after each layer. It may call the functions below,
-  // which then cover the layers so far. May be empty. Set it only between two Forwards.
+  // Sets a function that is called on Forward's thread after each layer. It may call the functions
+  // below. Their results then cover the layers that were computed so far. May be empty. Must not be
+  // set during a Forward.
   virtual void OnLayerEnd(std::function<void()> callback) = 0;
 
-  // Expert counts of the last Forward.
+  // The expert counts of the last Forward.
   virtual ExpertCounts last_expert_counts() const = 0;
 
-  // No Forward is expected for a while, so buffered output may be written.
+  // Called when no Forward is expected for a while, so that buffered output may be written.
   virtual void Idle() {}
 
-  // Set if not all experts are in memory.
+  // Returns a value if not all experts are in memory.
   virtual std::optional<moe::OffloadStats> offload_stats() const { return std::nullopt; }
-  // Null if all experts are in memory. Change settings only between two Forwards.
+  // Null if all experts are in memory. Settings may only be changed between two Forwards.
   virtual moe::OffloadControl* offload_control() { return nullptr; }
 };
 

@@ -20,7 +20,7 @@ absl::string_view NameFromPath(absl::string_view path) {
   return absl::StripSuffix(path, ".gguf");
 }
 
-// The name on one line of valid UTF-8.
+// Returns the name as one line of valid UTF-8.
 std::string DisplayName(absl::string_view raw) {
   constexpr size_t kMaxBytes = 200;
   std::string name;
@@ -30,8 +30,8 @@ std::string DisplayName(absl::string_view raw) {
   return name;
 }
 
-// Rows of the embedding, which is the size of the logits. The tokenizer may have fewer tokens,
-// because files are padded.
+// Reads the number of rows of the embedding, which is the number of logits. The tokenizer may have
+// fewer tokens, because some files pad the embedding.
 absl::Status ReadVocabulary(const Checkpoint& file, const Keys& keys, ModelConfig* config) {
   constexpr absl::string_view kTokens = "tokenizer.ggml.tokens";
   const GgufTensor* embedding = file.FindTensor("token_embd.weight");
@@ -56,7 +56,7 @@ absl::Status ReadVocabulary(const Checkpoint& file, const Keys& keys, ModelConfi
   return absl::OkStatus();
 }
 
-// Granite's factors; and the soft-cap of logits.
+// Reads Granite's factors and the soft-cap of logits.
 absl::Status ReadMultipliers(const ConfigSource& source, ModelConfig* config) {
   const auto [file, keys, family] = source;
   if (family.softcaps) {
@@ -67,7 +67,7 @@ absl::Status ReadMultipliers(const ConfigSource& source, ModelConfig* config) {
         static_cast<float>(std::sqrt(static_cast<double>(config->hidden_size)));
   }
   if (!family.multipliers) return absl::OkStatus();
-  // Zero means that the key was not stored.
+  // Zero means that the file does not have the key.
   ASSIGN_OR_RETURN(const float embedding, keys.ScaleOr("embedding_scale", 0));
   ASSIGN_OR_RETURN(const float residual, keys.ScaleOr("residual_scale", 0));
   ASSIGN_OR_RETURN(const float divisor, keys.ScaleOr("logit_scale", 0));
@@ -90,7 +90,7 @@ absl::StatusOr<ModelConfig> ModelConfig::Parse(const Checkpoint& file) {
   config.name = DisplayName(name.empty() ? NameFromPath(file.path()) : name);
   ASSIGN_OR_RETURN(config.hidden_size, keys.Int("embedding_length", 1, kMaxWidth));
   ASSIGN_OR_RETURN(config.context_length, keys.Int("context_length", 1, kMaxContext));
-  // Epsilon has no default: it is an error if it is missing.
+  // Epsilon has no default. If it is missing, this is an error.
   ASSIGN_OR_RETURN(const double eps, file.Float(keys.Name("attention.layer_norm_rms_epsilon")));
   config.norm_eps = static_cast<float>(eps);
   if (!(config.norm_eps > 0 && config.norm_eps < 1)) {
@@ -122,7 +122,7 @@ bool ModelConfig::CanStoreKv(kernels::DType dtype) const {
 int64_t KvBytesPerToken(const ModelConfig& config, kernels::DType dtype) {
   int64_t bytes = 0;
   for (const LayerConfig& layer : config.layers) {
-    const int64_t parts = layer.has_mla() ? 1 : 2;  // keys and values
+    const int64_t parts = layer.has_mla() ? 1 : 2;  // keys and values, or only keys with MLA
     bytes += parts * layer.kv_heads * kernels::KvHeadBytes(dtype, layer.head_dim) /
              kernels::kKvBlockTokens;
   }

@@ -1,5 +1,5 @@
-// ModelConfig: the architecture in a checkpoint's metadata, validated and immutable. Each layer is
-// data: the forward pass (transformer.h) knows parts, not families.
+// ModelConfig: the architecture that a checkpoint's metadata describe, validated and immutable. It
+// describes each layer by data. So the forward pass (transformer.h) does not need to know families.
 #ifndef TIDEPOOL_ENGINE_MODEL_MODEL_CONFIG_H_
 #define TIDEPOOL_ENGINE_MODEL_MODEL_CONFIG_H_
 
@@ -13,7 +13,7 @@
 
 namespace tidepool::engine {
 
-// RMS norms of q and k.
+// Which RMS norms are applied to q and k.
 enum class QkNorm : uint8_t {
   kNone,
   kHead,           // of each head, before RoPE
@@ -21,116 +21,120 @@ enum class QkNorm : uint8_t {
   kHeadAfterRope,  // of each head, after RoPE
 };
 
-// RMS norms of a branch (attention or FFN).
+// Where a branch (attention or FFN) has RMS norms.
 enum class NormPlacement : uint8_t {
-  kPre,   // of its input
-  kPost,  // of its output, before that is added to the residual stream
+  kPre,   // before the branch, on its input
+  kPost,  // after the branch, on its output, before that is added to the residual stream
   kBoth,
 };
 
-// Multi-head latent attention (DeepSeek V2 and V3). KV is one compressed vector per token that all
-// heads share, followed by a rotated key. Each head maps its query into the space of that vector
-// and its output back (the absorbed form).
+// Multi-head latent attention (DeepSeek V2 and V3). The KV of a token is one compressed vector,
+// which all heads share, followed by a rotated key. Each head maps its query into the space of the
+// compressed vector, and maps its output back from there (the absorbed form).
 struct MlaConfig {
-  int kv_rank = 0;    // elements of the compressed vector; 0: no MLA
-  int q_rank = 0;     // elements of the compressed query; 0: queries are not compressed
-  int nope_dim = 0;   // elements of a head's query that are not rotated
-  int rope_dim = 0;   // and that are
-  int value_dim = 0;  // elements of a head's output
+  int kv_rank = 0;    // size of the compressed KV vector; 0: no MLA
+  int q_rank = 0;     // size of the compressed query; 0: queries are not compressed
+  int nope_dim = 0;   // number of elements of a head's query that are not rotated
+  int rope_dim = 0;   // number of elements of a head's query that are rotated
+  int value_dim = 0;  // number of elements of a head's output
 };
 
 enum class FfnKind : uint8_t { kDense, kMoe };
 
-// LayerConfig::rope of a layer without rotation.
+// The value of LayerConfig::rope for a layer without rotation.
 inline constexpr int kNoRope = -1;
 
 struct LayerConfig {
   int heads = 0;
   int kv_heads = 0;
-  int head_dim = 0;  // of q, k and v; with MLA, of the stored key: kv_rank + rope_dim
+  int head_dim = 0;  // of q, k and v; with MLA, size of the stored key: kv_rank + rope_dim
   MlaConfig mla;
   int64_t sliding_window = 0;   // 0: full attention
   int rope = 0;                 // index into ModelConfig::ropes, or kNoRope
-  float attention_scale = 0;    // factor on q k^T
-  float attention_softcap = 0;  // scores become cap * tanh(score / cap); 0: unchanged
+  float attention_scale = 0;    // q k^T is multiplied by this
+  float attention_softcap = 0;  // scores become cap * tanh(score / cap); 0: no soft-cap
   QkNorm qk_norm = QkNorm::kNone;
   NormPlacement norms = NormPlacement::kPre;
   FfnKind ffn = FfnKind::kDense;
-  int ffn_width = 0;                                 // neurons of a dense layer's FFN
-  kernels::GluForm glu = kernels::GluForm::kSwiGlu;  // of the FFN, or of all experts
+  int ffn_width = 0;                                 // width of a dense layer's FFN
+  kernels::GluForm glu = kernels::GluForm::kSwiGlu;  // for the FFN, or for all experts
 
   bool has_mla() const { return mla.kv_rank > 0; }
-  // Elements of each KV head's value. With MLA, the first elements of the key.
+  // Number of elements of each KV head's value. With MLA, the value is the first elements of the
+  // key.
   int value_dim() const { return has_mla() ? mla.kv_rank : head_dim; }
 };
 
-// The same for all layers with experts. kernels::GateSpec defines the gate.
+// Settings of the experts. They are the same for all layers with experts. kernels::GateSpec defines
+// the gate.
 struct MoeConfig {
   int experts = 0;
   int experts_used = 0;
-  int expert_width = 0;  // neurons of one routed expert
-  int shared_width = 0;  // neurons of the shared expert; 0: none
-  // The shared expert's output is multiplied by the sigmoid of a learned gate.
+  int expert_width = 0;  // width of one routed expert
+  int shared_width = 0;  // width of the shared expert; 0: there is none
+  // Whether the shared expert's output is multiplied by the sigmoid of a learned gate.
   bool shared_gate = false;
   kernels::GateScore score = kernels::GateScore::kSoftmax;
-  bool normalize_weights = false;  // divide the chosen experts' weights by their sum
-  float weights_scale = 1;         // factor on them
+  // whether the weights of the chosen experts are divided by their sum
+  bool normalize_weights = false;
+  float weights_scale = 1;  // the weights of the chosen experts are multiplied by this
   int groups = 1;
   int groups_used = 1;
   kernels::GroupScore group_score = kernels::GroupScore::kMax;
 };
 
-// Limit for rotary angles within the context, because the kernels' sin and cos accept no larger
-// ones.
+// The limit for rotary angles within the context. The kernels' sin and cos do not accept larger
+// angles.
 inline constexpr double kMaxRopeAngle = 0x1p30;
 
 struct RopeConfig {
   kernels::RopeStyle style = kernels::RopeStyle::kInterleaved;
-  int dims = 0;  // rotated elements of each head
-  // [dims / 2] radians per position, with all scaling except that of a tensor with divisors.
+  int dims = 0;  // number of rotated elements of each head
+  // [dims / 2]: radians per position, with all scaling except the divisors below.
   std::vector<double> inv_freq;
-  float scale = 1;  // factor on cos and sin (YaRN)
-  // The tensor with divisors of the frequencies. Empty: none.
+  float scale = 1;  // cos and sin are multiplied by this (YaRN)
+  // The name of the tensor with divisors of the frequencies. Empty if there is none.
   std::string divisors;
-  // The same for sequences that can have more than `short_slots` slots (LongRoPE). 0: none.
+  // The same for sequences that can have more than `short_slots` slots (LongRoPE). 0 if there is no
+  // such difference.
   std::string long_divisors;
   int64_t short_slots = 0;
 };
 
-// Immutable and validated. For a file, only Parse creates it.
+// Immutable and validated. Only Parse creates the config of a file.
 struct ModelConfig {
   // Supports the values of general.architecture in families.h. Errors name the key, its value and
-  // what is accepted: INVALID_ARGUMENT if the file is wrong, UNIMPLEMENTED if it uses an
-  // unsupported feature or has a key that is not understood.
+  // the accepted values. They are INVALID_ARGUMENT if the file is wrong, and UNIMPLEMENTED if it
+  // uses an unsupported feature or has an unknown key.
   static absl::StatusOr<ModelConfig> Parse(const Checkpoint& file);
 
   std::string architecture;
   std::string name;    // general.name, or the file's name; one line of UTF-8
-  int vocab_size = 0;  // rows of the embedding; the tokenizer may have fewer tokens
+  int vocab_size = 0;  // number of rows of the embedding; the tokenizer may have fewer tokens
   int hidden_size = 0;
-  int64_t context_length = 0;  // number of positions in training
+  int64_t context_length = 0;  // number of positions that the model was trained for
   float norm_eps = 0;
-  float embedding_scale = 1;  // factor on the embedding
-  float residual_scale = 1;   // factor on the output of each branch
-  float logit_scale = 1;      // factor on the logits
-  float logit_softcap = 0;    // logits become cap * tanh(logit / cap); 0: unchanged
+  float embedding_scale = 1;  // the embedding is multiplied by this
+  float residual_scale = 1;   // the output of each branch is multiplied by this
+  float logit_scale = 1;      // the logits are multiplied by this
+  float logit_softcap = 0;    // logits become cap * tanh(logit / cap); 0: no soft-cap
   std::vector<RopeConfig> ropes;
   MoeConfig moe;
   std::vector<LayerConfig> layers;
-  // Layers after `layers` that predict further tokens. Their tensors are not loaded.
+  // Number of layers after `layers` that predict further tokens. Their tensors are not loaded.
   int draft_layers = 0;
 
   // Number of layers with experts.
   int moe_layers() const;
-  // True if the KV of all layers can have this type.
+  // Returns whether the KV of all layers can have this type.
   bool CanStoreKv(kernels::DType dtype) const;
 };
 
-// KV bytes per token in all layers, for keys and values of `dtype`.
+// Bytes of KV per token in all layers together, for keys and values of `dtype`.
 int64_t KvBytesPerToken(const ModelConfig& config, kernels::DType dtype);
 
-// The depth in tokens at which the attention of a row needs as many multiplications as its weights.
-// 0 if all layers have windows.
+// Returns the depth, in tokens, at which the attention of a row needs as many multiplications as
+// the row's products with weights. Returns 0 if all layers have windows.
 int64_t AttentionDepth(const ModelConfig& config);
 
 }  // namespace tidepool::engine

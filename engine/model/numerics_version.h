@@ -1,9 +1,9 @@
 // The version of our arithmetic, and a hash of its results.
 //
-// KV on a disk is reused, and a stream continues on another worker, only if the version is equal.
-// So if you change the bits of a model's output (the order of a sum, a polynomial, a rounding), add
-// a line below. tests/engine/model/numerics_version_test.cc fails until then, and prints the line.
-// Never change the line of a release.
+// KV on a disk is reused only if the version is the same, and a stream continues only on a worker
+// with the same version. So if you change any bit of a model's output (by the order of a sum, a
+// polynomial or a rounding), you must add a line below. tests/engine/model/numerics_version_test.cc
+// fails without it, and prints the line. Never change the line of a release.
 #ifndef TIDEPOOL_ENGINE_MODEL_NUMERICS_VERSION_H_
 #define TIDEPOOL_ENGINE_MODEL_NUMERICS_VERSION_H_
 
@@ -13,9 +13,9 @@ namespace tidepool::engine {
 
 struct NumericsVersion {
   int version = 0;
-  // XXH3-128 (32 hex digits) of the logits of golden models, in default and in exact mode.
-  const char* tiny_models = "";  // models in tests/golden/tiny
-  const char* smollm2 = "";      // SmolLM2-135M-Instruct Q4_1
+  // XXH3-128 (32 hex digits) of the logits of some models, in the default mode and in exact mode.
+  const char* tiny_models = "";  // of the models in tests/golden/tiny
+  const char* smollm2 = "";      // of SmolLM2-135M-Instruct Q4_1
 };
 
 inline constexpr NumericsVersion kNumericsVersions[] = {

@@ -1,4 +1,4 @@
-// The part of ModelConfig::Parse about rotary positions.
+// The part of ModelConfig::Parse that reads the rotary positions.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -9,7 +9,7 @@
 namespace tidepool::engine {
 namespace {
 
-// The scaling keys of a checkpoint.
+// What a checkpoint's keys say about scaling.
 struct Scaling {
   absl::string_view type;
   double factor = 1;
@@ -18,9 +18,9 @@ struct Scaling {
   double attention = 1;  // factor on q k^T
 };
 
-// YaRN: dimensions that rotate slowly are interpolated by the factor, and fast ones stay unchanged.
-// Between them is a ramp, from the dimension with beta_fast rotations in the original context to
-// the one with beta_slow rotations.
+// Applies YaRN. Dimensions that rotate slowly are interpolated by the factor, and dimensions that
+// rotate fast do not change. Between the two, the effect increases gradually, from the dimension
+// with beta_fast rotations in the original context to the one with beta_slow rotations.
 absl::Status ApplyYarn(const ConfigSource& source, double base, Scaling* read, RopeConfig* rope) {
   Scaling& scaling = *read;
   const auto [file, keys, family] = source;
@@ -31,7 +31,7 @@ absl::Status ApplyYarn(const ConfigSource& source, double base, Scaling* read, R
                    keys.FloatOr("rope.scaling.yarn_attn_factor", 1, 0, kMaxRopeScale));
   ASSIGN_OR_RETURN(const bool truncate,
                    file.BoolOr(keys.Name("rope.scaling.yarn_truncate"), family.yarn_truncate));
-  // Converters write -1 for the default.
+  // Converters write -1 if the value is the default.
   if (extrapolation != 1 && extrapolation != -1) {
     return keys.Unsupported("rope.scaling.yarn_ext_factor",
                             absl::StrCat(extrapolation, " is not supported, expected 1"));
@@ -50,7 +50,8 @@ absl::Status ApplyYarn(const ConfigSource& source, double base, Scaling* read, R
   }
   const double logarithm = scaling.factor > 1 ? std::log(scaling.factor) : 0;
   if (family.mla) {
-    // The scores get the square of the magnitude instead, because only a part of a key rotates.
+    // Only a part of a key rotates, so the scores are multiplied by the square of the magnitude,
+    // instead of cos and sin by the magnitude.
     ASSIGN_OR_RETURN(const double multiplier,
                      keys.FloatOr("rope.scaling.yarn_log_multiplier", 0, -1, kMaxRopeScale));
     scaling.attention = (1 + multiplier * logarithm) * (1 + multiplier * logarithm);
@@ -60,7 +61,8 @@ absl::Status ApplyYarn(const ConfigSource& source, double base, Scaling* read, R
   return absl::OkStatus();
 }
 
-// A factor without a type means linear scaling; old files call it rope.scale_linear; 0 means none.
+// Reads the scaling. A factor without a type means linear scaling. Old files call the factor
+// rope.scale_linear. A factor of 0 means no scaling.
 absl::StatusOr<Scaling> ReadScaling(const ConfigSource& source, const ModelConfig& config) {
   const auto [file, keys, family] = source;
   Scaling scaling;
@@ -69,7 +71,8 @@ absl::StatusOr<Scaling> ReadScaling(const ConfigSource& source, const ModelConfi
       keys.Has("rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
   ASSIGN_OR_RETURN(const double raw_factor, file.FloatOr(keys.Name(factor_key), 1));
   scaling.factor = raw_factor == 0 ? 1 : raw_factor;
-  // A factor below 1 increases the frequencies of all pairs. The highest frequency is 1.
+  // A factor below 1 increases the frequencies of all pairs, of which the highest is 1. The angles
+  // must stay within kMaxRopeAngle.
   const double least = static_cast<double>(config.context_length) / kMaxRopeAngle;
   if (!std::isfinite(scaling.factor) || scaling.factor < least) {
     return keys.Invalid(factor_key,
@@ -102,7 +105,8 @@ absl::Status ApplyScaling(const ConfigSource& source, double base, Scaling* read
                    "longrope"));
 }
 
-// Models with LongRoPE have two tensors with divisors of the frequencies, and Llama 3 one.
+// Sets the names of the tensors with divisors of the frequencies. Models with LongRoPE have two
+// such tensors, and Llama 3 has one.
 void NameDivisors(const Checkpoint& file, const Scaling& scaling, RopeConfig* rope) {
   constexpr absl::string_view kShort = "rope_factors_short.weight";
   constexpr absl::string_view kLong = "rope_factors_long.weight";
@@ -125,7 +129,7 @@ RopeConfig Unscaled(kernels::RopeStyle style, int64_t dims, double base) {
   return rope;
 }
 
-// The rotation of layers with a window, if it differs from that of the others.
+// Reads the rotation of layers with a window. Returns nullopt if all layers rotate in the same way.
 absl::StatusOr<std::optional<RopeConfig>> ReadWindowRope(const ConfigSource& source, int64_t dims,
                                                          double base) {
   const auto [file, keys, family] = source;
@@ -135,12 +139,13 @@ absl::StatusOr<std::optional<RopeConfig>> ReadWindowRope(const ConfigSource& sou
   return Unscaled(family.rope, dims, own);
 }
 
-// Sets `rope` of each layer. `windows`: rotation of layers with a window.
+// Sets `rope` of each layer. `windows` is the index of the rotation of layers with a window.
 absl::Status AssignRopes(const ConfigSource& source, int windows, ModelConfig* config) {
   const auto [file, keys, family] = source;
   const auto count = static_cast<int64_t>(config->layers.size());
   std::vector<bool> rotates(count, true);
-  // Granite's switch for all layers; elsewhere it has no effect.
+  // Granite has this key to switch the rotation of all layers off. In other models it has no
+  // effect.
   ASSIGN_OR_RETURN(const bool finetuned, file.BoolOr(keys.Name("rope.scaling.finetuned"), true));
   if (keys.Has("rope.layers")) {
     ASSIGN_OR_RETURN(rotates, keys.BoolPerLayer("rope.layers", count + config->draft_layers));

@@ -1,6 +1,6 @@
-// TransformerModel: the forward pass that all supported families share. Their differences are data
-// in ModelConfig (kinds of norms, FFNs, gates, rotations, windows, multipliers) and in the weights
-// (biases, attention sinks, selection biases: used where the checkpoint has them).
+// TransformerModel: the forward pass that all supported families share. ModelConfig describes how
+// they differ: in kinds of norms, FFNs, gates, rotations, windows and multipliers. Biases,
+// attention sinks and selection biases are used if the checkpoint has them.
 //
 //   ASSIGN_OR_RETURN(auto model, TransformerModel::Create(config, store.get(), backend.get(),
 //                                                         {.kv_dtype = DType::kF16}));
@@ -47,19 +47,19 @@ using LayerObserver = std::function<void(absl::string_view name, kernels::ConstM
 std::vector<KvSpec> KvSpecsOf(const ModelConfig& config, kernels::DType kv_dtype);
 
 struct TransformerOptions {
-  kernels::DType kv_dtype = kernels::DType::kF16;  // requires ModelConfig::CanStoreKv
+  kernels::DType kv_dtype = kernels::DType::kF16;  // requires: ModelConfig::CanStoreKv(kv_dtype)
   LoadProgress progress;
-  // The source of routed experts. Null: all are packed into memory.
+  // The source of routed experts. If null, all experts are packed into memory.
   std::unique_ptr<moe::ExpertSource> experts;
-  // Records the routing of every forward pass. Null: no trace.
+  // Records the routing of every forward pass. If null, there is no trace.
   std::unique_ptr<moe::TraceWriter> trace;
 };
 
-// See Model for the thread contract. Large because it implements Model, and each part of the graph
+// Model defines the thread contract. Large because it implements Model, and each part of the graph
 // has its own method.
 class TransformerModel final : public Model {
  public:
-  // Packs the weights. `store` and `backend` outlive the model. Errors are the same as of
+  // Packs the weights. `store` and `backend` must outlive the model. Returns the errors of
   // LoadTransformerWeights.
   static absl::StatusOr<std::unique_ptr<TransformerModel>> Create(const ModelConfig& config,
                                                                   WeightStore* store,
@@ -72,7 +72,7 @@ class TransformerModel final : public Model {
   int64_t short_slots() const override { return config_.ropes[0].short_slots; }
   size_t WorkspaceBytes(const BatchLimits& limits) const override;
 
-  // Requires: the conditions of RowSpan, and each span's blocks cover its slots.
+  // Requires: each span satisfies the conditions of RowSpan, and its blocks cover its slots.
   absl::StatusOr<StepOutput> Forward(const Batch& batch, const KvView& kv,
                                      kernels::Arena* workspace) override;
 
@@ -80,8 +80,8 @@ class TransformerModel final : public Model {
   void Idle() override {
     if (expert_source_ != nullptr) expert_source_->Idle();
   }
-  // Ends the trace. Call it once, after the last Forward. If writing fails, the error names the
-  // file.
+  // Ends the trace. Must be called once, after the last Forward. If the file cannot be written, the
+  // error names it.
   absl::Status Finish() {
     return expert_source_ == nullptr ? absl::OkStatus() : expert_source_->Finish();
   }
@@ -99,21 +99,22 @@ class TransformerModel final : public Model {
   }
 
   const ModelConfig& config() const { return config_; }
-  // For debugging. An empty function disables it.
+  // For debugging. An empty function removes the observer.
   void set_observer(LayerObserver observer) { observer_ = std::move(observer); }
 
  private:
-  // With more rows than this, a pass needs most experts of a layer anyway, so hints are useless.
+  // Maximum rows of a pass that predicts experts. A pass with more rows needs most experts of a
+  // layer, so hints would be useless.
   static constexpr int64_t kMaxHintRows = 16;
 
-  // The result of a MoE layer's gate. Lives in the workspace.
+  // The result of a MoE layer's gate. Its memory is in the workspace.
   struct Gated {
     kernels::Activation x;           // the FFN's input
     const int32_t* ids = nullptr;    // [rows, top_k]
     const float* weights = nullptr;  // [rows, top_k]
   };
 
-  // cos and sin of one rope: [rows, dims / 2].
+  // The cos and sin of one RopeConfig: [rows, dims / 2].
   struct Rotation {
     kernels::MatrixView cos;
     kernels::MatrixView sin;
@@ -193,7 +194,7 @@ class TransformerModel final : public Model {
   const ModelConfig config_;
   kernels::KernelBackend* const backend_;
   const TransformerWeights weights_;
-  // By rope: its frequencies divided by rope_divisors, and by long_rope_divisors.
+  // For each RopeConfig: its frequencies, divided by rope_divisors and by long_rope_divisors.
   std::vector<std::vector<double>> inv_freq_;
   std::vector<std::vector<double>> long_inv_freq_;
   std::vector<int> moe_layer_;                        // by layer: its index among the MoE layers
@@ -202,7 +203,7 @@ class TransformerModel final : public Model {
   std::unique_ptr<moe::ExpertScheduler> expert_scheduler_;  // null without experts
   PassRows rows_;                                           // of the current or last Forward
   int64_t forwards_ = 0;
-  std::atomic<uint64_t> layers_done_ = 0;  // by all forwards
+  std::atomic<uint64_t> layers_done_ = 0;  // by all forward passes
   ExpertCounts expert_counts_;
   LayerObserver observer_;
   std::function<void()> layer_end_;

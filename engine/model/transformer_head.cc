@@ -1,4 +1,4 @@
-// TransformerModel: from the last layer's residual stream to logits.
+// TransformerModel: computes logits from the residual stream after the last layer.
 #include <algorithm>
 
 #include "engine/model/hidden_values.h"

@@ -32,7 +32,7 @@ void CopyHeads(const HeadCopy& copy, MatrixView from, MatrixView to) {
   }
 }
 
-// Columns from `first` on.
+// Returns the columns of x from `first` on.
 MatrixView ColumnsFrom(MatrixView x, int64_t first) {
   return {x.data + first, x.rows, x.cols - first, x.stride};
 }

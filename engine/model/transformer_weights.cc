@@ -23,7 +23,8 @@ namespace {
 
 using BiasSpan = absl::Span<const float>;
 
-// Handles the matrices and the biases of one expert, and returns them as `part` of its FfnWeights.
+// What to do with the matrices and the biases of an expert. Each function handles one tensor, and
+// returns what becomes the member `part` of FfnWeights.
 struct ExpertParts {
   absl::FunctionRef<absl::StatusOr<PackedMatrix>(const MatrixRef& ref,
                                                  PackedMatrix FfnWeights::*part)>
@@ -33,13 +34,13 @@ struct ExpertParts {
       bias;
 };
 
-// A bias without data.
+// Checks a bias, and returns its shape without data.
 absl::StatusOr<BiasSpan> BiasShape(WeightStore* store, const WeightStore::RowsRef& ref) {
   RETURN_IF_ERROR(store->CheckRows(ref));
   return absl::MakeConstSpan(static_cast<const float*>(nullptr), ref.size);
 }
 
-// Reads the tensors of one layer, "blk.N.*".
+// Loads the tensors of one layer, "blk.N.*".
 class LayerLoader {
  public:
   LayerLoader(const ModelConfig& config, int layer, WeightStore* store)
@@ -114,7 +115,7 @@ class LayerLoader {
     return store_->Matrix({.name = Name(suffix), .rows = rows, .cols = cols});
   }
 
-  // Loads "PART.weight", and "PART.bias" if there is one.
+  // Loads "PART.weight", and also "PART.bias" if that exists.
   absl::StatusOr<Linear> LoadLinear(absl::string_view part, int64_t rows, int64_t cols) {
     Linear linear;
     ASSIGN_OR_RETURN(linear.weight, LoadMatrix(absl::StrCat(part, ".weight"), rows, cols));
@@ -198,7 +199,7 @@ class LayerLoader {
     return absl::OkStatus();
   }
 
-  // Loads one tensor with the rows of q, then k, then v.
+  // Loads a tensor that has the rows of q, then those of k, then those of v.
   absl::Status LoadFusedQkv(int64_t q_rows, int64_t kv_rows, LayerWeights* weights) {
     const int64_t all_rows = q_rows + 2 * kv_rows;
     absl::Span<const float> bias;
@@ -242,7 +243,7 @@ class LayerLoader {
     return !Has("ffn_gate.weight") && up != nullptr && up->dims[1] == int64_t{2} * layer_.ffn_width;
   }
 
-  // Loads one tensor with the rows of gate, then up.
+  // Loads a tensor that has the rows of gate, then those of up.
   absl::Status LoadFusedGateUp(int64_t width, FfnWeights* ffn) {
     const std::string name = Name("ffn_up.weight");
     MatrixRef ref = {
@@ -291,7 +292,7 @@ class LayerLoader {
     return LoadExpert(expert, {matrix, bias});
   }
 
-  // Loads a slab of "PART_exps.weight", or "PART.E.weight" in the first MoE files.
+  // Loads a slab of "PART_exps.weight". In the first MoE files, this is "PART.E.weight".
   absl::StatusOr<PackedMatrix> LoadExpertMatrix(const ExpertPart& of,
                                                 PackedMatrix FfnWeights::*part,
                                                 const ExpertParts& parts) {
@@ -308,7 +309,7 @@ class LayerLoader {
                         part);
   }
 
-  // Loads a row of "PART_exps.bias", for each part that has biases.
+  // For each part that has biases, loads a row of "PART_exps.bias".
   absl::Status LoadExpertBiases(const ExpertParts& parts, FfnWeights* weights) {
     struct Bias {
       absl::string_view suffix;
@@ -335,7 +336,7 @@ class LayerLoader {
   WeightStore* const store_;
 };
 
-// True if the tensor belongs to a layer that predicts further tokens.
+// Returns whether the tensor belongs to a layer that predicts further tokens.
 bool IsOfDraftLayer(const ModelConfig& config, absl::string_view name) {
   for (int i = 0; i < config.draft_layers; ++i) {
     const size_t layer = config.layers.size() + i;

@@ -1,4 +1,5 @@
-// OutputText: converts a generation's output tokens, one by one, to text, and detects its end.
+// OutputText: converts a generation's output tokens to text, one by one, and detects the end of the
+// generation.
 #ifndef TIDEPOOL_ENGINE_SAMPLING_OUTPUT_TEXT_H_
 #define TIDEPOOL_ENGINE_SAMPLING_OUTPUT_TEXT_H_
 
@@ -12,20 +13,21 @@
 
 namespace tidepool::engine {
 
-// Plain data. Depends only on the tokens added so far. To resume a generation, add its earlier
-// tokens and ignore the results; then the state is the same as without the interruption.
+// Plain data. The state depends only on the tokens added so far. To resume a generation, add its
+// earlier tokens and ignore the results. The state is then the same as without the interruption.
 class OutputText {
  public:
-  // `room`: number of output tokens that fit into the context. The tokenizer outlives this object.
+  // `room` is the number of output tokens that fit into the context. The tokenizer must outlive
+  // this object.
   OutputText(const StoppingParams& stopping, int64_t room, const Tokenizer* tokenizer);
 
   struct Step {
-    std::string text;  // text that this token decided
+    std::string text;  // text that became final with this token
     std::optional<FinishReason> finish;
   };
-  // Requires: the last step did not finish. The finishing token releases held-back text, with
-  // U+FFFD for an incomplete character. Not released: a stop string (unless include_stop) and the
-  // text after it.
+  // Requires: the last step did not finish. The token that finishes the generation also releases
+  // the text that was held back, with U+FFFD for an incomplete character. A stop string (unless
+  // include_stop is set) and the text after it are not released.
   Step Add(int32_t token);
 
  private:
@@ -33,8 +35,8 @@ class OutputText {
 
   StoppingParams stopping_;
   const Tokenizer* tokenizer_;
-  int64_t left_;       // output tokens until kLength
-  int64_t held_open_;  // output tokens that must not end the generation
+  int64_t left_;       // number of output tokens left until kLength
+  int64_t held_open_;  // number of next output tokens that must not end the generation
   StreamDecoder decoder_;
   StopMatcher matcher_;
 };

@@ -1,5 +1,6 @@
-// Philox4x32-10: a stateless random function of (key, counter), equal on all machines. Source:
-// Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+// Philox4x32-10: a stateless random function of (key, counter). Its results are the same on all
+// machines. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
+// 2011.
 #ifndef TIDEPOOL_ENGINE_SAMPLING_PHILOX_H_
 #define TIDEPOOL_ENGINE_SAMPLING_PHILOX_H_
 

@@ -20,7 +20,7 @@ absl::Status Reject(absl::string_view field, absl::string_view found, absl::stri
   return absl::InvalidArgumentError(absl::StrCat(field, " is ", found, "; it must be ", range));
 }
 
-// Written so that NaN fails.
+// The comparison is written so that NaN is refused.
 absl::Status CheckRange(absl::string_view field, float value, float low, float high) {
   if (value >= low && value <= high) return absl::OkStatus();
   return Reject(field, absl::StrCat(value), absl::StrCat("from ", low, " to ", high));

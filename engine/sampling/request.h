@@ -13,83 +13,86 @@
 
 namespace tidepool::engine {
 
-// All fields are resolved: model defaults are applied, and the seed is drawn. temperature 0 is
-// greedy.
+// All fields have final values: the model's defaults are filled in, and a seed was drawn if the
+// request has none. A temperature of 0 means greedy.
 struct SamplingParams {
   float temperature = 0;
-  int32_t top_k = 0;  // 0: all
+  int32_t top_k = 0;  // 0: no limit
   float top_p = 1;
   float min_p = 0;
   uint64_t seed = 0;
-  float repetition_penalty = 1;  // over prompt and output tokens
-  float frequency_penalty = 0;   // over output tokens
-  float presence_penalty = 0;    // over output tokens
+  float repetition_penalty = 1;  // applies to prompt and output tokens
+  float frequency_penalty = 0;   // applies to output tokens
+  float presence_penalty = 0;    // applies to output tokens
   std::vector<std::pair<int32_t, float>> logit_bias;
 
-  // INVALID_ARGUMENT names the field, its value and the accepted range (NaN and infinities
-  // included).
+  // Returns INVALID_ARGUMENT with the field, its value and the accepted range. NaN and infinities
+  // are refused, too.
   absl::Status Validate(int vocab_size) const;
 };
 
 struct StoppingParams {
-  int64_t max_tokens = 0;  // output tokens; 0: compute the prompt and sample nothing
-  // Before this number of output tokens, no end-of-generation or stop token is sampled, and stop
-  // strings are ignored in their text.
+  int64_t max_tokens = 0;  // maximum output tokens; 0: compute the prompt and sample nothing
+  // Minimum output tokens. Before, no end-of-generation token and no stop token is sampled. Stop
+  // strings are ignored in the text of these tokens.
   int64_t min_tokens = 0;
   std::vector<std::string> stop;
   std::vector<int32_t> stop_token_ids;
   bool ignore_eos = false;
-  bool include_stop = false;  // also return the stop string's text
+  bool include_stop = false;  // also return the text of the stop string
 
   absl::Status Validate(int vocab_size) const;
 };
 
-// Returns the maximum number of output tokens: `asked`, but at most the room in the context or
-// session. Without `asked`: all of the room. Nothing else limits max_tokens.
+// Returns the maximum number of output tokens: `asked`, limited to `room`, which is the room in the
+// context or session. If `asked` is not set, returns `room`. This is the only limit on max_tokens.
 int64_t LimitMaxTokens(std::optional<int64_t> asked, int64_t room);
 
 inline constexpr int32_t kMaxTopLogprobs = 20;
 
 struct GenerationRequest {
-  // The prompt, then output tokens of an earlier attempt. Generation continues after them as if it
-  // had not been interrupted. Requires: prompt_length in [1, token_ids.size()].
+  // The prompt, followed by the output tokens of an earlier attempt. Generation continues after
+  // them as if there had been no interruption. Requires: prompt_length in [1, token_ids.size()].
   std::vector<int32_t> token_ids;
   int64_t prompt_length = 0;
-  // Index among the request's n choices. Part of the random counter.
+  // Index of this choice among the request's n choices. It is a part of the random counter.
   int32_t choice = 0;
   SamplingParams sampling;
   StoppingParams stopping;
-  // Report the log-probability of each output token, and of this many alternatives.
+  // Whether to report the log-probability of each output token, and the number of alternatives to
+  // report with it.
   bool logprobs = false;
   int32_t top_logprobs = 0;
-  // Report the log-probability of each prompt token, and of this many alternatives. Each reported
-  // token uses one credit. The KV of these tokens is computed, not taken from a cache.
+  // If set, report the log-probability of each prompt token, and this many alternatives. Each
+  // reported token uses one credit. The KV of these tokens is computed and not taken from a cache.
   std::optional<int32_t> prompt_logprobs;
-  // The first prompt token to report. An earlier attempt reported the ones before it.
+  // The first prompt token to report. An earlier attempt reported the tokens before it.
   int64_t prompt_logprobs_from = 0;
-  bool progress = false;                               // report how far the prompt is computed
-  int32_t priority = 0;                                // higher goes first
+  bool progress = false;                               // report how many prompt tokens are computed
+  int32_t priority = 0;                                // requests with a higher priority run first
   absl::Duration deadline = absl::InfiniteDuration();  // on the engine's monotonic clock
-  // Tokens that may be generated before the caller grants more, counted from the first new token.
+  // Number of tokens that may be generated before the caller must grant more. The first new token
+  // is the first that counts.
   int64_t credit = 256;
-  std::string principal;  // the caller; principals share the engine fairly within a priority
-  // Separates the prefix caches of callers that must not observe each other's timing. Part of block
-  // hashes.
+  std::string principal;  // the caller; principals of the same priority share the engine fairly
+  // Separates the prefix caches of callers that must not observe each other's timing. The block
+  // hashes include it.
   std::string cache_salt;
 
-  // INVALID_ARGUMENT names the field, its value and the accepted range. It also covers a prompt
-  // longer than the context.
+  // Returns INVALID_ARGUMENT with the field, its value and the accepted range. A prompt that is
+  // longer than the context is also refused.
   absl::Status Validate(int vocab_size, int64_t context_length) const;
 };
 
-// Log-softmax of the model's logits, before bias, penalties and temperature.
+// A token's log-softmax of the model's logits, before bias, penalties and temperature.
 struct TokenLogprob {
   int32_t token_id = 0;
   float logprob = 0;
-  // For a prompt token: its rank among all tokens by probability, from 1, with ties to the lower
-  // id. 0 for the first prompt token, which has no log-probability, and for output tokens.
+  // For a prompt token: the token's rank among all tokens by probability, from 1. Among equally
+  // probable tokens the lower id has the better rank. 0 for output tokens, and for the first prompt
+  // token, which has no log-probability.
   int32_t rank = 0;
-  std::vector<std::pair<int32_t, float>> top;  // descending
+  std::vector<std::pair<int32_t, float>> top;  // alternatives, most probable first
 };
 
 enum class FinishReason : uint8_t {
@@ -101,39 +104,41 @@ enum class FinishReason : uint8_t {
 
 struct Usage {
   int64_t prompt_tokens = 0;
-  int64_t cached_tokens = 0;  // prompt tokens whose KV was in the cache
+  int64_t cached_tokens = 0;  // number of prompt tokens whose KV was in the cache
   int64_t completion_tokens = 0;
-  absl::Duration queue_time;    // until its first step was planned
-  absl::Duration prefill_time;  // until the first token
-  absl::Duration decode_time;   // until the last
-  // This request's share of the cost of its forward passes, in proportion to its rows. The sums
-  // over all requests equal the engine's totals.
+  absl::Duration queue_time;    // until the first step with this request was planned
+  absl::Duration prefill_time;  // from then until the first token
+  absl::Duration decode_time;   // from then until the last token
+  // This request's share of the costs of its forward passes, in proportion to its rows. The shares
+  // of all requests sum to the engine's totals.
   int64_t expert_hits = 0;
   int64_t expert_misses = 0;
-  int64_t expert_demand_bytes = 0;  // read while a pass waited
+  int64_t expert_demand_bytes = 0;  // bytes read while a pass waited for them
   absl::Duration expert_stall_time;
 };
 
 // How much of a prompt was computed.
 struct PromptProgress {
-  int64_t total = 0;           // prompt tokens
-  int64_t cached = 0;          // prompt tokens found in a cache
-  int64_t processed = 0;       // prompt tokens computed or found
-  absl::Duration since_start;  // since its first step was planned
+  int64_t total = 0;           // number of prompt tokens
+  int64_t cached = 0;          // number of prompt tokens that were found in a cache
+  int64_t processed = 0;       // number of prompt tokens that were computed or found
+  absl::Duration since_start;  // time since the first step with this request was planned
 };
 
-// The next tokens of a stream. Positions count output tokens from 0, including earlier attempts.
+// The next tokens of a stream. Positions count output tokens from 0; the tokens of earlier attempts
+// count, too.
 struct StreamChunk {
-  int64_t position = 0;  // of token_ids[0]
+  int64_t position = 0;  // position of token_ids[0]
   std::vector<int32_t> token_ids;
-  std::string text;  // whole UTF-8 characters; may be empty or belong to earlier tokens
+  // whole UTF-8 characters; may be empty, and may include characters of earlier tokens
+  std::string text;
   std::vector<TokenLogprob> logprobs;
-  // For consecutive prompt tokens, beginning with prompt_position.
+  // Log-probabilities of consecutive prompt tokens. The first one is at prompt_position.
   int64_t prompt_position = 0;
   std::vector<TokenLogprob> prompt_logprobs;
-  std::optional<PromptProgress> progress;  // the latest
+  std::optional<PromptProgress> progress;  // the latest progress
   std::optional<FinishReason> finish;      // only set in the last chunk
-  Usage usage;                             // only complete in the last chunk
+  Usage usage;                             // complete only in the last chunk
 };
 
 }  // namespace tidepool::engine

@@ -1,12 +1,14 @@
 // Sampler: chooses the next token from one row of logits and a request's parameters.
 //
-// Order: logit bias, repetition, frequency and presence penalties, temperature, min_p, top_k,
-// top_p, draw. temperature 0 takes the best token after bias and penalties. Ties go to the lower
-// id. The draw uses Philox4x32-10 with key `seed` and counter (position, choice), and depends on
-// nothing else. exp and log are our own, and sums have a fixed order, so equal logits give equal
-// tokens everywhere.
+// The steps, in order: logit bias; repetition, frequency and presence penalties; temperature;
+// min_p; top_k; top_p; random draw. If the temperature is 0, the token with the largest logit after
+// bias and penalties is chosen. If tokens are equal, the lower id is chosen. The draw uses
+// Philox4x32-10 with key `seed` and counter (position, choice), and depends on nothing else. exp
+// and log are our own functions, and sums have a fixed order. So equal logits give equal tokens on
+// every machine.
 //
-// Reported log-probabilities are the model's: log-softmax of the logits before all of the above.
+// Reported log-probabilities are those of the model: the log-softmax of the logits before all of
+// these steps.
 #ifndef TIDEPOOL_ENGINE_SAMPLING_SAMPLER_H_
 #define TIDEPOOL_ENGINE_SAMPLING_SAMPLER_H_
 
@@ -22,12 +24,13 @@
 
 namespace tidepool::engine {
 
-// How often each token occurred, for penalties. Plain data.
+// Counts how often each token occurred, for the penalties. Plain data.
 class TokenCounts {
  public:
   void AddPrompt(int32_t token) { outputs_.try_emplace(token, 0); }
   void AddOutput(int32_t token) { ++outputs_[token]; }
-  // For every token of prompt or output: its number of occurrences in the output.
+  // For each token that occurred in the prompt or the output: its number of occurrences in the
+  // output.
   const absl::flat_hash_map<int32_t, int32_t>& outputs() const { return outputs_; }
 
  private:
@@ -36,12 +39,12 @@ class TokenCounts {
 
 struct SampleInput {
   const SamplingParams* params = nullptr;
-  const TokenCounts* counts = nullptr;  // may stay empty without penalties
+  const TokenCounts* counts = nullptr;  // may be empty if there are no penalties
   int32_t choice = 0;
   int64_t position = 0;                 // position of the next token among the output tokens
   absl::Span<const int32_t> forbidden;  // tokens that must not be sampled
   std::optional<int32_t>
-      top_logprobs;  // set: report the token's log-probability, and this many alternatives
+      top_logprobs;  // if set, report the token's log-probability and this many alternatives
 };
 
 struct SampledToken {
@@ -49,30 +52,31 @@ struct SampledToken {
   std::optional<TokenLogprob> logprob;
 };
 
-// True if there are penalties, so that counts are needed.
+// Returns whether there are penalties, so that counts are needed.
 bool NeedsTokenCounts(const SamplingParams& params);
 
-// True if the result is always the argmax of the model's own logits.
+// Returns whether the sampled token is always the argmax of the model's own logits.
 bool NeedsOnlyArgMax(const SamplingParams& params);
 
-// Returns the token for the params of NeedsOnlyArgMax, given the argmax only. Same errors as
-// Sampler::Sample.
+// Returns the sampled token, given only the argmax. Requires: NeedsOnlyArgMax is true for the
+// params. Returns the same errors as Sampler::Sample.
 absl::StatusOr<int32_t> ArgMaxToken(const kernels::ArgMax& best);
 
-// Thread-compatible. Keeps scratch memory for a few vocabularies.
+// Thread-compatible. Keeps scratch memory that is a few times as large as a row of logits.
 class Sampler {
  public:
-  // Requires: valid params. INTERNAL names the token id if a logit is NaN or +infinity, or if all
-  // are -infinity: then the model's arithmetic is wrong, and any token would be meaningless.
+  // Samples a token. Requires: valid params. Returns INTERNAL with a token id if a logit is NaN or
+  // +infinity, or if all logits are -infinity. The model's arithmetic is wrong in that case, so any
+  // token would be meaningless.
   absl::StatusOr<SampledToken> Sample(absl::Span<const float> logits, const SampleInput& input);
 
-  // Returns the log-probability of the given `token`, its rank, and `top` alternatives. INTERNAL as
-  // in Sample.
+  // Returns the log-probability of the given `token`, its rank, and `top` alternatives. Returns the
+  // same errors as Sample.
   absl::StatusOr<TokenLogprob> Score(absl::Span<const float> logits, int32_t token, int32_t top);
 
  private:
   struct Candidate {
-    float value = 0;  // a logit, later a weight: exp(logit - best)
+    float value = 0;  // a logit; later a weight: exp(logit - best)
     int32_t id = 0;
   };
   static bool Better(const Candidate& a, const Candidate& b) {

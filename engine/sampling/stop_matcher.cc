@@ -10,7 +10,7 @@
 namespace tidepool::engine {
 namespace {
 
-// Length of the longest suffix of `text` that is a proper prefix of `stop`.
+// Returns the length of the longest suffix of `text` that is a proper prefix of `stop`.
 size_t PrefixAtEnd(absl::string_view text, absl::string_view stop) {
   for (size_t length = std::min(text.size(), stop.size() - 1); length > 0; --length) {
     if (absl::EndsWith(text, stop.substr(0, length))) return length;

@@ -1,5 +1,5 @@
-// StopMatcher: passes text through until a stop string is complete, and holds back text that may be
-// the beginning of one.
+// StopMatcher: passes text through until a stop string is complete. Text that may be the start of a
+// stop string is held back.
 //
 //   StopMatcher matcher({"\n\nUser:"}, StopText::kDrop);
 //   matcher.Append("Hello\n");  // {"Hello", false}: "\n" may begin the stop string
@@ -16,21 +16,23 @@ namespace tidepool::engine {
 
 enum class StopText : bool { kDrop, kKeep };
 
-// Plain data. The result depends on the text only, not on how it was split: the stop string that
-// ends first wins, and among these the one that begins first.
+// Plain data. The result depends only on the text, and not on how it was split. The stop string
+// that ends first is matched. If several end at the same position, the one that begins first is
+// matched.
 class StopMatcher {
  public:
   // Requires: no string is empty.
   StopMatcher(std::vector<std::string> stops, StopText stop_text);
 
   struct Result {
-    std::string text;      // text that is decided now
-    bool stopped = false;  // text ends before the stop string, or after it if it is kept
+    std::string text;      // text that is final now
+    bool stopped = false;  // true if `text` ends before the stop string (kDrop) or after it (kKeep)
   };
-  // Requires: not stopped, and `text` consists of whole UTF-8 characters. So does the result.
+  // Requires: not stopped, and `text` consists of whole UTF-8 characters. The result then also
+  // consists of whole characters.
   Result Append(absl::string_view text);
 
-  // Returns the held-back text when no more text follows.
+  // Returns the text that was held back. Call it when no more text follows.
   std::string TakeHeld();
 
  private:

@@ -13,7 +13,7 @@
 namespace tidepool::engine {
 namespace {
 
-// Maximum number of waiting sequences that a plan examines and skips.
+// Maximum number of waiting sequences that a plan examines without admitting them.
 constexpr int kMaxPassedOver = 64;
 
 }  // namespace
@@ -32,8 +32,9 @@ AdmissionRoom Admission::NewRoom() const {
                         .restores = parts_.restores});
 }
 
-// Preempts running sequences with a lower priority for waiting ones, if that frees enough places
-// and blocks. Runs before anything is planned, so that no planned sequence loses its KV.
+// If preempting running sequences with a lower priority frees enough places and blocks for waiting
+// sequences, preempts them. Must run before anything is planned, so that no planned sequence loses
+// its KV.
 void Admission::PreemptForWaiting() {
   const auto lower_runs = [this](const Sequence& sequence) {
     return !parts_.running->empty() &&
@@ -77,7 +78,7 @@ Admission::Outcome Admission::AdmitInPlaceOfLower(Sequence* sequence, AdmissionR
   return outcome;
 }
 
-// Sequences for which others were preempted get the freed places and blocks first.
+// If sequences were preempted for others, those others are the first to get the places and blocks.
 void Admission::AdmitOwed(AdmissionRoom* room) {
   std::vector<Sequence*> owed;
   for (const auto& sequence : parts_.waiting->sequences()) {
@@ -89,16 +90,16 @@ void Admission::AdmitOwed(AdmissionRoom* room) {
   }
 }
 
-// Admits in order. A sequence without a place or KV blocks the ones after it, because otherwise
-// small prompts could delay large ones without limit. Exception: a sequence whose principal is owed
-// a place.
+// Admits sequences in order. If there is no place, or too little KV memory, for a sequence, the
+// sequences after it must wait. Otherwise small prompts could delay large ones without limit. There
+// is one exception: a sequence whose principal has fewer places than others may still be admitted.
 void Admission::AdmitWaiting() {
   if (parts_.waiting->size() == 0) return;
   AdmissionRoom room = NewRoom();
   AdmitOwed(&room);
   InFlightPrefixes in_flight = parts_.running->FindInFlightPrefixes();
   AdmissionTurns turns(parts_.waiting);
-  std::optional<int32_t> full_for;  // priority of the first sequence without room
+  std::optional<int32_t> full_for;  // priority of the first sequence for which there is no room
   int passed_over = 0;
   while (Sequence* sequence = turns.Next()) {
     if (full_for.has_value() && sequence->request.priority < *full_for) break;
@@ -136,7 +137,8 @@ Admission::Outcome Admission::AdmitInPlaceOfStalled(Sequence* sequence, Admissio
   return outcome;
 }
 
-// Preempts sequences of other principals for one that has no room in its turn.
+// Called if there is no room for a sequence in its turn. Preempts sequences of principals that hold
+// more places.
 Admission::Outcome Admission::AdmitInPlaceOfHolders(Sequence* sequence, AdmissionRoom* room) {
   const std::vector<Sequence*> victims =
       FairVictims(parts_.running->sequences(), room->restoring(), *sequence);
@@ -152,7 +154,7 @@ Admission::Outcome Admission::AdmitInPlaceOfHolders(Sequence* sequence, Admissio
   return outcome;
 }
 
-// Admits the sequence, or begins to restore its KV, if it fits in addition to the reserved blocks.
+// If the sequence fits, without using reserved blocks, admits it or begins to restore its KV.
 Admission::Outcome Admission::TryAdmit(Sequence* sequence, AdmissionRoom* room) {
   if (room->KeepForRestored(sequence)) return Outcome::kRestoring;
   if (!room->HasPlace()) return Outcome::kNoRoom;
@@ -171,7 +173,7 @@ Admission::Outcome Admission::TryAdmit(Sequence* sequence, AdmissionRoom* room) 
     room->KeepForRestored(sequence);
     return Outcome::kRestoring;
   }
-  // The disk does not have the tokens that KnownTokens counted.
+  // The disk no longer has tokens that KnownTokens counted.
   if (parts_.restores != nullptr &&
       JudgeRows(*sequence, parts_.decoder->PendingRows(*sequence)) != Outcome::kAdmitted) {
     lease.Reset();
@@ -181,7 +183,8 @@ Admission::Outcome Admission::TryAdmit(Sequence* sequence, AdmissionRoom* room) 
   return Outcome::kAdmitted;
 }
 
-// Returns kAdmitted if a sequence with `left` rows to compute may begin, considering rows only.
+// Returns kAdmitted if a sequence with `left` rows to compute may begin. Only considers rows, not
+// places and blocks.
 Admission::Outcome Admission::JudgeRows(const Sequence& sequence, int64_t left) const {
   switch (parts_.running->JudgeRows(sequence, left)) {
     case PromptRows::Turn::kNow:
@@ -194,13 +197,13 @@ Admission::Outcome Admission::JudgeRows(const Sequence& sequence, int64_t left) 
   return Outcome::kNoRows;
 }
 
-// Same, considering the KV that it will find.
+// Like JudgeRows, for the rows that are left after the sequence has got its cached KV.
 Admission::Outcome Admission::JudgePrompt(Sequence* sequence) const {
   const auto tokens = static_cast<int64_t>(sequence->tokens.size());
   return JudgeRows(*sequence, tokens - KnownTokens(sequence));
 }
 
-// Number of tokens whose KV is in memory, or can be read from the disk.
+// Returns the number of tokens whose KV is in memory, or can be read from the disk.
 int64_t Admission::KnownTokens(Sequence* sequence) const {
   if (parts_.restores == nullptr || sequence->admission.restore_tried) {
     return sequence->lease.CachedTokens(sequence->reusable());
@@ -208,7 +211,8 @@ int64_t Admission::KnownTokens(Sequence* sequence) const {
   return sequence->lease.FindPrefix(sequence->reusable()).tokens;
 }
 
-// Requires: there is room, and the sequence has attached the KV in memory.
+// Begins to read the KV of a sequence from the disk. Requires: there is room for the sequence, and
+// its KV in memory is attached.
 bool Admission::BeginRestore(Sequence* sequence) {
   if (parts_.restores == nullptr || sequence->admission.restore_tried ||
       sequence->scores_prompt()) {
@@ -220,7 +224,7 @@ bool Admission::BeginRestore(Sequence* sequence) {
   return false;
 }
 
-// Admits it with the KV that it has attached.
+// Admits a sequence with the KV that is attached to its lease.
 void Admission::Admit(Sequence* sequence) {
   sequence->lease.NoteUse();
   sequence->admitted = true;
@@ -228,7 +232,8 @@ void Admission::Admit(Sequence* sequence) {
   if (!state.cached_tokens.has_value()) state.cached_tokens = sequence->lease.slots();
   state.outputs_before = sequence->outputs();
   state.left_to_compute = parts_.decoder->PendingRows(*sequence);
-  // Tokens are charged only once: if others took its KV, its principal does not pay again.
+  // Tokens are charged only once. If others took the sequence's KV, its principal does not pay
+  // again.
   if (!std::exchange(state.charged, true)) {
     parts_.waiting->ChargePrompt(*sequence, state.left_to_compute);
   }
@@ -242,7 +247,7 @@ void Admission::Preempt(Sequence* sequence) {
   taken->admitted = false;
   taken->admission.restore_tried = false;
   taken->admission.owed_place = false;
-  // The client did not read, so its principal pays again.
+  // If the sequence was preempted because its client did not read, its principal pays again.
   if (!taken->has_credit) taken->admission.charged = false;
   ++preemptions_;
   parts_.waiting->Add(std::move(taken));

@@ -1,14 +1,16 @@
-// Admission: decides which waiting sequences begin to run in a plan, and which running ones are
-// preempted for them.
+// Admission: decides which waiting sequences begin to run in a plan, and which running sequences
+// are preempted for them.
 //
-// - Sequences are admitted in the order of AdmissionQueue while places, rows and KV blocks last.
-//   The first one without a place or blocks blocks the ones after it. One that would get no rows
-//   yet lets shorter prompts pass. One whose prefix a running sequence is computing waits for that
-//   prefix.
-// - A higher priority takes places and blocks from running sequences of lower priority. A principal
-//   takes them from principals that hold more places than it does (FairVictims).
+// - Sequences are admitted in the order of AdmissionQueue, as long as there are places
+//   (max_sequences), rows and KV blocks. If there is no place or there are not enough blocks for
+//   the first sequence, the sequences after it must wait, too. A sequence whose prompt would get no
+//   rows yet does not block shorter prompts after it. A sequence waits while a running sequence
+//   computes a prefix that it can use.
+// - A sequence with a higher priority takes places and blocks from running sequences with a lower
+//   priority. A principal takes places and blocks from principals that hold more places
+//   (FairVictims).
 // - If reading a sequence's KV from a disk is faster than computing it, the sequence waits for the
-//   read. Its place and blocks are reserved, and later sequences are admitted beside it.
+//   read. Its place and its blocks are reserved, and later sequences are admitted meanwhile.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_ADMISSION_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_ADMISSION_H_
 
@@ -31,34 +33,35 @@ class Admission {
     SchedulerOptions options;
     KvCache* cache = nullptr;
     const Decoder* decoder = nullptr;
-    KvRestores* restores = nullptr;  // may be null
+    KvRestores* restores = nullptr;  // null if there is no disk
     RunningSequences* running = nullptr;
     AdmissionQueue* waiting = nullptr;
   };
-  // All outlive this object.
+  // All parts must outlive this object.
   explicit Admission(const Parts& parts) : parts_(parts) {}
 
-  // Makes the admissions of one plan. `terms` decide which restores begin. Requires: the running
-  // sequences have begun the step, and none of them is planned yet.
+  // Makes the admissions of one plan. `terms` determine which restores begin. Requires:
+  // RunningSequences::BeginStep was called, and no running sequence is planned yet.
   void Run(const KvRestores::Terms& terms);
 
-  // Takes the KV of a running sequence, which waits again and will be recomputed.
+  // Takes the KV of a running sequence. The sequence waits again, and its KV must be computed
+  // again.
   void Preempt(Sequence* sequence);
-  // Ends a restore with a priority of at most `most_priority`, which frees its blocks. Returns
-  // false if there is none.
+  // Ends a restore whose priority is at most `most_priority`, so that its blocks become free.
+  // Returns false if there is no such restore.
   bool GiveBackRestore(int64_t most_priority);
 
-  // Totals.
+  // Totals since the start.
   int64_t admissions() const { return admissions_; }
   int64_t preemptions() const { return preemptions_; }
-  int64_t looks() const { return looks_; }  // number of waiting sequences examined
+  int64_t looks() const { return looks_; }  // number of waiting sequences that were examined
 
  private:
   enum class Outcome : uint8_t {
-    kNoRoom,         // no place, or not enough blocks
+    kNoRoom,         // there is no place, or there are not enough blocks
     kNoRows,         // all rows of this step are used
-    kNoPrefillSlot,  // too many prompts are partly computed
-    kRestoring,      // it waits for its KV, and room is reserved for it
+    kNoPrefillSlot,  // too many prompts are partly computed already
+    kRestoring,      // it waits for its KV to be read; its place and blocks are reserved
     kAdmitted,
   };
 
@@ -77,7 +80,7 @@ class Admission {
   void Admit(Sequence* sequence);
 
   const Parts parts_;
-  KvRestores::Terms terms_;  // of the current plan
+  KvRestores::Terms terms_;  // the terms of the current plan
   int64_t admissions_ = 0;
   int64_t preemptions_ = 0;
   int64_t looks_ = 0;

@@ -1,6 +1,7 @@
-// AdmissionQueue: the waiting sequences, and their order: the highest priority first; among equal
-// priorities, a sequence of the principal that was served least (fair_share.h); of its sequences,
-// the earliest. Priority is strict: while higher ones keep arriving, lower ones wait.
+// AdmissionQueue: the waiting sequences in order. The highest priority comes first. Among equal
+// priorities, a sequence of the principal that was served least comes first (fair_share.h). Among
+// the sequences of a principal, the earliest comes first. Priority is strict: sequences wait as
+// long as sequences with a higher priority keep arriving.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_ADMISSION_QUEUE_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_ADMISSION_QUEUE_H_
 
@@ -15,22 +16,22 @@
 
 namespace tidepool::engine {
 
-// True if running sequence `a` goes before `b` when rows, places and blocks are distributed.
+// Returns whether running sequence `a` gets rows, places and blocks before `b`.
 bool GoesBefore(const Sequence& a, const Sequence& b);
 
-// Sequences in the order of GoesBefore.
+// Sequences, sorted by GoesBefore.
 using SequenceQueue = std::vector<std::unique_ptr<Sequence>>;
 void Insert(std::unique_ptr<Sequence> sequence, SequenceQueue* queue);
 // Removes the sequence from the queue. Requires: it is in the queue.
 std::unique_ptr<Sequence> Take(const Sequence* sequence, SequenceQueue* queue);
 
-// A sequence that ended with an error.
+// A sequence that ended with an error, and the error.
 struct EndedSequence {
   std::unique_ptr<Sequence> sequence;
-  absl::Status status;  // CANCELLED, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED
+  absl::Status status;  // CANCELLED, DEADLINE_EXCEEDED or RESOURCE_EXHAUSTED
 };
-// Removes the sequences for which `judge` returns an error. Calls it once for each, in the queue's
-// order, in one pass.
+// Removes the sequences for which `judge` returns an error. Calls `judge` once for each sequence,
+// in the order of the queue.
 std::vector<EndedSequence> TakeFailed(absl::FunctionRef<absl::Status(Sequence*)> judge,
                                       SequenceQueue* queue);
 
@@ -42,11 +43,12 @@ class AdmissionQueue {
   std::unique_ptr<Sequence> Take(const Sequence* sequence);
   std::vector<EndedSequence> TakeFailed(absl::FunctionRef<absl::Status(Sequence*)> judge);
 
-  // Charges computed tokens to the sequence's principal.
+  // Charge computed tokens to the sequence's principal.
   void ChargePrompt(const Sequence& sequence, int64_t tokens);
   void ChargeOutput(const Sequence& sequence, int64_t tokens);
 
-  // What was computed for the sequence's principal so far. Requires: the sequence is in this queue.
+  // Returns how much was computed for the sequence's principal so far. Requires: the sequence is in
+  // this queue.
   int64_t Served(const Sequence& sequence) const {
     return share_.served(sequence.request.principal);
   }

@@ -1,6 +1,6 @@
-// AdmissionRoom: the free room of a plan for waiting sequences: places and KV blocks. Two kinds of
-// sequences come first: running ones, which still need blocks for their prompts, and waiting ones
-// whose KV is being read from a disk.
+// AdmissionRoom: the places and KV blocks that a plan can give to waiting sequences. Two kinds of
+// sequences are counted before: running ones, which still need blocks for their prompts, and
+// waiting ones whose KV is being read from a disk.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_ADMISSION_ROOM_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_ADMISSION_ROOM_H_
 
@@ -21,30 +21,31 @@ namespace tidepool::engine {
 class AdmissionRoom {
  public:
   struct Parts {
-    int64_t max_sequences = 0;  // maximum running sequences
-    int64_t prefill_chunk = 0;  // maximum rows of a sequence per step
+    int64_t max_sequences = 0;  // maximum number of running sequences
+    int64_t prefill_chunk = 0;  // maximum number of rows of a sequence per step
     const KvCache* cache = nullptr;
     const RunningSequences* running = nullptr;
-    KvRestores* restores = nullptr;  // may be null
+    KvRestores* restores = nullptr;  // null if there is no disk
   };
-  // All outlive this object.
+  // All parts must outlive this object.
   explicit AdmissionRoom(const Parts& parts) : parts_(parts) {}
 
-  // If the sequence waits for KV from a disk, reserves a place and blocks for it, and returns true.
+  // If the sequence waits for its KV to be read from a disk, reserves a place and blocks for it,
+  // and returns true.
   bool KeepForRestored(Sequence* sequence);
   // The sequences for which places are reserved.
   absl::Span<const Sequence* const> restoring() const { return restoring_; }
 
   bool HasPlace() const;
-  // The maximum number of blocks that the sequence holds until its tokens are computed.
+  // The maximum number of blocks that the sequence holds until all of its tokens are computed.
   int64_t BlocksFor(const Sequence& sequence) const;
-  // Free blocks that running sequences and restores still need.
+  // Number of free blocks that running sequences and restores still need.
   int64_t BlocksSpokenFor() const;
 
-  // True if the sequence would fit without all running ones of lower priority.
+  // Returns whether the sequence would fit if no sequence with a lower priority ran.
   bool FitsInPlaceOfLower(const Sequence& sequence) const;
-  // Number of the running `victims` to preempt, from the first on, until the sequence fits. nullopt
-  // if all of them are not enough.
+  // Returns how many of the running `victims` must be preempted, beginning with the first, until
+  // the sequence fits. Returns nullopt if all of them are not enough.
   std::optional<size_t> VictimsNeeded(const Sequence& sequence,
                                       absl::Span<Sequence* const> victims) const;
 

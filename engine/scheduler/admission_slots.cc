@@ -37,7 +37,7 @@ struct AdmissionSlots::State {
   mutable base::Mutex mutex;
   int64_t places TIDEPOOL_GUARDED_BY(mutex) = 0;
   int64_t taken TIDEPOOL_GUARDED_BY(mutex) = 0;
-  // by principal; no entry is 0
+  // Number of slots of each principal. Principals without slots have no entry.
   std::map<std::string, int64_t> taken_by TIDEPOOL_GUARDED_BY(mutex);
 };
 

@@ -1,9 +1,9 @@
-// AdmissionSlots: the slots of requests that run or wait, counted by principal. A principal may
-// have at most eight times as many slots as are free: one alone gets 8/9 of all, two get 8/17 each.
-// So a principal that requests all slots leaves some free, and a new principal finds one while the
-// others return theirs.
+// AdmissionSlots: limits the number of requests that run or wait. Each request needs a slot
+// ("place"), and slots are counted by principal. A principal may have at most eight times as many
+// slots as are free. So a single principal gets at most 8/9 of all slots, and two get 8/17 each.
+// Some slots are always left for a new principal, until the others have returned some of theirs.
 //
-// These are the dynamic thresholds of A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length
+// The method is the dynamic thresholds of A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length
 // Thresholds for Shared-Memory Packet Switches" (IEEE/ACM Transactions on Networking, 1998).
 //
 //   AdmissionSlots places("the queue", 1088);
@@ -23,27 +23,27 @@ namespace tidepool::engine {
 // Thread-safe.
 class AdmissionSlots {
  public:
-  // The maximum slots of one principal, as a multiple of the free slots.
+  // The maximum number of slots of one principal, as a multiple of the number of free slots.
   static constexpr int64_t kShare = 8;
 
-  // A slot, which its last copy returns. It may outlive the AdmissionSlots.
+  // A slot. It is returned when its last copy is destroyed. It may outlive the AdmissionSlots.
   using Place = std::shared_ptr<void>;
 
-  // `what` is the name of the resource in errors, such as "the queue". Requires: places >= 0.
+  // `what` names the resource in errors, for example "the queue". Requires: places >= 0.
   AdmissionSlots(std::string what, int64_t places);
 
-  // Changes the number of slots. Requests keep the slots they have. Requires: not negative.
+  // Changes the number of slots. Requests keep the slots that they have. Requires: places >= 0.
   void SetPlaces(int64_t places);
 
-  // RESOURCE_EXHAUSTED if all slots are taken, or if the free ones are reserved for other
-  // principals. Without authentication, the principal is empty and may have all slots.
+  // Returns RESOURCE_EXHAUSTED if all slots are taken, or if the free ones are reserved for other
+  // principals. Without authentication, the principal is empty and may take all slots.
   absl::StatusOr<Place> Take(const std::string& principal);
-  // What Take would return now.
+  // Returns the status that Take would return now.
   absl::Status Check(const std::string& principal) const;
 
  private:
   struct State;
-  const std::shared_ptr<State> state_;  // shared with all slots
+  const std::shared_ptr<State> state_;  // shared with all Places
 };
 
 }  // namespace tidepool::engine

@@ -33,14 +33,15 @@ void AdmissionTurns::PassLine() {
   Pass();
 }
 
-// Forms lines of the remaining sequences with the highest priority that have credit.
+// Of the remaining sequences with credit, takes those with the highest priority, and groups them
+// into lines.
 bool AdmissionTurns::FormLines() {
   const SequenceQueue& queue = queue_->sequences();
   auto at = std::partition_point(queue.begin(), queue.end(), [this](const auto& sequence) {
     return sequence->request.priority >= priority_;
   });
   lines_.clear();
-  absl::flat_hash_map<absl::string_view, size_t> line_of;  // by principal
+  absl::flat_hash_map<absl::string_view, size_t> line_of;  // index of each principal's line
   for (; at != queue.end(); ++at) {
     Sequence* sequence = at->get();
     if (!lines_.empty() && sequence->request.priority < priority_) break;

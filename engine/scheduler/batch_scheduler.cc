@@ -12,14 +12,15 @@
 namespace tidepool::engine {
 namespace {
 
-// Copies the pointers, which stay valid while the queue changes.
+// Copies the pointers. They stay valid while the queue changes.
 std::vector<Sequence*> Snapshot(const SequenceQueue& queue) {
   std::vector<Sequence*> sequences;
   for (const auto& sequence : queue) sequences.push_back(sequence.get());
   return sequences;
 }
 
-// The salt of a sequence's KV. Sequences with another rotation share none.
+// Returns the salt of a sequence's KV. Sequences that rotate differently get different salts, so
+// they share no KV.
 std::string SaltOf(const Sequence& sequence, int64_t short_slots) {
   if (sequence.slot_limit() > short_slots) return sequence.request.cache_salt;
   return absl::StrCat(sequence.request.cache_salt, absl::string_view("\0short", 6));
@@ -69,7 +70,7 @@ void BatchScheduler::End(std::vector<EndedSequence> failed, StepPlan* plan) {
   }
 }
 
-// Ends sequences that must not, or cannot, continue.
+// Ends the sequences that may not continue or cannot continue.
 void BatchScheduler::EndDoomed(absl::Duration now, StepPlan* plan) {
   const auto judge = [&](Sequence* sequence) { return Doom(*sequence, now); };
   End(running_.TakeFailed(judge), plan);
@@ -91,7 +92,8 @@ absl::Status BatchScheduler::Doom(const Sequence& sequence, absl::Duration now) 
   return absl::OkStatus();
 }
 
-// Credit may arrive during planning, but rows are distributed by it, so read it only once.
+// Rows are distributed according to credit, and credit may arrive during planning. So the credit is
+// read only once per plan.
 void BatchScheduler::ReadCredit() {
   for (const SequenceQueue* queue : {&running_.sequences(), &waiting_.sequences()}) {
     for (const auto& sequence : *queue) {
@@ -111,13 +113,14 @@ void BatchScheduler::PlanRunning(StepPlan* plan) {
   }
 }
 
-// Preempts other sequences until this one has blocks. If it is the last in order, preempts itself.
+// Preempts other sequences until there are blocks for this one. If this one is the last in order,
+// preempts this one.
 void BatchScheduler::PlanOrPreempt(Sequence* sequence, int64_t max_rows, StepPlan* plan) {
   while (!PlanSequence(sequence, max_rows, plan)) {
     if (admission_.GiveBackRestore(sequence->request.priority)) continue;
     Sequence* victim = Victim(sequence);
-    // A sequence that is alone, without restores, can use every block. EndDoomed checked that this
-    // is enough.
+    // A single sequence can use every block, if there are no restores. EndDoomed checked that these
+    // are enough.
     CHECK(victim != sequence || running_.size() > 1 ||
           (restores_ != nullptr && restores_->running() > 0))
         << "no KV blocks for the only sequence";
@@ -126,7 +129,8 @@ void BatchScheduler::PlanOrPreempt(Sequence* sequence, int64_t max_rows, StepPla
   }
 }
 
-// Returns false and changes nothing if there are not enough blocks.
+// Plans the next rows of a sequence. If there are not enough blocks, returns false and changes
+// nothing.
 bool BatchScheduler::PlanSequence(Sequence* sequence, int64_t max_rows, StepPlan* plan) {
   const int64_t fitting = decoder_->RowsWithin(*sequence, 1 + spare_logit_rows_);
   RowSpan span = decoder_->NextSpan(*sequence, std::min(max_rows, fitting));
@@ -134,16 +138,16 @@ bool BatchScheduler::PlanSequence(Sequence* sequence, int64_t max_rows, StepPlan
   std::optional<KvReservation> reservation = sequence->lease.Reserve(slots);
   if (!reservation.has_value()) return false;
   span.blocks = sequence->lease.Tables(slots);
-  // Each sequence's first row of logits is not spare.
+  // The first row of logits of each sequence does not count.
   spare_logit_rows_ -= std::max<int64_t>(0, static_cast<int64_t>(span.logit_rows.size()) - 1);
   plan->batch.spans.push_back(std::move(span));
   plan->items.push_back({sequence, *std::move(reservation)});
   return true;
 }
 
-// Returns the sequence that loses its KV for `for_whom`, or `for_whom` itself if all others go
-// before it. Never returns a sequence in the current plan: those have credit and go before
-// `for_whom`.
+// Returns the sequence that loses its KV to `for_whom`. Returns `for_whom` itself if all others are
+// before it in order. Never returns a sequence that is already in the plan, because these have
+// credit and are before `for_whom`.
 Sequence* BatchScheduler::Victim(const Sequence* for_whom) const {
   Sequence* stalled = running_.LastStalled();
   return stalled != nullptr && stalled != for_whom ? stalled : running_.last();

@@ -1,17 +1,17 @@
-// BatchScheduler: decides which sequences run in the next step, with how many rows and on which KV
-// blocks. It does continuous batching with chunked prefill:
+// BatchScheduler: decides which sequences run in the next step, how many rows each has, and which
+// KV blocks they use. It does continuous batching with chunked prefill:
 //
-// - Each sequence that decodes gets its row. Prompts share the others (RunningSequences). Running
-//   sequences get KV in order of priority, then arrival.
-// - Waiting sequences are admitted, and running ones preempted for them, by Admission.
+// - Each sequence that decodes gets one row. Prompts share the other rows (RunningSequences).
+//   Running sequences get KV blocks in order of priority, and then of arrival.
+// - Admission admits waiting sequences, and preempts running ones for them.
 // - If there is no block for a running sequence, another one is preempted: one that lacks credit,
-// or
+//   or
 //   else the last in order. A preempted sequence loses its KV and waits again.
 // - A sequence without credit is not planned. It keeps its KV until another one needs the blocks.
 // - A sequence that cannot have its first token before its deadline is refused (DeadlineJudge).
 //
-// A plan takes at most n log n time for n waiting sequences, times the number of different lengths
-// of prefixes in flight. A sequence's tokens are hashed once, not in every plan.
+// For n waiting sequences, a plan takes O(n log n) time, multiplied by the number of different
+// lengths of prefixes in flight. The tokens of a sequence are hashed once, not in every plan.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_BATCH_SCHEDULER_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_BATCH_SCHEDULER_H_
 
@@ -34,66 +34,68 @@
 
 namespace tidepool::engine {
 
-// One sequence's part of a step. Its span has the same index in the batch.
+// One sequence's part of a step. Its span in the batch has the same index.
 struct PlanItem {
   Sequence* sequence = nullptr;
   KvReservation reservation;
 };
 
-// The plan of one step. Dropping it frees the KV that it reserved.
+// The plan of one step. When it is destroyed, the KV that it reserved is freed.
 struct StepPlan {
   Batch batch;
   std::vector<PlanItem> items;
-  std::vector<EndedSequence> ended;  // sequences that the scheduler has removed
+  // sequences that ended with an error, removed from the scheduler
+  std::vector<EndedSequence> ended;
 };
 
 // Engine thread only. Starts no threads and reads no clock.
 class BatchScheduler {
  public:
-  // The cache, decoder and restores outlive this object. Without `restores`, no KV is read from a
-  // disk.
+  // The cache, decoder and restores must outlive this object. If `restores` is null, no KV is read
+  // from a disk.
   BatchScheduler(const SchedulerOptions& options, KvCache* cache, const Decoder* decoder,
                  KvRestores* restores = nullptr);
   BatchScheduler(const BatchScheduler&) = delete;
   BatchScheduler& operator=(const BatchScheduler&) = delete;
 
-  // Adds a waiting sequence, with a new lease of the cache.
+  // Adds a waiting sequence, and gives it a new lease of the cache.
   void Add(std::unique_ptr<Sequence> sequence);
 
-  // Same as RunningSequences::SetLimits, from the next plan on.
+  // Calls RunningSequences::SetLimits. The limits apply from the next plan on.
   void SetLimits(const StepLimits& limits) { running_.SetLimits(limits); }
-  // Sets the rates for decisions about deadlines and restores.
+  // Sets the rates that decisions about deadlines and restores use.
   void SetRates(const MeasuredRates& rates) { deadlines_.SetRates(rates); }
 
-  // Plans the next step. `now` must come from the clock of the deadlines. At most one plan may
-  // exist. Requires: before the next call, the caller calls Commit for each item whose rows were
+  // Plans the next step. `now` must be from the clock that deadlines use. Only one plan may exist
+  // at a time. Requires: before the next call, Commit was called for each item whose rows were
   // computed.
   StepPlan Plan(absl::Duration now);
 
-  // The item's rows were computed, so their KV is final.
+  // Records that the item's rows were computed, so that their KV is final.
   void Commit(PlanItem* item, const RowSpan& span);
 
-  // Removes a running sequence and frees its KV. Requires: the plan that contains it was committed
-  // or dropped, or its reservation kept.
+  // Removes a running sequence and frees its KV. Requires: the plan that contains the sequence was
+  // committed or destroyed, or its reservation was kept.
   std::unique_ptr<Sequence> Remove(Sequence* sequence);
-  // Removes all sequences, running and waiting.
+  // Removes all running and all waiting sequences.
   std::vector<std::unique_ptr<Sequence>> RemoveAll();
 
   int64_t running() const { return running_.size(); }
   int64_t waiting() const { return waiting_.size(); }
-  // Totals.
+  // Totals since the start.
   int64_t admissions() const { return admission_.admissions(); }
   int64_t preemptions() const { return admission_.preemptions(); }
   int64_t deadline_refusals() const { return deadlines_.refusals(); }
-  // Number of waiting sequences examined, to check new ones and to find the next turn. This
-  // measures the cost of plans when many wait, except for the check of each one's deadline and
-  // credit.
+  // Number of waiting sequences that were examined, to check new ones and to find the next turn.
+  // This measures the cost of plans when many sequences wait. It does not include the checks of
+  // each sequence's deadline and credit.
   int64_t looks() const { return deadlines_.looks() + admission_.looks(); }
-  // Rows that sequences must still compute before their next token, without decodes.
+  // Number of rows that sequences must still compute before their next token. Sequences that decode
+  // are not counted.
   int64_t QueuedPromptTokens() const;
-  // True if the latest plan found a sequence with credit.
+  // Returns whether the latest plan found a sequence with credit.
   bool HasReady() const;
-  // The earliest deadline of all sequences and restores. InfiniteDuration if there is none.
+  // The earliest deadline of all sequences and restores, or InfiniteDuration if there is none.
   absl::Duration NextDeadline() const;
 
  private:
@@ -109,12 +111,13 @@ class BatchScheduler {
   const SchedulerOptions options_;
   KvCache* const cache_;
   const Decoder* const decoder_;
-  KvRestores* const restores_;  // may be null
+  KvRestores* const restores_;  // null if there is no disk
   DeadlineJudge deadlines_;
   RunningSequences running_;
   AdmissionQueue waiting_;
   Admission admission_;
-  int64_t spare_logit_rows_ = 0;  // in the current plan, besides one per sequence
+  // rows of logits that are still free in the current plan, besides one for each sequence
+  int64_t spare_logit_rows_ = 0;
 };
 
 }  // namespace tidepool::engine

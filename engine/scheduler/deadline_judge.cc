@@ -11,7 +11,7 @@
 namespace tidepool::engine {
 namespace {
 
-constexpr double kCertainShare = 0.5;  // part of the measured time that is certainly needed
+constexpr double kCertainShare = 0.5;  // the share of the measured time that is certainly needed
 
 std::string InMilliseconds(absl::Duration time) {
   return absl::FormatDuration(absl::Trunc(time, absl::Milliseconds(1)));
@@ -41,7 +41,7 @@ std::vector<EndedSequence> DeadlineJudge::TakeRefused(absl::Duration now, Admiss
   return refused;
 }
 
-// Minimum time to compute the prompt without its first `cached` tokens.
+// Returns the minimum time to compute the prompt after its first `cached` tokens.
 absl::Duration DeadlineJudge::PromptTime(const Sequence& sequence, int64_t cached) const {
   if (rates_.prompt_rows_per_second <= 0) return absl::ZeroDuration();
   const auto rows = static_cast<double>(static_cast<int64_t>(sequence.tokens.size()) - cached);
@@ -54,7 +54,7 @@ absl::Status DeadlineJudge::Judge(Sequence* sequence, absl::Duration left, int64
     queue =
         absl::Seconds(kCertainShare * static_cast<double>(ahead) / rates_.admissions_per_second);
   }
-  // Looking into the cache hashes the prompt, so do it only if it matters.
+  // A look into the cache must hash the prompt. So only do it if the result matters.
   if (queue + PromptTime(*sequence, /*cached=*/0) <= left) return absl::OkStatus();
   const absl::Duration own =
       PromptTime(*sequence, sequence->lease.FindPrefix(sequence->reusable()).tokens);

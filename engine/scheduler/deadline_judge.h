@@ -1,6 +1,6 @@
-// DeadlineJudge: refuses sequences that cannot have their first token before their deadline, before
-// they use resources. It only counts half of the time that the measured rates suggest, because
-// those come from other work.
+// DeadlineJudge: refuses sequences that cannot have their first token before their deadline, so
+// that they use no resources. It assumes only half of the time that the measured rates suggest,
+// because the rates were measured on other work.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_DEADLINE_JUDGE_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_DEADLINE_JUDGE_H_
 
@@ -18,20 +18,22 @@ namespace tidepool::engine {
 // Engine thread only.
 class DeadlineJudge {
  public:
-  // Without rates, no sequence is refused.
+  // As long as there are no rates, no sequence is refused.
   void SetRates(const MeasuredRates& rates) { rates_ = rates; }
   const MeasuredRates& rates() const { return rates_; }
 
-  // Removes the refused sequences from the queue, among those that arrived since the last call.
-  // Each sequence is checked once. One that another engine began is not checked.
+  // Checks the sequences that arrived since the last call. Removes the refused ones from the queue,
+  // and returns them. Each sequence is checked once. A sequence that another engine began is not
+  // checked.
   std::vector<EndedSequence> TakeRefused(absl::Duration now, AdmissionQueue* waiting);
 
-  // Checks whether a sequence can have its first token within `left`, if `ahead` others are
-  // certainly planned before it. DEADLINE_EXCEEDED if even an idle engine could not.
-  // RESOURCE_EXHAUSTED, with a base::RetryAfterOf hint, if only this queue prevents it.
+  // Checks whether a sequence can have its first token within `left`. `ahead` is the number of
+  // sequences that are certainly planned before it. Returns DEADLINE_EXCEEDED if even an idle
+  // engine would take longer, and RESOURCE_EXHAUSTED, with a base::RetryAfterOf hint, if only the
+  // queue prevents it.
   absl::Status Judge(Sequence* sequence, absl::Duration left, int64_t ahead) const;
 
-  int64_t refusals() const { return refusals_; }  // total
+  int64_t refusals() const { return refusals_; }  // total since the start
   int64_t looks() const { return looks_; }        // total number of sequences examined
 
  private:

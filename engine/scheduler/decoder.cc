@@ -58,7 +58,7 @@ class AutoregressiveDecoder final : public Decoder {
     const int64_t rows = span.argmax_vocab > 0 ? 0 : static_cast<int64_t>(span.logit_rows.size());
     const int64_t behind = output->logit_row() + rows;
     absl::StatusOr<SpanOutput> accepted = AcceptRows(sequence, span, output);
-    // After an error some rows are unread. Skip them to reach the next span's rows.
+    // After an error, some rows may not have been read. Go to the rows of the next span.
     output->GoToLogits(behind);
     return accepted;
   }
@@ -93,7 +93,8 @@ class AutoregressiveDecoder final : public Decoder {
     return accepted;
   }
 
-  // True if this slot's row predicts a prompt token whose log-probability must be reported.
+  // Returns whether the row of this slot predicts a prompt token whose log-probability must be
+  // reported.
   static bool ScoresRow(const Sequence& sequence, int64_t slot) {
     return slot >= sequence.first_scored_slot() && slot + 1 < sequence.request.prompt_length;
   }
@@ -107,7 +108,7 @@ class AutoregressiveDecoder final : public Decoder {
   absl::StatusOr<std::vector<TokenLogprob>> Score(const Sequence& sequence, const RowSpan& span,
                                                   OutputCursor* output) {
     std::vector<TokenLogprob> scored;
-    // No token precedes the first one, so it has no prediction.
+    // The first token is not predicted, because there is no token before it.
     if (sequence.prompt_told == 0) scored.push_back({.token_id = sequence.tokens[0]});
     for (int64_t slot = span.first_slot; slot < span.first_slot + span.rows(); ++slot) {
       if (!ScoresRow(sequence, slot)) continue;

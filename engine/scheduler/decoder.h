@@ -1,5 +1,5 @@
-// Decoder: decides how a sequence grows. It creates the next RowSpan, and turns the computed rows
-// into final tokens. Only final tokens reach sinks, logs and hashes.
+// Decoder: determines how a sequence grows. It creates the next RowSpan, and converts the results
+// of its rows to final tokens. Streams, logs and hashes only see final tokens.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_DECODER_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_DECODER_H_
 
@@ -17,16 +17,16 @@
 
 namespace tidepool::engine {
 
-// A cursor over a step's output, span by span.
+// A cursor over the output of a step. It advances span by span.
 class OutputCursor {
  public:
   explicit OutputCursor(const StepOutput& output) : output_(output) {}
 
-  // Returns the next row of logits, or the next argmax.
+  // Return the next row of logits, or the next argmax.
   absl::Span<const float> NextLogits() {
     return absl::MakeConstSpan(output_.logits.Row(logit_row_++), output_.logits.cols);
   }
-  // The number of the next row of logits, and a way to jump to another one.
+  // The number of the next row of logits. GoToLogits sets it.
   int64_t logit_row() const { return logit_row_; }
   void GoToLogits(int64_t row) { logit_row_ = row; }
   const kernels::ArgMax& NextArgMax() { return output_.best[best_row_++]; }
@@ -39,7 +39,8 @@ class OutputCursor {
 
 // The result of one span. Plain data.
 struct SpanOutput {
-  std::vector<TokenLogprob> prompt;  // prompt tokens from Sequence::prompt_told on
+  // log-probabilities of prompt tokens, from Sequence::prompt_told on
+  std::vector<TokenLogprob> prompt;
   std::vector<SampledToken> tokens;  // the next output tokens
 };
 
@@ -48,23 +49,25 @@ class Decoder {
  public:
   virtual ~Decoder() = default;
 
-  // Number of rows to compute before the next token; at least 1.
+  // Number of rows that must be computed before the next token; at least 1.
   virtual int64_t PendingRows(const Sequence& sequence) const = 0;
 
-  // Maximum number of rows of this sequence in one span so that at most `logit_rows` of them need
+  // Maximum number of rows of this sequence in one span such that at most `logit_rows` of them need
   // logits; at least 1. Requires: logit_rows >= 1.
   virtual int64_t RowsWithin(const Sequence& sequence, int64_t logit_rows) const = 0;
 
-  // Returns the next rows, at most `max_rows`, without block tables. Requires: max_rows >= 1.
+  // Returns a span of the next rows, at most `max_rows`, without block tables. Requires: max_rows
+  // >= 1.
   virtual RowSpan NextSpan(const Sequence& sequence, int64_t max_rows) const = 0;
 
-  // Returns the result of the rows that the span requested, which come next in `output`. Does not
-  // change the sequence. Errors are the Sampler's. `output` moves past the span's rows in any case.
+  // Returns the result of `span`. The rows that it requested are the next ones in `output`, and
+  // `output` always moves past them. Does not change the sequence. Returns the errors of Sampler.
   virtual absl::StatusOr<SpanOutput> Accept(const Sequence& sequence, const RowSpan& span,
                                             OutputCursor* output) = 0;
 };
 
-// One token per forward pass. Tokens are sampled from the first `vocab_size` logits.
+// A decoder that computes one token per forward pass. Tokens are sampled from the first
+// `vocab_size` logits.
 std::unique_ptr<Decoder> MakeAutoregressiveDecoder(int vocab_size);
 
 }  // namespace tidepool::engine

@@ -44,7 +44,7 @@ class Holders {
  private:
   int64_t HeldBy(const Sequence* sequence) const { return held_.at(sequence->request.principal); }
 
-  // Returns null if there is none.
+  // Returns the next sequence that loses its place, or null if there is none.
   Sequence* Next() const {
     Sequence* best = nullptr;
     for (Sequence* sequence : eligible_) {
@@ -62,16 +62,17 @@ class Holders {
            MadeSinceAdmission(sequence) >= kOnlyPlaceQuanta * PlaceQuantum(sequence);
   }
 
-  // Takes the newest sequence of the principal with the most places. If every principal has only
-  // one place, takes the one held longest.
+  // Returns whether `a` loses its place before `b`. The newest sequence of the principal with the
+  // most places is the first. If every principal has only one place, the sequence that has held its
+  // place longest is the first.
   bool GoesFirst(const Sequence& a, const Sequence& b) const {
     if (HeldBy(&a) != HeldBy(&b)) return HeldBy(&a) > HeldBy(&b);
     if (HeldBy(&a) > 1) return a.arrival > b.arrival;
     return MadeSinceAdmission(a) > MadeSinceAdmission(b);
   }
 
-  absl::flat_hash_map<absl::string_view, int64_t> held_;  // places by principal
-  int64_t own_ = 0;                                       // of the waiting principal
+  absl::flat_hash_map<absl::string_view, int64_t> held_;  // number of places of each principal
+  int64_t own_ = 0;  // number of places of the waiting principal
   int64_t total_ = 0;
   std::vector<Sequence*> eligible_;
 };

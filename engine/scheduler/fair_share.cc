@@ -12,8 +12,8 @@ void FairShare::BeginWaiting(const std::string& principal) {
   Account& account = found->second;
   if (++account.waiting > 1) return;
   if (!added) idle_.erase({account.served, found->first});
-  // A returning principal counts as served at least as much as the least served one that is
-  // waiting: being absent gives no credit.
+  // A principal that returns gets at least the counter of the waiting principal that was served
+  // least. So a principal collects no credit while it is absent.
   const int64_t least = waiting_.empty() ? last_left_served_ : waiting_.begin()->first;
   account.served = std::max(account.served, least);
   waiting_.emplace(account.served, found->first);
@@ -41,8 +41,8 @@ void FairShare::Charge(const std::string& principal, int64_t cost) {
   order.insert(std::move(place));
 }
 
-// Forgets the principal that was served least. It loses the least, because its count is raised
-// anyway when it returns.
+// Forgets the idle principal that was served least. This changes the least, because its counter
+// would be increased anyway when it returns.
 void FairShare::ForgetIdle() {
   const auto account = accounts_.find(idle_.begin()->second);
   idle_.erase(idle_.begin());

@@ -1,11 +1,13 @@
-// FairShare: counts how much each principal was served, so that the one served least goes next.
+// FairShare: counts how much each principal was served. The principal that was served least is the
+// next.
 //
-// These are the virtual token counters of Y. Sheng et al., "Fairness in Serving Large Language
-// Models" (OSDI 2024). Each token computed for a principal raises its counter. A principal without
-// waiting requests gains no credit. Of the waiting principals, the lowest counter goes next. Two
-// principals that always have waiting requests differ by a bounded amount, however many requests
-// each sends: at most twice the larger of the most expensive prompt and the output that the running
-// sequences can still generate.
+// The method is the virtual token counters of Y. Sheng et al., "Fairness in Serving Large Language
+// Models" (OSDI 2024). Each token that is computed for a principal increases the principal's
+// counter. A principal without waiting requests collects no credit for that time. Of the waiting
+// principals, the one with the lowest counter is the next. If two principals always have waiting
+// requests, the difference of their counters is bounded, whatever the number of requests that each
+// sends. The bound is twice the larger of two costs: the cost of the most expensive prompt, and
+// that of the output that the running sequences can still generate.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_FAIR_SHARE_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_FAIR_SHARE_H_
 
@@ -20,20 +22,22 @@
 
 namespace tidepool::engine {
 
-// Engine thread only. Every call takes time logarithmic in the number of principals.
+// Engine thread only. The time of each call is logarithmic in the number of principals.
 class FairShare {
  public:
-  // Costs of a token, as in the paper: an output token needs a forward pass of its own.
+  // Costs of a token, as in the paper. An output token costs more, because it needs its own forward
+  // pass.
   static constexpr int64_t kPromptCost = 1;
   static constexpr int64_t kOutputCost = 2;
-  // Maximum number of principals to remember without waiting requests.
+  // Maximum number of principals without waiting requests that are remembered.
   static constexpr size_t kMaxIdle = 1024;
 
-  // A request of this principal begins to wait, or stops waiting.
+  // Must be called when a request of this principal begins to wait, and when it stops waiting.
   void BeginWaiting(const std::string& principal);
   void EndWaiting(const std::string& principal);
 
-  // The principal was served. Requires: cost >= 0. A forgotten principal is not charged.
+  // Adds the cost of work for this principal. A principal that was forgotten is not charged.
+  // Requires: cost >= 0.
   void Charge(const std::string& principal, int64_t cost);
 
   // Requires: the principal has a waiting request.
@@ -42,19 +46,19 @@ class FairShare {
  private:
   struct Account {
     int64_t served = 0;
-    int64_t waiting = 0;  // number of requests
+    int64_t waiting = 0;  // number of waiting requests
   };
 
-  // Pairs of cost and name, which is a key of accounts_. Ascending by cost, then by name.
+  // Pairs of cost and name, in ascending order. The name is a key of accounts_.
   using Order = std::set<std::pair<int64_t, std::string_view>>;
 
   void ForgetIdle();
 
   std::map<std::string, Account, std::less<>> accounts_;
-  // Each account is in one of these two.
+  // Each account is in one of the next two.
   Order waiting_;
-  Order idle_;                    // without waiting requests
-  int64_t last_left_served_ = 0;  // cost of the last principal that stopped waiting
+  Order idle_;                    // principals without waiting requests
+  int64_t last_left_served_ = 0;  // cost of the principal that stopped waiting last
 };
 
 }  // namespace tidepool::engine

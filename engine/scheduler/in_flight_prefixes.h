@@ -1,5 +1,5 @@
-// InFlightPrefixes: the prompt blocks that running sequences compute next. A sequence that can use
-// one of them waits for it instead of computing it again.
+// InFlightPrefixes: the prompt blocks that running sequences will compute next. A waiting sequence
+// that can use such a block waits for it, so that the block is not computed twice.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_IN_FLIGHT_PREFIXES_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_IN_FLIGHT_PREFIXES_H_
 
@@ -13,20 +13,21 @@
 namespace tidepool::engine {
 
 // Engine thread only. Valid until KV is committed or freed. Blocks are compared by their hashes. So
-// a lookup takes time proportional to the number of different positions of these blocks, not to the
+// the time of a lookup depends on the number of different positions of these blocks, and not on the
 // length of prompts.
 class InFlightPrefixes {
  public:
-  // Requires: the sequence runs and has more prompt rows to compute.
+  // Adds the next block of a sequence. Requires: the sequence runs and has more prompt rows to
+  // compute.
   void Add(Sequence* sequence);
 
-  // True if this sequence can use one of these next blocks: it has the same tokens from the start
-  // and the same salt, and it is not the block with the sequence's last token.
+  // Returns whether this sequence can use one of the blocks. If it can, it has the same salt and
+  // the same tokens from the start, and the block does not contain the sequence's last token.
   bool Hold(Sequence* sequence) const;
 
  private:
-  std::vector<int64_t> depths_;            // distinct indices of the next blocks
-  absl::flat_hash_set<BlockHash> blocks_;  // the next blocks
+  std::vector<int64_t> depths_;            // distinct positions of the blocks in their sequences
+  absl::flat_hash_set<BlockHash> blocks_;  // hashes of the blocks
 };
 
 }  // namespace tidepool::engine

@@ -10,10 +10,12 @@ namespace tidepool::engine {
 namespace {
 
 constexpr int64_t kBlockTokens = kernels::kKvBlockTokens;
-// Minimum patience, used if computing takes less time or its rate is unknown.
+// The minimum time that a restore may take. It is used if computing takes less time, or if the rate
+// of computing is unknown.
 constexpr absl::Duration kMinPatience = absl::Milliseconds(100);
 constexpr absl::Duration kUnknownPatience = absl::Seconds(10);
-// If no block arrives in this time, the disk is stuck. It is then not used for a while.
+// If no block arrives in kSilence, the disk is assumed to be stuck. No reads begin for the time
+// kLetBe after that.
 constexpr absl::Duration kSilence = absl::Seconds(5);
 constexpr absl::Duration kLetBe = absl::Seconds(30);
 
@@ -21,7 +23,7 @@ absl::Duration ComputeTime(const KvPrefix& prefix, double rows_per_second) {
   return absl::Seconds(static_cast<double>(prefix.tokens - prefix.memory_tokens) / rows_per_second);
 }
 
-// The tokens of this block, in a sequence that begins with `tokens`.
+// Returns the tokens of a block of a sequence that begins with `tokens`.
 absl::Span<const int32_t> TokensOf(absl::Span<const int32_t> tokens, const KvPrefix::Block& block) {
   return tokens.subspan(block.index * kBlockTokens, kBlockTokens);
 }
@@ -37,9 +39,9 @@ void KvRestores::Poll(absl::Duration now) {
   }
 }
 
-// If its restore has ended, the block is too late.
+// Handles a block that was read. If its restore has ended already, the block is dropped.
 void KvRestores::TakeIn(const KvDisk::Read& read, absl::Duration now) {
-  // Reads are sequential, so one arrival restarts the timers of all restores.
+  // The disk reads one block after the other. So each block restarts the timers of all restores.
   for (Restore& other : restores_) other.silent_at = now + kSilence;
   const auto found = std::find_if(restores_.begin(), restores_.end(),
                                   [&](const auto& one) { return one.ticket == read.ticket(); });
@@ -53,7 +55,7 @@ void KvRestores::TakeIn(const KvDisk::Read& read, absl::Duration now) {
     ++restore.arrived;
   }
   const bool whole = restore.arrived == restore.prefix.on_disk.size();
-  // If others take the KV before the sequence's turn, allow it to be read again.
+  // The KV may be taken by others before it is the sequence's turn. Then it may be read again.
   if (whole) restore.owner->admission.restore_tried = false;
   if (held == kNoBlock || whole) End(found - restores_.begin());
 }
@@ -67,8 +69,8 @@ bool KvRestores::Begin(Sequence* sequence, const Terms& terms) {
   return CoveredBlocks(sequence).has_value();
 }
 
-// The sequence waits if the next block of a restore is also one of its own. The block with its last
-// token does not count, because it is computed in any case.
+// The sequence waits if the next block of a restore is also one of its own blocks. The block with
+// its last token does not matter, because it is always computed.
 std::optional<int64_t> KvRestores::CoveredBlocks(Sequence* sequence) {
   const int64_t usable = (static_cast<int64_t>(sequence->tokens.size()) - 1) / kBlockTokens;
   for (Restore& restore : restores_) {
@@ -78,14 +80,16 @@ std::optional<int64_t> KvRestores::CoveredBlocks(Sequence* sequence) {
     const Sequence* owner = restore.owner;
     restore.priority = std::max(restore.priority, sequence->request.priority);
     const auto held = static_cast<int64_t>(restore.held.size());
-    // If the sequence goes before the owner, no blocks are reserved yet for the part still to come.
+    // If the sequence has a higher priority than the owner, no blocks are reserved for the rest of
+    // the prefix.
     if (owner == sequence || sequence->request.priority > owner->request.priority) return held;
     return held + static_cast<int64_t>(restore.prefix.on_disk.size() - restore.arrived);
   }
   return std::nullopt;
 }
 
-// Includes the reads that are queued before it. If the disk's speed is unknown, it is tried.
+// Returns whether reading takes less time than computing. This includes the reads that are queued
+// before. If the speed of the disk is unknown, returns true, so that it is measured.
 bool KvRestores::IsWorthIt(const KvPrefix& prefix, const Terms& terms) const {
   const double bytes_per_second = disk_->read_bytes_per_second();
   if (terms.prompt_rows_per_second <= 0 || bytes_per_second <= 0) return true;
@@ -106,7 +110,7 @@ void KvRestores::Start(Sequence* sequence, KvPrefix prefix, const Terms& terms) 
                        ? kUnknownPatience
                        : std::max(kMinPatience, ComputeTime(prefix, terms.prompt_rows_per_second)));
   restore.silent_at = terms.now + kSilence;
-  // The blocks in memory must not be evicted for the ones that are read.
+  // The blocks in memory must not be evicted to make room for the blocks that are read.
   for (const int32_t block : prefix.in_memory) {
     cache_->Hold(block);
     restore.held.push_back(block);
@@ -114,7 +118,7 @@ void KvRestores::Start(Sequence* sequence, KvPrefix prefix, const Terms& terms) 
   for (size_t i = 0; i < prefix.on_disk.size(); ++i) {
     const KvPrefix::Block& block = prefix.on_disk[i];
     if (disk_->StartRead(block.key, TokensOf(restore.tokens, block), restore.ticket)) continue;
-    // A block is damaged. The blocks before it are still useful.
+    // A block is damaged. The blocks before it can still be used.
     prefix.tokens = block.index * kBlockTokens;
     prefix.on_disk.resize(i);
   }
@@ -124,7 +128,8 @@ void KvRestores::Start(Sequence* sequence, KvPrefix prefix, const Terms& terms) 
   if (restores_.back().prefix.on_disk.empty()) End(restores_.size() - 1);
 }
 
-// Release from the back, so that the end of a prefix is evicted before its beginning.
+// Releases blocks from the last to the first, so that the end of a prefix is evicted before its
+// beginning.
 void KvRestores::End(size_t index) {
   Restore restore = std::move(restores_[index]);
   restores_.erase(restores_.begin() + index);
@@ -150,9 +155,9 @@ bool KvRestores::GiveBack(int64_t most_priority) {
   return true;
 }
 
-// Running sequences and other restores may share the blocks of a restore. Such blocks do not count.
+// If running sequences or other restores also hold a block of a restore, that block does not count.
 int64_t KvRestores::BlocksBelow(int32_t priority) const {
-  absl::flat_hash_map<int32_t, int32_t> held;  // number of holders, by block
+  absl::flat_hash_map<int32_t, int32_t> held;  // number of holders of each block
   for (const Restore& restore : restores_) {
     if (restore.priority >= priority) continue;
     for (const int32_t block : restore.held) ++held[block];

@@ -11,12 +11,14 @@
 namespace tidepool::engine {
 namespace {
 
-// The oldest prompt of a principal gets one of this number of equal parts of its rows.
+// The oldest prompt of a principal gets 1 / kOldestShare of the principal's rows.
 constexpr int64_t kOldestShare = 4;
-// The other prompts may lengthen such a step by the ending prompts' rows divided by this.
+// If prompts end in a step, the other prompts together may have 1 / kEndingShare of the rows of the
+// ending prompts.
 constexpr int64_t kEndingShare = 3;
 
-// With fewer rows a step is hardly shorter, because it reads all weights anyway.
+// The minimum rows of a prompt at any depth. A step with fewer rows takes almost as long, because
+// it reads all weights anyway.
 constexpr int64_t kMinDeepRows = 128;
 
 class RowShares {
@@ -45,7 +47,8 @@ class RowShares {
   }
 
  private:
-  // Prompts [begin, end) of order_, of one principal, with the fewest rows left first.
+  // The prompts [begin, end) of order_. They belong to one principal, and those with the fewest
+  // rows left are first.
   struct Group {
     size_t begin = 0;
     size_t end = 0;
@@ -81,8 +84,8 @@ class RowShares {
     return groups;
   }
 
-  // Max-min fair: principals with small demands come first and leave what they do not need. If rows
-  // cannot be divided evenly, earlier principals get one more.
+  // Max-min fairness: principals that need few rows are first, and leave the rows that they do not
+  // need to the others. If rows cannot be divided evenly, earlier principals get one more.
   int64_t ShareAmongPrincipals(size_t begin, size_t end, int64_t rows) {
     std::vector<Group> groups = GroupsOf(begin, end);
     std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
@@ -134,7 +137,7 @@ class RowShares {
   const absl::Span<const PromptInPrefill> prompts_;
   const PromptRowLimits limits_;
   std::vector<int64_t> rows_;
-  std::vector<size_t> order_;  // sorted by priority, principal, rows left
+  std::vector<size_t> order_;  // sorted by priority, then principal, then rows left
 };
 
 int64_t CountUnfinished(absl::Span<const PromptInPrefill> prompts, absl::Span<const int64_t> rows) {
@@ -196,7 +199,7 @@ PromptRows::Turn PromptRows::Judge(const PromptInPrefill& prompt) const {
   if (rows.back() == prompt.left || unfinished < limits_.unfinished || unfinished == 1) {
     return Turn::kNow;
   }
-  // The last slot needs a prompt shorter than the others.
+  // The last slot is only for a prompt that has fewer rows left than the others.
   for (size_t i = 0; i < prompts_.size(); ++i) {
     const PromptInPrefill& other = prompts_[i];
     if (rows[i] < other.left && other.priority >= prompt.priority && other.left <= prompt.left) {

@@ -34,7 +34,8 @@ void RunningSequences::BeginStep() {
   rows_.SetStepRows(PromptRowsOfStep());
 }
 
-// The rows that decodes leave, and at most what their latency allows.
+// Returns the number of prompt rows in this step. It is limited by the rows that decodes leave, and
+// by the latency that decodes allow.
 int64_t RunningSequences::PromptRowsOfStep() const {
   int64_t step = options_.limits.rows;
   if (limits_.prefill_chunk < options_.prefill_chunk) {

@@ -2,8 +2,8 @@
 // prompts.
 //
 // Each sequence that decodes gets one row. Prompts in prefill share the other rows, as PromptRows
-// defines: each gets at most the prefill chunk, and all together get fewer if decodes would have to
-// wait for them.
+// defines. A prompt gets at most the prefill chunk. All prompts together get fewer rows if
+// sequences that decode would otherwise wait too long.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_RUNNING_SEQUENCES_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_RUNNING_SEQUENCES_H_
 
@@ -25,44 +25,46 @@ namespace tidepool::engine {
 
 struct SchedulerOptions {
   BatchLimits limits;
-  int64_t prefill_chunk = 512;  // upper limit of prompt rows of one sequence per step
-  int64_t max_sequences = 64;   // running; at most limits.rows and limits.logit_rows
-  // Maximum number of incompletely computed prompts that hold KV. Requires: at least 1.
+  int64_t prefill_chunk = 512;  // maximum prompt rows of one sequence per step
+  // maximum running sequences; at most limits.rows and limits.logit_rows
+  int64_t max_sequences = 64;
+  // Maximum number of prompts that hold KV and are not completely computed. Requires: at least 1.
   int64_t max_concurrent_prefills = 4;
-  int64_t short_slots = 0;  // Model::short_slots
+  int64_t short_slots = 0;  // the value of Model::short_slots
 };
 
-// Current limits of a step's rows. They change, because they depend on measurements.
+// The current limits for the rows of a step. They depend on measurements, so they change.
 struct StepLimits {
-  // Maximum prompt rows of one sequence. If this is less than SchedulerOptions::prefill_chunk, it
-  // also limits all prompt rows of a step together, except for one row per sequence.
+  // Maximum prompt rows of one sequence. If this is less than SchedulerOptions::prefill_chunk, all
+  // prompt rows of a step together have the same limit, except for one row per sequence.
   int64_t prefill_chunk = 0;
-  int64_t attention_depth = 0;  // see PromptRowLimits; 0: equal chunks to a prompt's end
+  int64_t attention_depth = 0;  // see PromptRowLimits; 0: chunks have the same size at every depth
   int64_t mixed_rows = 0;       // maximum prompt rows of a step that also has decodes
 };
 
 // Engine thread only.
 class RunningSequences {
  public:
-  // The decoder outlives this object. Requires: at least one row for every sequence, so that all
-  // running ones can continue.
+  // The decoder must outlive this object. Requires: there is at least one row for every sequence,
+  // so that all running sequences can continue.
   RunningSequences(const SchedulerOptions& options, const Decoder* decoder);
 
   // Requires: 1 <= prefill_chunk <= options.prefill_chunk, mixed_rows >= 1.
   void SetLimits(const StepLimits& limits);
 
-  // Starts a new step for the sequences that run now.
+  // Begins a new step with the sequences that run now.
   void BeginStep();
-  // Whether a waiting prompt with `left` rows may begin in this step.
+  // Returns whether a waiting prompt with `left` rows may begin in this step.
   PromptRows::Turn JudgeRows(const Sequence& sequence, int64_t left) const;
-  // Rows of each prompt in this step, by arrival. Each other sequence has one row.
+  // Returns the number of rows of each prompt in this step. The key is the sequence's `arrival`. A
+  // sequence that is not in the result has one row.
   absl::flat_hash_map<uint64_t, int64_t> SharePromptRows() const { return rows_.Share(); }
 
-  // Adds a running sequence, with `left` rows to compute before its next token.
+  // Adds a running sequence. It has `left` rows to compute before its next token.
   void Insert(std::unique_ptr<Sequence> sequence, int64_t left);
-  // Removes a sequence. Others get its rows in this step.
+  // Removes a sequence. Its rows in this step are given to others.
   std::unique_ptr<Sequence> Take(const Sequence* sequence);
-  // Same for a sequence that is done: the step's rows do not change.
+  // Removes a sequence that is done. The rows of this step do not change.
   std::unique_ptr<Sequence> TakeDone(const Sequence* sequence);
   std::vector<EndedSequence> TakeFailed(absl::FunctionRef<absl::Status(Sequence*)> judge) {
     return engine::TakeFailed(judge, &running_);
@@ -71,17 +73,18 @@ class RunningSequences {
   const SequenceQueue& sequences() const { return running_; }
   int64_t size() const { return static_cast<int64_t>(running_.size()); }
   bool empty() const { return running_.empty(); }
-  // The last sequence in order. Requires: not empty.
+  // The last sequence in the order of GoesBefore. Requires: not empty.
   Sequence* last() const { return running_.back().get(); }
-  // The last sequence in order without credit, or null.
+  // The last sequence in order that has no credit, or null if there is none.
   Sequence* LastStalled() const;
-  // The last sequence in order that has a lower priority and computes its prompt, or null.
+  // The last sequence in order that has a lower priority and computes its prompt, or null if there
+  // is none.
   Sequence* LastPrefillBelow(int32_t priority) const;
-  // True if a running sequence must compute more than its last token.
+  // Returns whether this running sequence must compute more rows than that of its last token.
   bool ComputesPrompt(const Sequence& sequence) const;
-  // Returns the blocks that running prompts compute next.
+  // Returns the blocks that running prompts will compute next.
   InFlightPrefixes FindInFlightPrefixes() const;
-  // Number of prompt rows still to be computed.
+  // Number of prompt rows that must still be computed.
   int64_t PendingPromptRows() const;
 
  private:
@@ -91,7 +94,7 @@ class RunningSequences {
   const SchedulerOptions options_;
   const Decoder* const decoder_;
   StepLimits limits_;
-  PromptRows rows_;  // of the current step
+  PromptRows rows_;  // the prompts of the current step
   SequenceQueue running_;
 };
 

@@ -15,7 +15,7 @@ void StepCostModel::AddStep(const Step& step) {
   if (step.prompt_rows == 0) return decode_step_.Add(seconds, 1);
   const double decodes = step.decode_rows > 0 ? decode_step_.value() : 0;
   prompt_row_.Add(std::max(seconds - decodes, 0.0), prompt_rows);
-  // Steps that mostly decode do not measure the prefill speed.
+  // Steps of mostly decodes are not used to measure the prefill speed.
   if (step.prompt_rows <= step.decode_rows) return;
   const double rows = prompt_rows + static_cast<double>(step.decode_rows);
   prefill_.Add(rows, seconds);
@@ -24,7 +24,8 @@ void StepCostModel::AddStep(const Step& step) {
 }
 
 void StepCostModel::AddQueueLook(const QueueLook& look) {
-  // Slots become free one by one, and some requests take long, so measure over a long window.
+  // Slots become free one by one, and some requests take long. So the rate is measured over a long
+  // time.
   constexpr absl::Duration kWindow = absl::Seconds(30);
   const QueueLook last = std::exchange(last_look_, look);
   if (look.waiting == 0) {

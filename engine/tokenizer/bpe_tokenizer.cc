@@ -73,7 +73,7 @@ absl::Status BpeTokenizer::EncodeText(absl::string_view text, SpacePrefix /*pref
     }));
     text.remove_prefix(valid.size());
     if (text.empty()) break;
-    // Bytes that are not valid UTF-8 separate words, and are encoded byte by byte.
+    // Bytes that are not valid UTF-8 end a word, and are encoded byte by byte.
     const size_t broken = base::NextUtf8Char(text).size;
     merger_->AppendBytes(text.substr(0, broken), ids);
     text.remove_prefix(broken);

@@ -1,4 +1,4 @@
-// BpeTokenizer: byte-level byte-pair encoding (tokenizer.ggml.model = "gpt2").
+// BpeTokenizer: a tokenizer with byte-level byte-pair encoding (tokenizer.ggml.model = "gpt2").
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_BPE_TOKENIZER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_BPE_TOKENIZER_H_
 
@@ -32,10 +32,10 @@ class BpeTokenizer final : public Tokenizer {
 
   const PreTokenizerRules rules_;
   const PreTokenizer pre_tokenizer_;
-  // Bytes of the tokens that words consist of, by id. "" for all others: merges never produce a
-  // control token.
+  // The bytes of each token that words can consist of, by id. The bytes of all other tokens are "",
+  // so that merges never produce a control token.
   std::vector<std::string> word_bytes_;
-  std::optional<BytePairMerger> merger_;  // set by FillMerges after word_bytes_
+  std::optional<BytePairMerger> merger_;  // created by FillMerges, which needs word_bytes_
 };
 
 }  // namespace tidepool::engine

@@ -63,7 +63,7 @@ void BytePairMerger::MergeInto(absl::string_view word, F&& emit) const {
 }
 
 void BytePairMerger::Merge(absl::string_view word, std::vector<int32_t>* ids) const {
-  // Most words of a text are single tokens.
+  // Most words in a text are single tokens.
   if (const int32_t id = Find(word); id >= 0 && is_whole_[id]) {
     ids->push_back(id);
     return;

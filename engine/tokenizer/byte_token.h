@@ -1,4 +1,4 @@
-// Byte tokens: tokens such as "<0x0A>" that stand for one byte.
+// Byte tokens: tokens such as "<0x0A>", each of which represents one byte.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_BYTE_TOKEN_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_BYTE_TOKEN_H_
 
@@ -9,7 +9,7 @@
 
 namespace tidepool::engine {
 
-// Returns the byte of a name such as "<0x0A>". nullopt for anything else.
+// Returns the byte of a name such as "<0x0A>", and nullopt for any other text.
 std::optional<uint8_t> ParseByteToken(absl::string_view text);
 
 }  // namespace tidepool::engine

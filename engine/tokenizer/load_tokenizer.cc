@@ -13,8 +13,8 @@
 namespace tidepool::engine {
 namespace {
 
-// Adds the file's name to an error. Create does not know it, and its messages quote untrusted text
-// of the file.
+// Adds the file's name to an error of Create, which does not know the name. Also limits the
+// message, because it may quote untrusted text of the file.
 absl::Status InFile(const Checkpoint& file, const absl::Status& status) {
   constexpr size_t kMaxBytes = 1000;
   const absl::string_view message(status.message().data(), status.message().size());

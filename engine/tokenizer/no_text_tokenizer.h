@@ -1,4 +1,4 @@
-// NoTextTokenizer: for models without a tokenizer (tokenizer.ggml.model = "no_vocab").
+// NoTextTokenizer: the tokenizer of models that have none (tokenizer.ggml.model = "no_vocab").
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_NO_TEXT_TOKENIZER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_NO_TEXT_TOKENIZER_H_
 
@@ -14,8 +14,8 @@
 
 namespace tidepool::engine {
 
-// Thread-safe: immutable after Create. Created by Tokenizer::Create. Ids are valid and decode to
-// empty texts. Encoding a text that is not empty returns INVALID_ARGUMENT.
+// Thread-safe: immutable after Create. Created by Tokenizer::Create. Every id decodes to an empty
+// text. Encoding a text that is not empty returns INVALID_ARGUMENT.
 class NoTextTokenizer final : public Tokenizer {
  public:
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(TokenizerSpec spec);

@@ -34,8 +34,8 @@ std::string Normalize(absl::string_view text, Normalizer form) {
       UTF8PROC_STABLE | UTF8PROC_COMPOSE | (form == Normalizer::kNfkc ? UTF8PROC_COMPAT : 0));
   std::string out;
   out.reserve(text.size());
-  // Copy ASCII unchanged, except the last character of each run: the next character may combine
-  // with it.
+  // ASCII is copied unchanged, except for the last character of each run, because the next
+  // character may combine with it.
   size_t plain = 0;
   while (plain < text.size()) {
     size_t begin = plain;

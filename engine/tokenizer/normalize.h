@@ -1,4 +1,4 @@
-// Normalize: converts text to the Unicode normalisation forms C and KC (UAX #15).
+// Normalize: converts text to the Unicode normalisation form C or KC (UAX #15).
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_NORMALIZE_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_NORMALIZE_H_
 
@@ -9,7 +9,7 @@
 
 namespace tidepool::engine {
 
-// Thread-safe. Returns the text in the given form. Requires: `text` is valid UTF-8.
+// Returns the text in the given form. Requires: `text` is valid UTF-8. Thread-safe.
 std::string Normalize(absl::string_view text, Normalizer form);
 
 }  // namespace tidepool::engine

@@ -12,11 +12,11 @@
 namespace tidepool::engine {
 namespace {
 
-// Words up to this length are merged by scanning all pairs, without queues.
+// Words of at most this length are merged by scanning all pairs, without queues.
 constexpr size_t kShortWord = 32;
 
-// Positions, smallest first. Positions arrive almost in order, and then both operations take
-// constant time.
+// A queue of positions, the smallest first. Positions are added almost in order. If they are in
+// order, both operations take constant time.
 class PositionQueue {
  public:
   bool empty() const { return next_ == ordered_.size() && late_.empty(); }
@@ -43,7 +43,7 @@ class PositionQueue {
   }
 
  private:
-  std::vector<uint32_t> ordered_;  // ascending, starting at next_
+  std::vector<uint32_t> ordered_;  // in ascending order, from index next_ on
   size_t next_ = 0;
   std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> late_;
 };
@@ -61,7 +61,7 @@ size_t PairMerger::Merge(absl::Span<Symbol> symbols) const {
 }
 
 size_t PairMerger::MergeShort(absl::Span<Symbol> symbols) const {
-  std::array<Rule, kShortWord> rules;  // rule of symbol i and its successor
+  std::array<Rule, kShortWord> rules;  // rules[i] is the rule of symbol i and the symbol after it
   size_t size = symbols.size();
   for (size_t i = 0; i + 1 < size; ++i) rules[i] = FindRule(symbols[i], symbols[i + 1]);
   while (size > 1) {
@@ -80,8 +80,8 @@ size_t PairMerger::MergeShort(absl::Span<Symbol> symbols) const {
   return size;
 }
 
-// A long word as a linked list of symbols. A symbol's position is that of its first original
-// symbol.
+// A long word as a linked list of symbols. The position of a symbol is the position of its first
+// original symbol.
 class PairMerger::Chain {
  public:
   Chain(const PairMerger& merger, absl::Span<const Symbol> symbols)
@@ -90,8 +90,8 @@ class PairMerger::Chain {
     for (uint32_t i = 0; i + 1 < end_; ++i) UpdatePair(i);
   }
 
-  // Merges until no pair has a rule. A merge queues at most two pairs, so the queues hold at most 3
-  // n.
+  // Merges until no pair has a rule. A merge adds at most two pairs to the queues, so the queues
+  // have at most 3 n elements.
   void Run() {
     while (!ranks_.empty()) {
       const uint32_t rank = ranks_.top();
@@ -102,7 +102,7 @@ class PairMerger::Chain {
         continue;
       }
       const uint32_t position = queue.Pop();
-      // Skip pairs that have changed since.
+      // Skip a pair that has changed since it was queued.
       if (links_[position].rank == rank) MergeAt(position);
     }
   }
@@ -116,7 +116,8 @@ class PairMerger::Chain {
  private:
   struct Link {
     Symbol symbol;
-    // of the pair with the next symbol; kNoRank if there is none or the link was removed
+    // rank of the pair of this symbol and the next one; kNoRank if there is no rule, or if the link
+    // was removed
     uint32_t rank;
     uint32_t previous;
     uint32_t next;
@@ -147,9 +148,11 @@ class PairMerger::Chain {
   const PairMerger& merger_;
   const uint32_t end_;
   std::vector<Link> links_;
-  // Positions of pairs, by rank. A single heap of all pairs would need logarithmic time per pair.
+  // The positions of pairs, by rank. With a single heap of all pairs, each pair would take
+  // logarithmic time.
   absl::flat_hash_map<uint32_t, PositionQueue> queues_;
-  std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> ranks_;  // keys of queues_
+  // the keys of queues_
+  std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> ranks_;
 };
 
 size_t PairMerger::MergeLong(absl::Span<Symbol> symbols) const {

@@ -1,4 +1,4 @@
-// PairMerger: the common algorithm of all byte-pair encodings, for any kind of symbols.
+// PairMerger: the algorithm that all byte-pair encodings share. It works for any kind of symbols.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_PAIR_MERGER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_PAIR_MERGER_H_
 
@@ -10,20 +10,20 @@
 
 namespace tidepool::engine {
 
-// Repeatedly merges the adjacent pair with the lowest rank (the leftmost among equals), until no
-// pair has a rule. Thread-safe once filled.
+// Repeatedly merges the adjacent pair whose rule has the lowest rank, until no pair has a rule. If
+// ranks are equal, the leftmost pair is merged. Thread-safe after the last AddRule.
 class PairMerger {
  public:
-  // The units of words. Negative symbols have no rules.
+  // A unit of a word. Negative symbols have no rules.
   using Symbol = int32_t;
 
-  // Returns false if the pair already has a rule, which stays. Requires: symbols are not negative,
-  // and rank < 2^32 - 1.
+  // Adds a rule. If the pair already has a rule, keeps that one and returns false. Requires:
+  // symbols are not negative, and rank < 2^32 - 1.
   bool AddRule(Symbol left, Symbol right, uint32_t rank, Symbol result);
 
-  // Merges in place and returns the size of the result, which is at the beginning of `symbols`. For
-  // n symbols, takes n log n time and, for more than a few dozen symbols, about 24 n bytes of
-  // memory. Requires: fewer than 2^32 symbols.
+  // Merges in place. The result is at the start of `symbols`; returns its size. For n symbols,
+  // takes O(n log n) time. For more than a few dozen symbols, allocates about 24 n bytes. Requires:
+  // fewer than 2^32 symbols.
   size_t Merge(absl::Span<Symbol> symbols) const;
 
  private:
@@ -44,7 +44,7 @@ class PairMerger {
   size_t MergeShort(absl::Span<Symbol> symbols) const;
   size_t MergeLong(absl::Span<Symbol> symbols) const;
 
-  absl::flat_hash_map<uint64_t, Rule> rules_;  // by PairKey
+  absl::flat_hash_map<uint64_t, Rule> rules_;  // the key is that of PairKey
 };
 
 }  // namespace tidepool::engine

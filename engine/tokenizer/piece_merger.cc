@@ -9,7 +9,7 @@
 namespace tidepool::engine {
 namespace {
 
-// Size of the first character of `text`. Invalid UTF-8 counts as one character.
+// Returns the size of the first character of `text`. A sequence of invalid UTF-8 is one character.
 size_t CharSize(absl::string_view text) {
   return static_cast<uint8_t>(text[0]) < 0x80 ? 1 : base::NextUtf8Char(text).size;
 }
@@ -70,7 +70,8 @@ void PieceMerger::AddScores(absl::Span<const float> scores, const std::vector<bo
       Intern(rest.substr(0, CharSize(rest)));
     }
   }
-  // Shorter pieces first, so that the parts of an unused piece are known before it is merged.
+  // Shorter pieces are first, so that the parts of an unused piece are known before they are
+  // needed.
   std::stable_sort(ids.begin(), ids.end(),
                    [this](int32_t a, int32_t b) { return pieces_[a].size() < pieces_[b].size(); });
   for (const int32_t id : ids) {
@@ -132,7 +133,7 @@ void PieceMerger::ToSymbols(absl::string_view text, std::vector<Symbol>* symbols
   }
 }
 
-// Returns the end of the first part of `text` that can be merged independently.
+// Returns the end of the first part of `text` that can be merged on its own.
 size_t PieceMerger::WordSize(absl::string_view text) const {
   if (!words_begin_at_space_) return text.size();
   const size_t first = text.find_first_not_of(' ');
@@ -145,7 +146,7 @@ void PieceMerger::Encode(absl::string_view text, std::vector<int32_t>* ids) cons
   while (!text.empty()) {
     const absl::string_view word = text.substr(0, WordSize(text));
     text.remove_prefix(word.size());
-    // Most words of a text are single tokens.
+    // Most words in a text are single tokens.
     const int32_t id = word.size() <= longest_piece_ ? Find(word) : -1;
     if (id >= 0 && is_whole_[id]) {
       ids->push_back(id);

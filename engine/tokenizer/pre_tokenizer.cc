@@ -30,7 +30,7 @@ std::string ErrorText(int error) {
 
 }  // namespace
 
-// One compiled pattern. pcre2_match only reads it.
+// One compiled pattern. pcre2_match does not change it.
 class PreTokenizer::Pass {
  public:
   explicit Pass(pcre2_code* code) : code_(code) {}
@@ -40,7 +40,7 @@ class PreTokenizer::Pass {
   std::unique_ptr<pcre2_code, Deleter> code_;
 };
 
-// The temporary data of one Split.
+// The temporary data of one call of Split.
 struct PreTokenizer::Scratch {
   std::unique_ptr<pcre2_match_data, Deleter> match{pcre2_match_data_create(1, nullptr)};
   std::unique_ptr<pcre2_match_context, Deleter> context{pcre2_match_context_create(nullptr)};
@@ -63,7 +63,8 @@ absl::StatusOr<PreTokenizer> PreTokenizer::Create(const std::vector<std::string>
           absl::StrCat("pre-tokenizer pattern ", pattern, " at ", offset, ": ", ErrorText(error)));
     }
     result.passes_.emplace_back(code);
-    // If the system forbids generated code, PCRE2's interpreter does the same, but slower.
+    // If the system forbids generated code, PCRE2 uses its interpreter. The results are the same,
+    // but it is slower.
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
   }
   return result;
@@ -72,7 +73,7 @@ absl::StatusOr<PreTokenizer> PreTokenizer::Create(const std::vector<std::string>
 absl::Status PreTokenizer::Split(absl::string_view text,
                                  absl::FunctionRef<void(absl::string_view)> emit) const {
   Scratch scratch;
-  // All patterns take linear time, a few dozen steps per byte. This limit is a safety net.
+  // All patterns take linear time: a few dozen steps per byte. This limit is only for safety.
   constexpr uint64_t kStepsPerByte = 100;
   const uint64_t limit = 10'000 + kStepsPerByte * text.size();
   pcre2_set_match_limit(scratch.context.get(), static_cast<uint32_t>(std::min<uint64_t>(
@@ -98,7 +99,7 @@ absl::Status PreTokenizer::SplitFrom(size_t pass, absl::string_view text, Scratc
       return absl::ResourceExhaustedError(
           absl::StrCat("text cannot be split into words: ", ErrorText(matched)));
     }
-    // The later passes overwrite the match data, so copy both ends now.
+    // The later passes overwrite the match data, so copy both ends of the match now.
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(scratch->match.get());
     const size_t begin = ends[0];
     const size_t end = ends[1];

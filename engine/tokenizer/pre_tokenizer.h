@@ -1,4 +1,4 @@
-// PreTokenizer: splits text into the words that byte-pair merges never cross.
+// PreTokenizer: splits text into words. Byte-pair merges never cross the border of a word.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_PRE_TOKENIZER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_PRE_TOKENIZER_H_
 
@@ -13,16 +13,17 @@
 
 namespace tidepool::engine {
 
-// The rules for a value of tokenizer.ggml.pre.
+// The rules that a value of tokenizer.ggml.pre means.
 struct PreTokenizerRules {
-  // Regular expressions (Unicode, Perl's syntax), applied one after the other, each to the pieces
-  // of the previous one. Both the matches and the gaps between them become pieces.
+  // Regular expressions (Unicode, Perl's syntax). Each one is applied to the pieces that the
+  // previous one produced. Both the matches and the gaps between them become pieces.
   std::vector<std::string> passes;
-  bool ignore_merges = false;  // a piece that is a token is not merged
-  bool add_bos = false;        // default if the file does not say
+  bool ignore_merges = false;  // if a whole piece is a token, it is used without merging
+  bool add_bos = false;        // whether to add BOS if the file does not say so
 };
 
-// "" gives the rules for files without a name. UNIMPLEMENTED lists the known names.
+// Returns the rules of a name. "" gives the rules for files without a name. For an unknown name,
+// returns UNIMPLEMENTED with the known names.
 absl::StatusOr<PreTokenizerRules> FindPreTokenizerRules(absl::string_view name);
 
 // The names that FindPreTokenizerRules knows, except "".
@@ -31,16 +32,16 @@ std::vector<std::string> KnownPreTokenizers();
 // Thread-safe: immutable after Create.
 class PreTokenizer {
  public:
-  // INTERNAL if a pattern does not compile.
+  // Returns INTERNAL if a pattern does not compile.
   static absl::StatusOr<PreTokenizer> Create(const std::vector<std::string>& passes);
 
   PreTokenizer(PreTokenizer&&) noexcept;
   PreTokenizer& operator=(PreTokenizer&&) noexcept;
   ~PreTokenizer();
 
-  // Calls `emit` with the pieces of `text` in order. Concatenated, they are the text. Requires:
-  // valid UTF-8. RESOURCE_EXHAUSTED if a match takes more steps than any text of this length
-  // should.
+  // Calls `emit` with the pieces of `text` in order. Concatenated, the pieces are the text.
+  // Requires: `text` is valid UTF-8. Returns RESOURCE_EXHAUSTED if a match takes more steps than is
+  // plausible for a text of this length.
   absl::Status Split(absl::string_view text, absl::FunctionRef<void(absl::string_view)> emit) const;
 
  private:

@@ -1,4 +1,4 @@
-// The regular expressions of the byte-level vocabularies, by their names in GGUF.
+// The regular expressions of byte-level vocabularies, by the names that GGUF uses.
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,12 +12,13 @@
 namespace tidepool::engine {
 namespace {
 
-// The characters of Unicode's White_Space, for use inside brackets. PCRE2's own \s also matches
-// U+180E, which is not a space since Unicode 6.3, nor for the original tokenizers.
+// The characters with Unicode's property White_Space, for use inside brackets. PCRE2's own \s also
+// matches U+180E. That character is not a space since Unicode 6.3, and the original tokenizers do
+// not treat it as a space.
 constexpr absl::string_view kSpace =
     R"(\x09-\x0d\x20\x85\xa0\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 
-// Replaces SPACE in a pattern by these characters.
+// Replaces SPACE in a pattern by the characters of kSpace.
 std::string Expand(absl::string_view pattern) {
   return absl::StrReplaceAll(pattern, {{"SPACE", kSpace}});
 }
@@ -28,7 +29,7 @@ constexpr absl::string_view kWord = R"([^\r\n\p{L}\p{N}]?\p{L}+|)";
 constexpr absl::string_view kSymbols = R"( ?[^SPACE\p{L}\p{N}]+[\r\n]*|)";
 constexpr absl::string_view kSpaceTail = R"([SPACE]*[\r\n]+|[SPACE]+(?![^SPACE])|[SPACE]+)";
 
-// Words that also split at case changes, as in "hello HELLO Hello" (tekken, GPT-4o).
+// Words that are also split where the case changes, as in "hello HELLO Hello" (tekken, GPT-4o).
 constexpr absl::string_view kCasedWordLow =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)";
 constexpr absl::string_view kCasedWordHigh =
@@ -36,14 +37,14 @@ constexpr absl::string_view kCasedWordHigh =
 constexpr absl::string_view kCasedTail =
     R"( ?[^SPACE\p{L}\p{N}]+[\r\n/]*|[SPACE]*[\r\n]+|[SPACE]+(?![^SPACE])|[SPACE]+)";
 
-// Runs of letters, symbols and space of DeepSeek's later models.
+// Runs of letters, symbols and spaces, in DeepSeek's later models.
 constexpr absl::string_view kDeepSeekTail =
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|)"
     R"([^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|)";
 constexpr absl::string_view kHanAndKana =
     R"([\x{4e00}-\x{9fa5}\x{3040}-\x{309f}\x{30a0}-\x{30ff}]+)";
-// For DeepSeek's earlier models: Han, Hangul, and by a mistake in the original, three blocks of
-// South Asia and Africa.
+// In DeepSeek's earlier models: Han, Hangul, and, by a mistake in the original, three blocks of
+// scripts of South Asia and Africa.
 constexpr absl::string_view kDeepSeekHan =
     R"([\x{4e00}-\x{9fa5}\x{800}-\x{4e00}\x{ac00}-\x{d7ff}]+)";
 
@@ -110,10 +111,10 @@ std::vector<std::string> DeepSeekCoder() {
           std::string(kDeepSeekHan), R"(\p{N})"};
 }
 
-// Characters of the script Han (but not common characters that are used with it) are separate
-// words. "Of these categories and not Han" is written as "neither Han nor of the other categories".
-// The reason: repeating a class needs no stack, but a group with a lookahead needs some for each
-// character of a word.
+// Characters of the script Han are separate words. (Characters that several scripts use are not
+// included.) The pattern cannot say "of these categories and not Han", so it says "neither Han nor
+// of the other categories". A lookahead in a group would also work, but repeating such a group
+// needs stack memory for each character of a word. Repeating a class needs none.
 std::string KimiK2() {
   constexpr absl::string_view kSuffix = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)";
   constexpr absl::string_view kHigh = R"([^\p{sc:Han}\p{Ll}\p{N}\p{P}\p{S}\p{Z}\p{C}])";
@@ -135,7 +136,7 @@ std::vector<std::string> Youtu() {
           absl::StrCat(kCasedWordLow, kSuffix, kCasedWordHigh, kSuffix, R"(\p{N}|)", kCasedTail))};
 }
 
-// Splits runs of spaces into powers of two.
+// Splits runs of spaces into runs whose lengths are powers of two.
 std::string Jais2() {
   std::string pattern =
       absl::StrCat(kAnyCaseContraction, kWord, R"(\p{N}{1,3}|)", kSymbols, R"([SPACE]*[\r\n]+|)");
@@ -150,7 +151,7 @@ std::string SeedCoder() {
                              R"( ?[^SPACE\p{L}\p{N}\r\n]+|)", kSpaceTail));
 }
 
-// Everything up to the punctuation that ends a sentence (BLOOM).
+// Matches everything up to the punctuation that ends a sentence (BLOOM).
 std::string Bloom() {
   return Expand(R"( ?[^(SPACE|.,!?\x{2026}\x{3002}\x{ff0c}\x{3001}\x{964}\x{6d4}\x{60c})]+)");
 }
@@ -160,7 +161,7 @@ std::string BailingMoe() {
                              kSymbols, R"([SPACE]*[\r\n]|[SPACE]+(?![^SPACE])|[SPACE]+)"));
 }
 
-// One set of rules, and its names.
+// One set of rules, and the names that it has.
 struct Entry {
   std::vector<absl::string_view> names;
   PreTokenizerRules rules;
@@ -171,9 +172,9 @@ std::vector<Entry> AllRules() {
   all.push_back({{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0",
                   "lfm2", "jina-v5-nano"},
                  {{Qwen2(R"(\p{N}{1,3})")}, /*ignore_merges=*/true, /*add_bos=*/true}});
-  // GLM-4's later files have the name "glm4" and match whole words; its earlier ones have
-  // "chatglm-bpe" and merge. llama.cpp does the same, and its converters write merges that reach
-  // every token.
+  // The later files of GLM-4 have the name "glm4" and use whole words that are tokens without
+  // merging. The earlier files have the name "chatglm-bpe" and merge. llama.cpp treats them in the
+  // same way, and its converters write merges with which every token can be reached.
   all.push_back({{"glm4", "glm5"}, {{Qwen2(R"(\p{N}{1,3})")}, /*ignore_merges=*/true}});
   all.push_back({{"chatglm-bpe", "smaug-bpe", "dbrx"}, {{Qwen2(R"(\p{N}{1,3})")}}});
   all.push_back({{"jais-2"}, {{Jais2()}}});

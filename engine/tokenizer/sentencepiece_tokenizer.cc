@@ -19,7 +19,7 @@ constexpr absl::string_view kMark = "\xE2\x96\x81";  // "▁"
 
 std::string WithSpaces(absl::string_view text) { return absl::StrReplaceAll(text, {{kMark, " "}}); }
 
-// Bytes that are not UTF-8 stay.
+// Normalises valid UTF-8. Other bytes do not change.
 std::string NormalizeValid(absl::string_view text, Normalizer form) {
   std::string out;
   while (!text.empty()) {
@@ -34,7 +34,7 @@ std::string NormalizeValid(absl::string_view text, Normalizer form) {
   return out;
 }
 
-// Replaces runs of spaces by one space, and removes spaces at both ends.
+// Replaces each run of spaces by one space, and removes the spaces at both ends.
 std::string RemoveExtraSpaces(absl::string_view text) {
   std::string result;
   bool pending = false;
@@ -60,7 +60,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Create(Tokeni
   tokenizer->InferTypes();
   tokenizer->add_bos_ = true;
   if (tokenizer->is_gemma4()) {
-    // Files say false even if the model was trained with BOS, so ignore them.
+    // The files say that no BOS is added even if the model was trained with BOS. So this setting is
+    // ignored.
     tokenizer->spec_.add_bos = tokenizer->spec_.bos_id >= 0;
   } else {
     tokenizer->add_space_prefix_ = tokenizer->spec_.add_space_prefix.value_or(true);
@@ -70,7 +71,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Create(Tokeni
   return std::unique_ptr<Tokenizer>(std::move(tokenizer));
 }
 
-// Infers what old files omit: llama.cpp's ids of the special tokens, and the token types.
+// Sets what old files omit: the types of tokens, and the ids of special tokens that llama.cpp uses.
 void SentencePieceTokenizer::InferTypes() {
   const auto size = static_cast<int32_t>(spec_.tokens.size());
   std::vector<TokenType>& types = spec_.token_types;
@@ -108,12 +109,12 @@ void SentencePieceTokenizer::FillTokenBytes() {
 }
 
 bool SentencePieceTokenizer::Merges(int32_t id) const {
-  // Merges use "▁" and never produce a plain space. So a name with a space is only found by a
-  // search.
+  // Merges use "▁", and never produce a plain space. So a token whose name contains a space can
+  // only be found by searching for its name.
   if (absl::StrContains(spec_.tokens[id], ' ')) return false;
   if (is_unigram()) return types_[id] == TokenType::kNormal;
-  // The same applies to a name that could include the space prefix: otherwise two texts would have
-  // the same ids.
+  // A name that could begin with the space prefix is also only found by a search. Otherwise two
+  // texts would have the same ids.
   if (types_[id] == TokenType::kUserDefined) {
     return !(add_space_prefix_ && absl::StartsWith(token_bytes_[id], " "));
   }
@@ -166,7 +167,7 @@ absl::Status SentencePieceTokenizer::CheckScores() const {
         "tokenizer.ggml.scores is missing; a SentencePiece vocabulary merges by them");
   }
   for (size_t id = 0; id < spec_.scores.size(); ++id) {
-    // Sums of infinities are not numbers.
+    // A sum of infinities could be NaN.
     if (std::isnan(spec_.scores[id]) || (is_unigram() && std::isinf(spec_.scores[id]))) {
       return absl::InvalidArgumentError(
           absl::StrCat("tokenizer.ggml.scores[", id, "] is not a number"));
@@ -204,7 +205,7 @@ absl::Status SentencePieceTokenizer::EncodeText(absl::string_view text, SpacePre
     single = RemoveExtraSpaces(text);
     text = single;
   }
-  // The vocabulary writes a space and "▁" in the same way, so texts cannot distinguish them.
+  // The vocabulary does not distinguish a space from "▁", so they are the same in texts, too.
   std::string spaced;
   if (text.find(kMark) != absl::string_view::npos) {
     spaced = WithSpaces(text);
@@ -236,7 +237,7 @@ void SentencePieceTokenizer::EncodeWord(absl::string_view text, std::vector<int3
   }
 }
 
-// Each space begins a word.
+// A new word begins at each space.
 void SentencePieceTokenizer::EncodeWords(absl::string_view text, std::vector<int32_t>* ids) const {
   while (!text.empty()) {
     const size_t size = std::min(text.find(' ', 1), text.size());
@@ -245,8 +246,8 @@ void SentencePieceTokenizer::EncodeWords(absl::string_view text, std::vector<int
   }
 }
 
-// Gemma 4's merges never cross the border of a run of newlines. A run that is a token is not
-// merged.
+// Gemma 4's merges never cross the border of a run of newlines. If a run is a token, it is used
+// without merging.
 void SentencePieceTokenizer::EncodeLines(absl::string_view text, std::vector<int32_t>* ids) const {
   while (!text.empty()) {
     const bool newlines = text[0] == '\n';

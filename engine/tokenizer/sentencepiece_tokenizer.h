@@ -1,5 +1,5 @@
-// SentencePieceTokenizer: vocabularies of characters and bytes (tokenizer.ggml.model = "llama" and
-// "gemma4").
+// SentencePieceTokenizer: a tokenizer for vocabularies of characters and bytes
+// (tokenizer.ggml.model = "llama", "t5" and "gemma4").
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_SENTENCEPIECE_TOKENIZER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_SENTENCEPIECE_TOKENIZER_H_
 
@@ -20,10 +20,11 @@ namespace tidepool::engine {
 
 // Thread-safe: immutable after Create. Created by Tokenizer::Create.
 //
-// "llama" is SentencePiece's byte-pair encoding: neighbours merge by the score of the result. "t5"
-// is a unigram model, which chooses the most probable pieces. "gemma4" merges characters by a list,
-// within lines. In all of them, a space is written "▁" in the file, and text that no piece covers
-// becomes the tokens of its bytes.
+// There are three models. "llama" is SentencePiece's byte-pair encoding: neighbours are merged in
+// the order of the scores of the merged pieces. "t5" is a unigram model: the most probable pieces
+// are chosen. "gemma4" merges characters by a list of merges, and never across lines. In all of
+// them, a space is written as "▁" in the file, and text for which there is no piece becomes the
+// tokens of its bytes.
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(TokenizerSpec spec);
@@ -38,7 +39,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   bool is_gemma4() const { return spec_.model == "gemma4"; }
   bool is_unigram() const { return spec_.model == "t5"; }
   void InferTypes();
-  bool Merges(int32_t id) const;  // takes part in merges
+  bool Merges(int32_t id) const;  // whether the token takes part in merges
   absl::Status FillMerger();
   absl::StatusOr<PieceMerger::Fallback> MakeFallback() const;
   absl::Status CheckScores() const;
@@ -48,10 +49,11 @@ class SentencePieceTokenizer final : public Tokenizer {
   void EncodeWords(absl::string_view text, std::vector<int32_t>* ids) const;
   void EncodeLines(absl::string_view text, std::vector<int32_t>* ids) const;
 
-  // by id, with spaces for "▁"; "" for others, such as control tokens
+  // By id, with a space for each "▁". "" for tokens that text cannot produce, such as control
+  // tokens.
   std::vector<std::string> pieces_;
-  std::optional<PieceMerger> merger_;          // set by FillMerger, but for a unigram model
-  std::optional<UnigramSegmenter> segmenter_;  // set by FillMerger, of a unigram model
+  std::optional<PieceMerger> merger_;          // created by FillMerger, except for a unigram model
+  std::optional<UnigramSegmenter> segmenter_;  // created by FillMerger for a unigram model
 };
 
 }  // namespace tidepool::engine

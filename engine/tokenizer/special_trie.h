@@ -13,8 +13,8 @@
 
 namespace tidepool::engine {
 
-// A set of byte strings. A search finds the leftmost match, and among these the longest.
-// Thread-safe once filled.
+// A set of byte strings, which are the names of tokens. A search finds the leftmost match. If
+// several names match there, it finds the longest. Thread-safe while no names are added.
 class SpecialTrie {
  public:
   enum class Kind : uint8_t {
@@ -23,18 +23,18 @@ class SpecialTrie {
   };
 
   struct Match {
-    int32_t id = -1;  // -1: no match
+    int32_t id = -1;  // -1 if there is no match
     size_t size = 0;
   };
 
-  // What a match needs or takes besides the name.
+  // Which text beside its name a match includes or excludes.
   struct Edges {
-    bool strip_before = false;  // white space before it belongs to the match
-    bool strip_after = false;   // white space after it belongs to the match
-    bool whole_word = false;    // it matches only if no word character is beside it
+    bool strip_before = false;  // the match includes the white space before it
+    bool strip_after = false;   // the match includes the white space after it
+    bool whole_word = false;    // there is no match if a word character is beside the name
   };
 
-  // Bytes [begin, end) of a text.
+  // The bytes [begin, end) of a text.
   struct Range {
     size_t begin = 0;
     size_t end = 0;
@@ -43,36 +43,37 @@ class SpecialTrie {
 
   SpecialTrie() : nodes_(1) {}
 
-  // If two names are equal, the first stays. Requires: the name is not empty.
+  // Adds a name. If the name already exists, keeps the existing one. Requires: the name is not
+  // empty.
   void Add(absl::string_view name, int32_t id, Kind kind);
 
-  // True if a name may start with this byte.
+  // Returns whether a name may start with this byte.
   bool MayStart(char first) const { return starts_[static_cast<uint8_t>(first)]; }
 
-  // Returns the longest name at the beginning of `text`. Guarded names must end within
-  // `guarded_size` bytes.
+  // Returns the longest name at the start of `text`. A guarded name only matches if it ends within
+  // the first `guarded_size` bytes.
   Match LongestPrefix(absl::string_view text, size_t guarded_size) const;
 
-  // The edges of a token, for changes while the set is filled.
+  // The edges of a token. Change them only while the set is filled.
   Edges& edges(int32_t id) { return edges_[id]; }
 
-  // Returns the bytes of `text` that the match at byte `at` covers, with the white space that
-  // belongs to it, but no byte before `first`. Empty: it does not match, because it is inside a
-  // word.
+  // Returns the range of `text` that the match at byte `at` covers, including the white space that
+  // belongs to the match, but no byte before `first`. Returns an empty range if there is no match,
+  // because the name is inside a word.
   Range Widen(absl::string_view text, size_t first, size_t at, Match match) const;
 
  private:
   struct Node {
-    std::vector<std::pair<uint8_t, int32_t>> children;  // by byte, ascending
+    std::vector<std::pair<uint8_t, int32_t>> children;  // sorted by byte, in ascending order
     int32_t id = -1;
     Kind kind = Kind::kAnywhere;
   };
 
-  int32_t Child(int32_t node, uint8_t byte) const;  // -1: none
+  int32_t Child(int32_t node, uint8_t byte) const;  // returns -1 if there is none
 
   std::vector<Node> nodes_;  // nodes_[0] is the root
   std::array<bool, 256> starts_ = {};
-  absl::flat_hash_map<int32_t, Edges> edges_;  // by id, of the tokens that have any
+  absl::flat_hash_map<int32_t, Edges> edges_;  // by id; only tokens that have any edges
 };
 
 }  // namespace tidepool::engine

@@ -1,4 +1,4 @@
-// TextPiece: text with its origin.
+// TextPiece: a text and where it came from.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_TEXT_PIECE_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_TEXT_PIECE_H_
 
@@ -7,11 +7,11 @@
 
 namespace tidepool::engine {
 
-// Control tokens are recognised in the template author's text, but never in a caller's text. So a
-// message cannot end its own turn and begin another one.
+// Who wrote a text. Control tokens are recognised in text of the template's author, but never in a
+// caller's text. So a message cannot end its own turn and begin another turn.
 enum class TextOrigin : uint8_t {
-  kTemplate,  // the model's chat template, and its BOS and EOS texts
-  kUser,      // everything from a request
+  kTemplate,  // the model's chat template, including the texts of BOS and EOS
+  kUser,      // everything that comes from a request
 };
 
 struct TextPiece {

@@ -18,20 +18,22 @@
 namespace tidepool::engine {
 namespace {
 
-// Far more than any published vocabulary has, but few enough that a bad file cannot take hours.
+// Limits far above those of published vocabularies. They are low enough that a bad file cannot take
+// hours.
 constexpr size_t kMaxTokens = size_t{1} << 24;
 constexpr size_t kMaxTokenBytes = 4096;
 constexpr size_t kMaxMerges = size_t{1} << 25;
 
-// Tokens that end a generation, whatever the file says about them. They include fill-in-the-middle
-// marks, because the text after these was not requested.
+// Tokens that end a generation even if the file does not say so. Marks of fill-in-the-middle are
+// among them, because the text after such a mark was not requested.
 constexpr std::array<absl::string_view, 18> kStopTexts = {
     "<|eot_id|>", "<|im_end|>",    "<|end|>",      "<|return|>",      "<|call|>",   "<end_of_turn>",
     "<turn|>",    "<|endoftext|>", "<|eom_id|>",   "<|end_of_text|>", "<eos>",      "<|fim_pad|>",
     "<fim-pad>",  "<fim_pad>",     "<|fim_repo|>", "<|repo_name|>",   "<reponame>", "<|file_sep|>",
 };
 
-// Older converters store some control tokens as normal tokens.
+// Returns whether a text looks like a control token. Older converters store some control tokens as
+// normal tokens.
 bool LooksLikeControl(absl::string_view text) {
   constexpr absl::string_view kWideOpen = "<｜";
   constexpr absl::string_view kWideClose = "｜>";
@@ -143,7 +145,7 @@ absl::Status Tokenizer::FindSpecials() {
   for (size_t id = 0; id < spec_.tokens.size(); ++id) {
     const std::string& text = spec_.tokens[id];
     const auto [it, is_new] = id_by_text_.try_emplace(text, static_cast<int32_t>(id));
-    if (text.empty()) continue;  // unused ids of some files
+    if (text.empty()) continue;  // some files have unused ids
     if (!is_new) {
       return absl::InvalidArgumentError(absl::StrCat(
           "tokenizer.ggml.tokens[", id, "] ", base::Quoted(text), " is a duplicate of token ",
@@ -202,7 +204,7 @@ void Tokenizer::CorrectTypes() {
 void Tokenizer::FindStopTokens() {
   is_stop_.resize(spec_.tokens.size());
   for (size_t id = 0; id < spec_.tokens.size(); ++id) is_stop_[id] = IsStopText(spec_.tokens[id]);
-  // If a message can continue in another channel, <|end|> only ends the channel.
+  // In models whose messages can continue in another channel, <|end|> only ends the channel.
   const auto end = FindToken("<|end|>");
   if (end.has_value() && FindToken("<|return|>").has_value() && FindToken("<|call|>").has_value()) {
     is_stop_[*end] = false;
@@ -257,7 +259,7 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::EncodeRuns(absl::string_view tex
   ids.reserve(text.size() / 4 + 2);
   if (add_bos == AddBos::kModelDefault && add_bos_) ids.push_back(spec_.bos_id);
   size_t run = 0;
-  size_t plain = 0;  // start of the text after the last special token
+  size_t plain = 0;  // where the text after the last special token begins
   SpacePrefix prefix = add_bos == AddBos::kContinue ? SpacePrefix::kNone : SpacePrefix::kAdd;
   const auto encode_plain = [this, text, &plain, &prefix, &ids](size_t end) {
     if (plain == end) return absl::OkStatus();
@@ -305,7 +307,7 @@ absl::StatusOr<std::string> Tokenizer::DecodeBytes(absl::Span<const int32_t> ids
       drop_space = false;
     }
     text.append(bytes.data(), bytes.size());
-    // A BOS comes before the prefix of the text.
+    // A BOS is before the prefix of the text.
     const bool first = spec_.extras.space_prefix_first && !(i == 0 && id == spec_.bos_id);
     if (IsSpecial(id)) drop_space = add_space_prefix_ && !first;
   }

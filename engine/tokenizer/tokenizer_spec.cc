@@ -13,7 +13,7 @@
 namespace tidepool::engine {
 namespace {
 
-// Far more than any published vocabulary has.
+// A limit far above the size of published vocabularies.
 constexpr int64_t kMaxTokens = 1 << 24;
 
 absl::StatusOr<std::vector<std::string>> ReadStrings(const Checkpoint& file,
@@ -22,7 +22,7 @@ absl::StatusOr<std::vector<std::string>> ReadStrings(const Checkpoint& file,
   return std::vector<std::string>(views.begin(), views.end());
 }
 
-// Checks the size of an optional array with one entry per token.
+// Checks the size of an array. If the array exists, it must have one entry for each token.
 absl::Status CheckCount(const Checkpoint& file, absl::string_view key, size_t tokens) {
   const GgufEntry* entry = file.Find(key);
   if (entry == nullptr || !entry->is_array || entry->count == tokens) return absl::OkStatus();
@@ -51,7 +51,7 @@ absl::Status ReadIds(const Checkpoint& file, TokenizerSpec* spec) {
   for (const auto& [name, target] : ids) {
     const std::string key = absl::StrCat("tokenizer.ggml.", name, "_token_id");
     ASSIGN_OR_RETURN(const int64_t id, file.IntOr(key, -1));
-    // Some converters write -1 for "none" as an unsigned 32-bit number.
+    // To say "none", some converters write -1 as an unsigned 32-bit number.
     if (id == -1 || id == std::numeric_limits<uint32_t>::max()) continue;
     if (id < 0 || id >= static_cast<int64_t>(spec->tokens.size())) {
       return file.Error(
@@ -62,7 +62,7 @@ absl::Status ReadIds(const Checkpoint& file, TokenizerSpec* spec) {
   return absl::OkStatus();
 }
 
-// Keys of our own, which Hugging Face directories have.
+// Reads our own keys, which HfDirectory sets.
 absl::Status ReadExtensions(const Checkpoint& file, TokenizerSpec* spec) {
   const std::pair<absl::string_view, std::vector<int32_t>*> lists[] = {
       {"tokenizer.ggml.stop_token_ids", &spec->extras.stop_ids},

@@ -7,7 +7,7 @@
 namespace tidepool::engine {
 namespace {
 
-// The score of an unknown character is this much lower than the lowest score of a piece.
+// The score of an unknown character is the lowest score of a piece minus this.
 constexpr double kUnknownPenalty = 10;
 
 }  // namespace
@@ -25,8 +25,8 @@ UnigramSegmenter::UnigramSegmenter(const std::vector<std::string>& pieces,
             [this](int32_t a, int32_t b) { return pieces_[a] < pieces_[b]; });
 }
 
-// Extends the segmentation that ends at `begin` by every piece that matches there. Pieces with a
-// common prefix are adjacent in sorted_, and each further byte narrows their range.
+// Extends the segmentation that ends at `begin` by each piece that matches there. Pieces with a
+// common prefix are adjacent in sorted_. Each further byte narrows their range.
 void UnigramSegmenter::Extend(absl::string_view text, size_t begin,
                               std::vector<Step>* steps) const {
   const auto offer = [&](size_t end, int32_t id, double score) {
@@ -41,7 +41,7 @@ void UnigramSegmenter::Extend(absl::string_view text, size_t begin,
   for (size_t length = 1; begin + length <= text.size(); ++length) {
     const char byte = text[begin + length - 1];
     const auto at = [&](int32_t id) { return static_cast<uint8_t>(pieces_[id][length - 1]); };
-    // Pieces that are prefixes of others sort first.
+    // A piece that is a prefix of other pieces is sorted before them.
     low = std::partition_point(low, high, [&](int32_t id) {
       return pieces_[id].size() < length || at(id) < static_cast<uint8_t>(byte);
     });
@@ -71,7 +71,7 @@ void UnigramSegmenter::Encode(absl::string_view text, std::vector<int32_t>* ids)
   }
   std::vector<size_t> ends;
   for (size_t end = text.size(); end > 0; end = steps[end].begin) ends.push_back(end);
-  size_t unknown = 0;  // size in bytes of the run of unknown characters before this piece
+  size_t unknown = 0;  // number of bytes of unknown characters directly before this piece
   for (size_t i = ends.size(); i-- > 0;) {
     const Step& step = steps[ends[i]];
     if (step.id == kUnknown) {

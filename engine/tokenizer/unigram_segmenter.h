@@ -1,5 +1,5 @@
 // UnigramSegmenter: finds the most probable segmentation of a text with a unigram model (Kudo,
-// "Subword Regularization", 2018). It does not sample.
+// "Subword Regularization", 2018). It does not use the paper's random sampling.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_UNIGRAM_SEGMENTER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_UNIGRAM_SEGMENTER_H_
 
@@ -21,14 +21,14 @@ class UnigramSegmenter {
   UnigramSegmenter(const std::vector<std::string>& pieces, const std::vector<float>& scores,
                    const PieceMerger::Fallback& fallback);
 
-  // Appends the ids of `text`. Requires: `text` is not empty. A character without a piece becomes
-  // byte tokens. If there are no byte tokens, each run of such characters becomes one unknown
-  // token. If several segmentations that end at the same byte are equally probable, the one with
-  // the longest last piece wins.
+  // Appends the ids of `text`. A character without a piece becomes byte tokens. If there are no
+  // byte tokens, each run of such characters becomes one unknown token. If several segmentations
+  // that end at the same byte are equally probable, the one with the longest last piece is used.
+  // Requires: `text` is not empty.
   void Encode(absl::string_view text, std::vector<int32_t>* ids) const;
 
  private:
-  // The best segmentation that ends at a byte, stored as its last piece.
+  // The best segmentation that ends at a given byte. Only its last piece is stored.
   struct Step {
     double score = 0;
     size_t begin = 0;

@@ -7,7 +7,7 @@
 namespace tidepool::engine {
 namespace {
 
-// A character and its size in bytes. The code point of a byte that is not UTF-8 is -1.
+// A character, and its size in bytes. For a byte that is not UTF-8, the code point is -1.
 struct Character {
   utf8proc_int32_t code = -1;
   size_t size = 0;
@@ -39,18 +39,18 @@ Character Last(absl::string_view text) {
   return {-1, std::min<size_t>(text.size(), 1)};
 }
 
-// Unicode's White_Space.
+// Returns whether the character has Unicode's property White_Space.
 bool IsSpace(utf8proc_int32_t code) {
   return (code >= 0x09 && code <= 0x0D) || code == 0x20 || code == 0x85 || code == 0xA0 ||
          code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 ||
          code == 0x202F || code == 0x205F || code == 0x3000;
 }
 
-// Alphabetic characters, marks, decimal digits, connectors and joiners.
+// Returns whether the character is alphabetic, a mark, a decimal digit, a connector or a joiner.
 bool IsWord(utf8proc_int32_t code) {
   if (code < 0) return false;
   if (code == 0x200C || code == 0x200D) return true;
-  // Circled and squared letters are symbols, but alphabetic.
+  // Circled and squared letters are of the category symbol, but they are alphabetic.
   if ((code >= 0x24B6 && code <= 0x24E9) || (code >= 0x1F130 && code <= 0x1F149) ||
       (code >= 0x1F150 && code <= 0x1F169) || (code >= 0x1F170 && code <= 0x1F189)) {
     return true;

@@ -1,5 +1,5 @@
-// Classes of the characters beside a special token, as the regex of Hugging Face's tokenizers
-// defines them.
+// Tests of the characters beside a special token. The classes \s and \w are those of the regex in
+// Hugging Face's tokenizers.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_WORD_EDGES_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_WORD_EDGES_H_
 

@@ -32,13 +32,14 @@ std::string FolderOf(const std::string& path) {
 constexpr size_t kPartialDigits = 8;
 constexpr absl::string_view kPartialEnd = ".partial";
 
-// Uses a random number, not the process id: in a container the id is the same at each start, so a
-// file that a kill left would block every later run.
+// Returns the path of an unfinished file. It contains a random number, and not the process id. In a
+// container, the process id is the same at each start, so a file that a killed process left would
+// block every later run.
 std::string PartialName(const std::string& path) {
   return absl::StrCat(path, ".", RandomHex(kPartialDigits), kPartialEnd);
 }
 
-// True if PartialName may return `name` for a file called `base`.
+// Returns whether PartialName may return `name` for a file with the name `base`.
 bool IsPartialName(absl::string_view name, absl::string_view base) {
   if (name.size() != base.size() + 1 + kPartialDigits + kPartialEnd.size()) return false;
   if (!absl::StartsWith(name, base) || !absl::EndsWith(name, kPartialEnd)) return false;
@@ -47,9 +48,9 @@ bool IsPartialName(absl::string_view name, absl::string_view base) {
   return std::all_of(digits.begin(), digits.end(), absl::ascii_isxdigit);
 }
 
-// The writer of a file holds its lock while the file is open. A kill releases it. Returns false if
-// another process has the lock. If the file system has no locks, everyone may write, and no file
-// counts as left over.
+// Locks a file that is being written. The lock is released when the file is closed or the process
+// is killed. Returns false if another process has the lock. If the file system has no locks,
+// returns true, so no file is treated as left over.
 bool LockToWrite(int file) { return flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
 
 bool HasName(int file) {
@@ -70,7 +71,7 @@ void RemoveIfLeftOver(const std::string& partial) {
   close(file);
 }
 
-// Removes the files that killed writers of `path` have left.
+// Removes the unfinished files of `path` that killed processes left.
 void RemoveLeftOvers(const std::string& path) {
   const std::string base = std::filesystem::path(path).filename();
   std::vector<std::string> partials;
@@ -86,7 +87,7 @@ void RemoveLeftOvers(const std::string& path) {
 
 bool IsFull(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
-// The path of an open file without a name.
+// Returns a path of an open file that has no name.
 std::string SelfPath(int file) { return absl::StrCat("/proc/self/fd/", file); }
 
 }  // namespace
@@ -95,7 +96,7 @@ absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string
                                                                const AtomicFileOptions& options) {
   struct stat found;
   if (stat(path.c_str(), &found) == 0) {
-    // Renaming over a device or a pipe would replace it.
+    // Renaming over a device or a pipe would replace that device or pipe.
     if (!S_ISREG(found.st_mode)) {
       return absl::InvalidArgumentError(
           absl::StrCat("cannot write ", path, ": it exists and is not a regular file"));
@@ -125,13 +126,13 @@ absl::Status AtomicFile::Open() {
       file_ = open(FolderOf(path_).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | flags, options_.mode);
       if (file_ >= 0) break;
     }
-    // Without /proc, the file could not get its name at the end.
+    // Without /proc, the file cannot get its name at the end.
     if (file_ >= 0 && access(SelfPath(file_).c_str(), F_OK) != 0) close(std::exchange(file_, -1));
   }
   if (file_ >= 0) {
-    LockToWrite(file_);  // for the name that it gets at the end
+    LockToWrite(file_);  // the lock also applies to the name that the file gets at the end
   } else {
-    // If the same error also affects files with a name, this reports it.
+    // Try again with a name. If that fails with the same error, OpenNamed reports it.
     RETURN_IF_ERROR(OpenNamed());
   }
   if (options_.bytes > 0 && fallocate(file_, 0, 0, static_cast<off_t>(options_.bytes)) != 0 &&
@@ -147,20 +148,21 @@ absl::Status AtomicFile::OpenNamed() {
   while (true) {
     partial_path_ = PartialName(path_);
     file_ = open(partial_path_.c_str(), kFlags | direct, options_.mode);
-    // A file system may refuse direct writes only after it has created the file.
+    // Some file systems refuse direct writes only after they have created the file.
     if (file_ < 0 && direct != 0 && errno == EINVAL) {
       unlink(partial_path_.c_str());
       file_ = open(partial_path_.c_str(), kFlags, options_.mode);
     }
     if (file_ >= 0) {
       if (LockToWrite(file_) && HasName(file_)) return absl::OkStatus();
-      // Another process considered the file left over before it was locked.
+      // Another process removed the file as left over before this process locked it.
       close(std::exchange(file_, -1));
       continue;
     }
     const int error = errno;
     const absl::Status status = Error(error);
-    // An existing file of this name belongs to another process, so this object must not remove it.
+    // If a file with this name exists, it belongs to another process. This object must not remove
+    // it.
     partial_path_.clear();
     if (error != EEXIST) return status;
   }
@@ -189,7 +191,7 @@ absl::Status AtomicFile::WriteAt(const void* data, int64_t bytes, int64_t offset
 
 absl::Status AtomicFile::Finish() {
   CHECK(file_ >= 0) << "the file is finished";
-  // The data must be durable before it replaces anything.
+  // The data must be on the disk before the file replaces another one.
   if (fsync(file_) != 0) return Error(errno);
   RETURN_IF_ERROR(Place());
   close(std::exchange(file_, -1));
@@ -213,7 +215,7 @@ absl::Status AtomicFile::Name() {
 }
 
 absl::Status AtomicFile::Place() {
-  // Gives a file without a name its name, or renames one, with or without replacing.
+  // Gives a file without a name its final name, or renames a file that has a temporary name.
   if (partial_path_.empty() && options_.existing == ExistingFile::kRefuse) {
     return linkat(AT_FDCWD, SelfPath(file_).c_str(), AT_FDCWD, path_.c_str(), AT_SYMLINK_FOLLOW) ==
                    0
@@ -225,7 +227,7 @@ absl::Status AtomicFile::Place() {
   if (options_.existing == ExistingFile::kRefuse) {
     placed =
         renameat2(AT_FDCWD, partial_path_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) == 0;
-    // otherwise the file system does not support this rename
+    // EINVAL means that the file system does not support this rename
     if (!placed && errno != EINVAL) return Error(errno);
   }
   if (!placed && std::rename(partial_path_.c_str(), path_.c_str()) != 0) return Error(errno);

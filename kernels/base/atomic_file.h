@@ -1,4 +1,4 @@
-// AtomicFile: a file that appears under its name only when it is complete and on the disk.
+// AtomicFile: writes a file that gets its final name only when it is complete and on the disk.
 //
 //   ASSIGN_OR_RETURN(std::unique_ptr<AtomicFile> file,
 //                    AtomicFile::Create("out.gguf", {.existing = ExistingFile::kReplace}));
@@ -18,58 +18,58 @@
 
 namespace tidepool::base {
 
-// What to do if the file exists.
+// What to do if a file with the final name exists.
 enum class ExistingFile : uint8_t { kRefuse, kReplace };
 
 enum class PageCache : uint8_t {
   kUse,
-  // Bypass the page cache if the file system supports this. Then all writes must have sizes and
+  // Bypass the page cache if the file system supports this. All writes must then have sizes and
   // addresses that are multiples of 4,096 bytes.
   kBypass,
 };
 
 enum class UnfinishedFile : uint8_t {
-  // The unfinished file has no name if the file system supports this, so that not even a kill
-  // leaves a partial file.
+  // The unfinished file has no name, if the file system supports this. So even a killed process
+  // leaves no partial file.
   kUnnamed,
-  // The unfinished file is next to the path, with a random part in its name, and locked (flock).
-  // Other file systems always use this.
+  // The unfinished file is in the same directory. It has a random part in its name, and is locked
+  // (flock). File systems that do not support kUnnamed use this.
   kNamed,
 };
 
 struct AtomicFileOptions {
   ExistingFile existing = ExistingFile::kRefuse;
-  // The final size, which is allocated at once if the file system supports this: then a full disk
-  // fails now instead of an hour later. 0: unknown.
+  // The final size; 0: unknown. If the file system supports this, the space is allocated at the
+  // start, so that a full disk is an error now and not an hour later.
   int64_t bytes = 0;
   PageCache cache = PageCache::kUse;
   UnfinishedFile unfinished = UnfinishedFile::kUnnamed;
-  unsigned mode = 0666;  // reduced by the umask
+  unsigned mode = 0666;  // permissions of the file, reduced by the umask
 };
 
-// Thread-compatible. If it is destroyed before Finish, it leaves no file. If a killed process left
-// an unfinished file, the next Create of the same path removes it.
+// Thread-compatible. If it is destroyed before Finish, no file remains. If a killed process left an
+// unfinished file, the next Create of the same path removes that file.
 class AtomicFile {
  public:
-  // Errors of all functions name the path, and the unfinished file if it has a name:
-  // ALREADY_EXISTS, RESOURCE_EXHAUSTED (the disk is full; with the required bytes if known),
-  // INVALID_ARGUMENT (the path is a directory or a device), NOT_FOUND, PERMISSION_DENIED and others
-  // of the system.
+  // Opens the unfinished file. The errors of all functions name the path, and the unfinished file
+  // if it has a name: ALREADY_EXISTS; RESOURCE_EXHAUSTED if the disk is full, with the required
+  // bytes if they are known; INVALID_ARGUMENT if the path is a directory or a device; NOT_FOUND,
+  // PERMISSION_DENIED and others of the system.
   static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(const std::string& path,
                                                             const AtomicFileOptions& options);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // Appends to what was appended before.
+  // Writes `data` after everything that was appended before.
   absl::Status Append(const void* data, int64_t bytes);
   absl::Status WriteAt(const void* data, int64_t bytes, int64_t offset);
 
-  // Do not call anything afterwards. ALREADY_EXISTS if kRefuse is set and a file was created at the
-  // path meanwhile.
+  // Gives the file its final name. No other function may be called afterwards. Returns
+  // ALREADY_EXISTS if kRefuse is set and another file was created at the path in the meantime.
   absl::Status Finish();
 
-  // Number of bytes appended.
+  // Number of bytes that were appended.
   int64_t position() const { return position_; }
 
  private:
@@ -77,7 +77,7 @@ class AtomicFile {
 
   absl::Status Open();
   absl::Status OpenNamed();
-  // Gives the unfinished file a temporary name, different from `path_`.
+  // Gives the unfinished file a temporary name, which is not `path_`.
   absl::Status Name();
   absl::Status Place();
   absl::Status Error(int error) const;
@@ -86,7 +86,7 @@ class AtomicFile {
   const AtomicFileOptions options_;
   int64_t position_ = 0;
   int file_ = -1;
-  std::string partial_path_;  // name of the unfinished file; empty: it has none
+  std::string partial_path_;  // name of the unfinished file; empty if it has no name
 };
 
 }  // namespace tidepool::base

@@ -15,7 +15,7 @@ namespace tidepool::base {
 }
 
 CheckFailure::~CheckFailure() {
-  // A pipe that nobody reads must not prevent the process from ending.
+  // A pipe that nobody reads must not keep the process from ending, so wait at most one second.
   std::string text = message_->str() + "\n";
   pollfd file = {STDERR_FILENO, POLLOUT, 0};
   while (!text.empty() && poll(&file, 1, /*timeout=*/1000) > 0) {
@@ -32,6 +32,7 @@ std::ostream& CheckFailure::stream() { return *message_; }
 }  // namespace tidepool::base
 
 #ifdef __SANITIZE_THREAD__
-// Debian's Abseil is not built for TSan, so TSan does not see the reference count of a status.
+// Debian's Abseil is not built for TSan. So TSan does not see the synchronisation of a status's
+// reference count.
 extern "C" const char* __tsan_default_suppressions() { return "race:Status::Unref\n"; }
 #endif

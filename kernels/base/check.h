@@ -1,5 +1,5 @@
-// CHECK: ends the process with place and reason if an invariant of our own code is broken.
-// Never use it for external input: return an absl::Status instead.
+// CHECK: ends the process if an invariant of our own code is broken. It prints the source line and
+// the reason. Never use it for external input: return an absl::Status instead.
 //
 //   CHECK(slot < slots) << "slot " << slot << " of " << slots;
 #ifndef TIDEPOOL_KERNELS_BASE_CHECK_H_
@@ -10,10 +10,11 @@
 
 namespace tidepool::base {
 
-// Collects the message of a failed CHECK, and aborts when it is destroyed. Only used by the macros.
+// Collects the message of a failed CHECK, and ends the process when it is destroyed. Only the
+// macros use it.
 class CheckFailure {
  public:
-  // Not inlined, so that a CHECK only costs its condition and a branch.
+  // Not inlined, so that a CHECK costs only the evaluation of its condition and a branch.
   CheckFailure(const char* file, int line, const char* condition);
   CheckFailure(const CheckFailure&) = delete;
   CheckFailure& operator=(const CheckFailure&) = delete;
@@ -24,14 +25,14 @@ class CheckFailure {
   const std::unique_ptr<std::ostringstream> message_;
 };
 
-// Gives both branches of the CHECK conditional the type void.
+// Gives both branches of CHECK's conditional operator the type void.
 struct Voidify {
   void operator&(std::ostream&) const {}
 };
 
 }  // namespace tidepool::base
 
-// A message follows with <<, so the replacement cannot be in parentheses.
+// The caller appends a message with <<, so the replacement text cannot be in parentheses.
 // NOLINTBEGIN(bugprone-macro-parentheses)
 #define CHECK(condition)                      \
   (condition) ? (void)0                       \

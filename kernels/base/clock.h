@@ -1,4 +1,4 @@
-// Clock: the time as a dependency, so that a test can control it.
+// Clock: an interface to the time, so that a test can replace the time.
 #ifndef TIDEPOOL_KERNELS_BASE_CLOCK_H_
 #define TIDEPOOL_KERNELS_BASE_CLOCK_H_
 
@@ -10,12 +10,12 @@ namespace tidepool::base {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Never decreases. Its zero is arbitrary. For durations and deadlines.
+  // A time that never decreases, for durations and deadlines. Its zero is arbitrary.
   virtual absl::Duration Monotonic() const = 0;
-  // Wall time, which may jump. For time stamps that people read.
+  // The wall time, for time stamps that people read. It may jump.
   virtual absl::Time Now() const = 0;
 
-  // The machine's clock; never destroyed.
+  // The machine's clock. It is never destroyed.
   static const Clock& Real();
 };
 

@@ -1,5 +1,5 @@
-// std::mutex with Clang's thread-safety annotations. Our code uses it because Debian's Abseil is
-// not built for TSan (its Mutex causes false race reports).
+// Mutex: std::mutex with Clang's thread-safety annotations. Our code does not use Abseil's Mutex,
+// because Debian's build of Abseil causes false race reports under TSan.
 //
 //   base::Mutex mutex_;
 //   int jobs_ TIDEPOOL_GUARDED_BY(mutex_);
@@ -35,7 +35,7 @@ class TIDEPOOL_ANNOTATION_(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-// Locks a Mutex during its own lifetime.
+// Locks a Mutex when created, and unlocks it when destroyed.
 class TIDEPOOL_ANNOTATION_(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex* mutex) TIDEPOOL_ANNOTATION_(acquire_capability(mutex)) : mutex_(mutex) {
@@ -49,7 +49,8 @@ class TIDEPOOL_ANNOTATION_(scoped_lockable) MutexLock {
   Mutex* mutex_;
 };
 
-// Thread-safe. Wake-ups can be spurious, so wait in a loop that checks the condition.
+// Thread-safe. A thread may also wake up without a notification, so call Wait in a loop that checks
+// the condition.
 class CondVar {
  public:
   // Requires: the caller holds `mutex`.
@@ -58,7 +59,7 @@ class CondVar {
     condition_.wait(lock);
     lock.release();
   }
-  // Returns false if `timeout` passed without a wake-up.
+  // Returns false if `timeout` passed without a wake-up. Requires: the caller holds `mutex`.
   bool WaitFor(Mutex* mutex, absl::Duration timeout) TIDEPOOL_REQUIRES(mutex) {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
     const bool woken =

@@ -7,7 +7,8 @@
 namespace tidepool::base {
 
 std::string RandomHex(size_t digits) {
-  // Creating one executes CPUID, which is slow in a virtual machine.
+  // Creating a random_device executes CPUID, which is slow in a virtual machine. So each thread
+  // creates only one.
   thread_local std::random_device device;
   std::string drawn;
   while (drawn.size() < digits) absl::StrAppend(&drawn, absl::Hex(device(), absl::kZeroPad8));

@@ -1,4 +1,4 @@
-// Random names that are unique.
+// RandomHex: random names that are unique.
 #ifndef TIDEPOOL_KERNELS_BASE_RANDOM_HEX_H_
 #define TIDEPOOL_KERNELS_BASE_RANDOM_HEX_H_
 
@@ -7,7 +7,7 @@
 
 namespace tidepool::base {
 
-// Enough digits that two random names, even of different processes, are never equal.
+// With this number of digits, two random names are never equal in practice, even across processes.
 inline constexpr size_t kUniqueHexDigits = 24;
 
 // Returns lower-case hex digits from the system's random source. Thread-safe.

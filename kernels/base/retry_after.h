@@ -1,4 +1,4 @@
-// Retry hints in statuses: when a refused caller may retry.
+// Retry hints in statuses: how long a refused caller should wait before it retries.
 #ifndef TIDEPOOL_KERNELS_BASE_RETRY_AFTER_H_
 #define TIDEPOOL_KERNELS_BASE_RETRY_AFTER_H_
 
@@ -9,17 +9,17 @@
 
 namespace tidepool::base {
 
-// Maximum hint, because longer estimates are unreliable.
+// The maximum hint. Longer estimates are unreliable.
 inline constexpr absl::Duration kLongestRetryAfter = absl::Hours(1);
 
-// Used if nothing better is known: a retry every second costs little.
+// The hint if there is no better estimate. A retry every second costs little.
 inline constexpr absl::Duration kUsualRetryAfter = absl::Seconds(1);
 
 // Adds the hint to `status`, in whole milliseconds, clamped to [0, kLongestRetryAfter]. Requires:
-// it is an error.
+// `status` is an error.
 absl::Status WithRetryAfter(absl::Status status, absl::Duration wait);
 
-// Returns nullopt if the status has no hint.
+// Returns the hint of a status, or nullopt if it has none.
 std::optional<absl::Duration> RetryAfterOf(const absl::Status& status);
 
 }  // namespace tidepool::base

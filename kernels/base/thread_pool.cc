@@ -12,13 +12,14 @@
 namespace tidepool::base {
 namespace {
 
-// A forward pass starts hundreds of loops of 20 to 200 us with short gaps. A worker that spins
-// during the gap joins within a microsecond, while a wake-up takes tens. After this time the worker
-// sleeps, so that an idle process uses no CPU.
+// How long a worker spins before it sleeps. A forward pass has hundreds of loops, which take 20 to
+// 200 us each, with short gaps. A worker that spins during the gap joins the next loop within a
+// microsecond, while waking up takes tens of microseconds. A worker of an idle process sleeps, and
+// uses no CPU.
 constexpr auto kSpinTime = std::chrono::microseconds(150);
 constexpr int kSpinsPerClockRead = 64;
-// While the caller waits for a worker's last range, it yields its core after this number of spins:
-// on a busy machine, that worker may not be running.
+// Number of spins after which the caller yields its core while it waits for the last range of a
+// worker. On a busy machine, that worker may need the core.
 constexpr int kSpinsBeforeYield = 2000;
 
 inline void Pause() {
@@ -29,8 +30,9 @@ inline void Pause() {
 #endif
 }
 
-// The gate contains the loop's number, whether it may be joined, and the number of workers inside:
-// number << 17 | open << 16 | inside. It is one word, so joining and closing a loop cannot race.
+// The gate contains the number of the loop, whether workers may join the loop, and the number of
+// workers in the loop: number << 17 | open << 16 | inside. Because it is a single word, joining and
+// closing a loop cannot race.
 constexpr uint64_t kInsideMask = 0xffff;
 constexpr uint64_t kOpen = 1 << 16;
 constexpr uint64_t kNumberUnit = 1 << 17;
@@ -42,7 +44,7 @@ constexpr uint64_t LoopNumber(uint64_t gate) { return gate / kNumberUnit; }
 struct ThreadPool::State {
   using Body = absl::FunctionRef<void(int64_t, int64_t, int)>;
 
-  // Runs ranges of the current loop until none is left.
+  // Runs ranges of the current loop, until there are no more.
   void RunRanges(int worker) {
     for (;;) {
       const int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
@@ -56,7 +58,7 @@ struct ThreadPool::State {
     return (now & kOpen) != 0 && LoopNumber(now) != seen;
   }
 
-  // Returns once a loop other than `seen` is open, or the pool stops.
+  // Returns when a loop other than `seen` is open, or when the pool stops.
   void AwaitLoop(uint64_t seen) {
     const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
     while (std::chrono::steady_clock::now() < deadline) {
@@ -66,8 +68,8 @@ struct ThreadPool::State {
       }
     }
     MutexLock lock(&mutex);
-    // Sequentially consistent with ParallelFor, which opens the gate and then reads `sleepers`. At
-    // least one of the two sees the other's write, so no loop is missed.
+    // This is sequentially consistent with ParallelFor, which opens the gate and then reads
+    // `sleepers`. At least one of the two threads sees what the other wrote, so no loop is missed.
     sleepers.fetch_add(1, std::memory_order_seq_cst);
     while (!HasNewLoop(seen) && !stopping.load(std::memory_order_relaxed)) wake.Wait(&mutex);
     sleepers.fetch_sub(1, std::memory_order_relaxed);
@@ -90,8 +92,8 @@ struct ThreadPool::State {
 
   alignas(64) std::atomic<int64_t> next{0};
   alignas(64) std::atomic<uint64_t> gate{0};
-  // The current loop. It is only written while the gate is closed and no worker is inside. A worker
-  // that joins gets it with the gate's cache line.
+  // The current loop. It is only written while the gate is closed and no worker is in the loop. It
+  // is in the cache line of the gate, so that a worker that joins gets both together.
   const Body* body = nullptr;
   int64_t count = 0;
   int64_t grain = 1;
@@ -136,13 +138,14 @@ void ThreadPool::ParallelFor(int64_t count, int64_t grain,
   const uint64_t shut = state.gate.load(std::memory_order_relaxed);
   state.gate.store(shut + kNumberUnit + kOpen, std::memory_order_seq_cst);
   if (state.sleepers.load(std::memory_order_seq_cst) > 0) {
-    // Lock and unlock, so that a worker between its last look at the gate and its sleep gets the
-    // notification.
+    // A worker may be between its last look at the gate and its sleep. Locking and unlocking makes
+    // sure that it also gets the notification.
     { MutexLock lock(&state.mutex); }
     state.wake.NotifyAll();
   }
   state.RunRanges(0);
-  // No range is left, so late workers need not join. The workers inside finish their last ranges.
+  // No range is left, so no more workers may join. The workers in the loop finish their last
+  // ranges.
   state.gate.fetch_and(~kOpen, std::memory_order_relaxed);
   for (int spins = 0; (state.gate.load(std::memory_order_acquire) & kInsideMask) != 0; ++spins) {
     if (spins < kSpinsBeforeYield) {

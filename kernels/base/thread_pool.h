@@ -1,4 +1,4 @@
-// A fixed set of threads that run one parallel loop at a time, for kernels.
+// ThreadPool: a fixed set of threads for kernels. It runs one parallel loop at a time.
 #ifndef TIDEPOOL_KERNELS_BASE_THREAD_POOL_H_
 #define TIDEPOOL_KERNELS_BASE_THREAD_POOL_H_
 
@@ -9,10 +9,11 @@
 
 namespace tidepool::base {
 
-// Thread-compatible: one thread at a time may call ParallelFor (the engine's step thread).
+// Thread-compatible: only one thread at a time may call ParallelFor. That is the engine's step
+// thread.
 class ThreadPool {
  public:
-  // `threads` includes the calling thread, so 1 starts none. Requires: threads >= 1.
+  // `threads` includes the calling thread, so 1 starts no thread. Requires: threads >= 1.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -20,10 +21,11 @@ class ThreadPool {
 
   int threads() const;
 
-  // Runs body(begin, end, worker) over disjoint ranges that cover [0, count), each at most `grain`
-  // long. Returns when all are done. Ranges are assigned as workers become free, so the results
-  // must not depend on which worker runs which range. `worker` is in [0, threads()). No two
-  // concurrent bodies have the same one, so it can be an index into scratch memory.
+  // Calls body(begin, end, worker) for disjoint ranges that cover [0, count). Each range has at
+  // most `grain` elements. Returns when all calls have ended. A free worker takes the next range,
+  // so results must not depend on which worker runs which range. `worker` is in [0, threads()). Two
+  // calls that run at the same time have different workers, so `worker` can be an index into
+  // scratch memory.
   void ParallelFor(int64_t count, int64_t grain,
                    absl::FunctionRef<void(int64_t begin, int64_t end, int worker)> body);
 

@@ -7,10 +7,10 @@
 namespace tidepool::base {
 namespace {
 
-// What a lead byte implies: the total size, and the range of the second byte (the others are
-// 80..BF).
+// What a lead byte determines: the total size, and the range of the second byte. All further bytes
+// are in the range 80 to BF.
 struct Lead {
-  size_t size = 0;  // 0: not a lead byte
+  size_t size = 0;  // 0 if the byte is not a lead byte
   uint8_t low = 0x80;
   uint8_t high = 0xBF;
 };

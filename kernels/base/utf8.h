@@ -1,4 +1,4 @@
-// UTF-8: validation, and printable forms of invalid text.
+// Functions for UTF-8: validation, and printable forms of invalid text.
 #ifndef TIDEPOOL_KERNELS_BASE_UTF8_H_
 #define TIDEPOOL_KERNELS_BASE_UTF8_H_
 
@@ -11,37 +11,39 @@
 
 namespace tidepool::base {
 
-// The classification of the first bytes of a string.
+// What the first bytes of a string are.
 struct Utf8Char {
   enum class Kind : uint8_t {
-    kWhole,       // a valid character of `size` bytes
-    kIncomplete,  // the beginning of a character, `size` bytes: the string ends too early
-    kInvalid,     // `size` bytes that cannot begin a character: the longest prefix of one, or 1
+    kWhole,  // a valid character of `size` bytes
+    // the first `size` bytes of a character; the string ends before the character does
+    kIncomplete,
+    // `size` bytes that do not begin a character: the longest prefix of one that they match, or 1
+    kInvalid,
   };
   Kind kind = Kind::kWhole;
   size_t size = 0;
-  char32_t code_point = 0;  // only for a valid character
+  char32_t code_point = 0;  // only set for a valid character
 };
 
-// Requires: the string is not empty. Overlong forms, surrogates and values above U+10FFFF are
-// invalid (Unicode 15, table 3-7).
+// Classifies the first bytes. Requires: the string is not empty. Overlong forms, surrogates and
+// values above U+10FFFF are invalid (Unicode 15, table 3-7).
 Utf8Char NextUtf8Char(absl::string_view bytes);
 
-// Length of the longest valid UTF-8 prefix.
+// Returns the length of the longest prefix that is valid UTF-8.
 size_t ValidUtf8Prefix(absl::string_view text);
 
 // Returns INVALID_ARGUMENT "WHAT is not UTF-8: byte 0x.. at offset N" if the text is invalid.
 absl::Status CheckUtf8(absl::string_view text, absl::string_view what);
 
-// Appends `bytes` to `out`, with U+FFFD for each invalid sequence. An incomplete character at the
-// end is not appended, but returned.
+// Appends `bytes` to `out`, with U+FFFD in place of each invalid sequence. An incomplete character
+// at the end is returned, and not appended.
 std::string AppendUtf8Lossy(absl::string_view bytes, std::string* out);
 
-// Appends one character. Requires: a Unicode scalar value.
+// Appends one character. Requires: `code_point` is a Unicode scalar value.
 void AppendUtf8(char32_t code_point, std::string* out);
 
-// `text` in single quotes for a one-line message: control characters and invalid UTF-8 become \xHH,
-// and text after 64 characters becomes "...".
+// Returns `text` in single quotes for a one-line message. Control characters and invalid UTF-8
+// become \xHH. After 64 characters, the rest is replaced by "...".
 std::string Quoted(absl::string_view text);
 
 inline constexpr absl::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD

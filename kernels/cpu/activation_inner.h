@@ -1,5 +1,5 @@
-// The element-wise functions of math.h over vectors of 8 floats: the same operations in each lane,
-// with branches as selections at the end. V is described in inner.h.
+// The element-wise functions of math.h for vectors of 8 floats. Each lane computes the same
+// operations as math.h, and branches become selections at the end. inner.h describes V.
 #ifndef TIDEPOOL_KERNELS_CPU_ACTIVATION_INNER_H_
 #define TIDEPOOL_KERNELS_CPU_ACTIVATION_INNER_H_
 
@@ -46,7 +46,7 @@ struct ActivationInner {
     F q = V::Set(kErfcQ[10]);
     for (int i = 9; i >= 0; --i) q = V::Fma(q, a, V::Set(kErfcQ[i]));
     const F zero = V::Set(0.0f);
-    // A NaN stays, because it is not greater.
+    // A NaN is not greater than kErfcMax, so the result for a NaN is `tail`, which is NaN.
     const F tail = V::Mul(V::Set(0.5f), V::Exp(V::Negate(V::Mul(a, q))));
     const F kept = V::SelectLess(V::Set(kErfcMax), a, zero, tail);
     return V::Mul(x, V::SelectLess(x, zero, kept, V::Sub(V::Set(1.0f), kept)));
@@ -54,7 +54,8 @@ struct ActivationInner {
 
   static F ClampedSwiGlu(F gate, F up, const Glu& glu) {
     const F limit = V::Set(glu.limit);
-    // The second argument of Min and Max may be a NaN, which stays.
+    // Min and Max return their second argument if it is a NaN. So `gate` and `up` come second, and
+    // a NaN in them is kept.
     const F g = V::Min(limit, gate);
     const F u = V::Min(limit, V::Max(V::Set(-glu.limit), up));
     return V::Mul(V::Add(u, V::Set(1.0f)),

@@ -1,8 +1,8 @@
-// Distributes attention among threads. A job folds a few query vectors of one span and KV head over
-// all slots that they see. If there are few jobs (decoding), the segments of a job are given to
-// several threads. Each stores the results of its segments, and the last thread merges them in
-// order, so that the bits are the same as with one thread. The memory for these results is limited:
-// longer jobs need several rounds.
+// Distributes the work of attention among threads. A job computes a few query vectors of one span
+// and KV head over all slots that they see. If there are few jobs (as in decoding), several threads
+// compute the segments of a job. Each thread stores the results of its segments, and the last
+// thread merges them in order. So the bits are the same as with one thread. The memory for these
+// results is limited, so long jobs need several rounds.
 #include "kernels/cpu/attention.h"
 
 #include <algorithm>
@@ -16,27 +16,28 @@
 namespace tidepool::kernels {
 namespace {
 
-// With less work, another thread would start too late to help. In the units of Job::cost (about 100
-// ns each).
+// If there is less work, another thread would start too late to help. The unit is that of
+// Job::cost, about 100 ns.
 constexpr int64_t kMinShared = 12;
 
-// A job whose segments are distributed.
+// The additional state of a job whose segments are distributed among threads.
 struct SplitJob {
   Folds folds;
-  Folds parts;    // [segments of a round][job.count]
-  int64_t begin;  // the round's segments
+  Folds parts;    // [segments of a round][job.count]: results that are not merged yet
+  int64_t begin;  // the segments of the round are [begin, end)
   int64_t end;
-  std::atomic<int64_t> left;  // segments of the round still to be computed
+  std::atomic<int64_t> left;  // number of segments of the round that are not computed yet
 };
 
 struct Job {
   FoldJob fold;
-  SplitJob* split;  // null: one task computes the whole job
-  // number of passes over a block with 64 and 64 dimensions, plus one for its conversion
+  SplitJob* split;  // null if one task computes the whole job
+  // Number of passes over a block with 64 dimensions of keys and 64 of values, plus one pass for
+  // its conversion.
   int64_t cost;
 };
 
-// Segments [begin, end) of a job.
+// The segments [begin, end) of a job. One thread computes them.
 struct Task {
   const Job* job;
   int64_t begin;
@@ -78,7 +79,7 @@ Jobs MakeJobs(const AttendOp& op, absl::Span<const KvSpan> spans, Arena* arena) 
   return jobs;
 }
 
-// Splits jobs that would keep one thread busy while others have no more work.
+// Splits the jobs that would keep one thread busy after the other threads have finished.
 void SplitLongJobs(const AttendOp& op, int64_t task_cost, Jobs* jobs, Arena* arena) {
   if (op.context.pool->threads() == 1) return;
   for (Job* job = jobs->data; job != jobs->data + jobs->count; ++job) {
@@ -120,21 +121,21 @@ void RunTask(const AttendOp& op, const Task& task, const FoldScratch& scratch) {
   if (split->end == job.fold.end) FinishFolds(op, job.fold, split->folds);
 }
 
-// The tasks of a round. Of each split job, these are the segments [round, round + 1) *
-// round_segments, counted from its first one. The first round also has all jobs that are not split.
+// The tasks of all rounds. A split job has round_segments segments in each round, in order. The
+// jobs that are not split are all in the first round.
 struct Rounds {
   const AttendOp& op;
   const Jobs& jobs;
   int64_t task_cost;
   int64_t round_segments;
-  Folds parts;  // of all split jobs in a round
-  Task* tasks;  // the round's
+  Folds parts;  // for all split jobs in a round
+  Task* tasks;  // the tasks of the current round
 
   int64_t Plan(int64_t round) const {
     int64_t count = 0;
-    int64_t used = 0;  // vectors of `parts`
-    // The last jobs of a span see the most slots, so they go first, and no long job is left at the
-    // end.
+    int64_t used = 0;  // number of vectors in `parts` that are used
+    // The last jobs of a span see the most slots. They are the first tasks, so that no long task is
+    // left at the end.
     for (const Job* job = jobs.data + jobs.count - 1; job >= jobs.data; --job) {
       SplitJob* split = job->split;
       if (split == nullptr) {
@@ -156,7 +157,7 @@ struct Rounds {
   }
 };
 
-// An upper bound of the tasks of a round.
+// Returns an upper bound of the number of tasks in a round.
 int64_t MostTasks(const Jobs& jobs, int64_t task_cost) {
   return jobs.count + 3 * jobs.cost / task_cost;
 }

@@ -25,39 +25,39 @@ struct SegmentFold {
 
   float* Scores(int i) const { return scratch.scores + i * kKvSegmentTokens; }
   float* Sums(int i) const { return part.sums + i * op.FoldStride(); }
-  // The tokens that vector i sees among the `count` tokens from `base` on, counted from `base`.
-  // Empty if begin >= end.
+  // Returns which tokens vector i sees, among the `count` tokens that begin at `base`. Positions in
+  // the result are relative to `base`. If begin >= end, the vector sees none.
   SlotRange Visible(int i, int base, int count) const {
     const SlotRange& slots = scratch.visible[i];
     const int64_t first = segment * kKvSegmentTokens + base;
     return {std::max<int64_t>(0, slots.begin - first), std::min<int64_t>(count, slots.end - first)};
   }
-  // True if any vector sees a part of block `b` of the segment.
+  // Returns whether any vector sees a token of block `b` of the segment.
   bool AnySees(int b) const {
     const int64_t first = segment * kKvSegmentTokens + b * kKvBlockTokens;
     return first < scratch.visible[job.count - 1].end &&
            first + kKvBlockTokens > scratch.visible[0].begin;
   }
   int32_t Block(int b) const { return job.span->blocks[segment * kSegmentBlocks + b]; }
-  // If few vectors use the elements, they are converted while they are read; otherwise once for all
-  // vectors.
+  // Returns whether elements are converted while they are read. This is faster if only a few
+  // vectors use them. Otherwise they are converted once for all vectors.
   bool ReadsStored() const {
     return job.count <= KernelsOf(op).vectors || op.layer.dtype == DType::kF32;
   }
 };
 
-// Converts a block's scales of one head, `dim` of them, to float32. Does nothing for types without
-// scales.
+// Converts the scales of one head in a block (`dim` of them) to float32. Does nothing for types
+// without scales.
 void LoadScales(const SegmentFold& fold, const KvHeadBlock& stored, int dim, float* scales) {
   if (stored.scales == nullptr) return;
   KernelsOf(fold.op).load(DType::kF16, reinterpret_cast<const std::byte*>(stored.scales), dim,
                           scales);
 }
 
-// Four floats, which GCC and Clang vectorise on any architecture.
+// A vector of four floats. GCC and Clang vectorise it on any architecture.
 using Quad = float __attribute__((vector_size(16)));
 
-// keys [dims][kKvBlockTokens] > values [kKvBlockTokens][dims].
+// Transposes keys [dims][kKvBlockTokens] to values [kKvBlockTokens][dims].
 void TransposeKeys(const float* keys, int dims, float* values) {
   int d = 0;
   for (; d + 4 <= dims; d += 4) {
@@ -66,7 +66,7 @@ void TransposeKeys(const float* keys, int dims, float* values) {
       for (int i = 0; i < 4; ++i) {
         __builtin_memcpy(&rows[i], keys + (d + i) * kKvBlockTokens + t, sizeof(Quad));
       }
-      // Zipping row i with row i + 2, twice, gives the transpose.
+      // A transpose is made by zipping row i with row i + 2, twice.
       for (int round = 0; round < 2; ++round) {
         const Quad zipped[4] = {__builtin_shufflevector(rows[0], rows[2], 0, 4, 1, 5),
                                 __builtin_shufflevector(rows[0], rows[2], 2, 6, 3, 7),
@@ -111,7 +111,8 @@ void ScoreBlock(const SegmentFold& fold, int b) {
   }
 }
 
-// Folds vectors [i, i + n) with the values of block b. Requires: n <= kernels.vectors.
+// Adds the values of block b to the folds of the vectors [i, i + n). Requires: n <=
+// kernels.vectors.
 void FoldVectors(const SegmentFold& fold, int b, int i, int n, FoldTile* tile) {
   const AttentionKernels& kernels = KernelsOf(fold.op);
   SlotRange visible[kMaxAttendVectors];
@@ -120,8 +121,8 @@ void FoldVectors(const SegmentFold& fold, int b, int i, int n, FoldTile* tile) {
     visible[r] = fold.Visible(i + r, b * kKvBlockTokens, kKvBlockTokens);
     same = same && visible[r].begin == visible[0].begin && visible[r].end == visible[0].end;
   }
-  // Vectors that see different tokens are folded separately. A token that a vector does not see
-  // must not affect it, not even multiplied by zero, because its value may be NaN.
+  // If vectors see different tokens, each is computed separately. A token that a vector does not
+  // see must not affect the vector. It cannot be multiplied by zero, because its value may be NaN.
   const int step = same ? n : 1;
   for (int first = 0; first < n; first += step) {
     if (visible[first].begin >= visible[first].end) continue;
@@ -136,20 +137,22 @@ void FoldVectors(const SegmentFold& fold, int b, int i, int n, FoldTile* tile) {
   }
 }
 
-// The values of block b, as they are stored or converted to float32.
+// Returns the values of block b, either in the stored type or converted to float32.
 KvElements ValuesForFold(const SegmentFold& fold, int b) {
   const AttentionKernels& kernels = KernelsOf(fold.op);
   const int v_dim = fold.op.layer.v_dim;
   const KvHeadBlock stored = ValuesOf(fold.op.layer, fold.Block(b), fold.job.kv_head);
   const KvElements values = {stored.dtype, stored.elements, fold.scratch.value_scales};
   LoadScales(fold, stored, v_dim, fold.scratch.value_scales);
-  // If the last vector is incomplete, the loop reads beyond the block, where the memory may end.
+  // If v_dim is not a multiple of the lanes, the last vector reads beyond the block, and the memory
+  // may end there. Then the values are converted to a buffer.
   if (fold.ReadsStored() && v_dim % kernels.lanes == 0) return values;
   kernels.load_values(values, v_dim, fold.scratch.values);
   return {DType::kF32, reinterpret_cast<const std::byte*>(fold.scratch.values), nullptr};
 }
 
-// Same if the values are the first elements of the keys: the keys' matrix, transposed.
+// Like ValuesForFold, if the values are the first elements of the keys. Transposes the matrix of
+// the keys.
 KvElements ValuesInKeys(const SegmentFold& fold, int b) {
   const int v_dim = fold.op.layer.v_dim;
   const KvHeadBlock stored = KeysOf(fold.op.layer, fold.Block(b), fold.job.kv_head);
@@ -170,7 +173,8 @@ void FoldBlock(const SegmentFold& fold, int b) {
   }
 }
 
-// Turns the scores of vector i for tokens [begin, end) of the segment into shares.
+// Replaces the scores of vector i for the tokens [begin, end) of the segment by the terms of the
+// softmax.
 SoftmaxState Softmax(const SegmentFold& fold, int i, int begin, int end) {
   const AttendOp& op = fold.op;
   float* scores = fold.Scores(i);
@@ -179,7 +183,8 @@ SoftmaxState Softmax(const SegmentFold& fold, int i, int begin, int end) {
   return KernelsOf(op).softmax(scores, begin, end, /*scale=*/1);
 }
 
-// Adds a head's sink to the denominator of a finished fold. Returns the factor of the fold's sums.
+// Adds the sink of a head to the denominator of a finished fold. Returns the factor for the sums of
+// the fold.
 float AddSink(float sink, SoftmaxState* state) {
   const float joint = sink > state->max ? sink : state->max;
   const float keep = Exp(state->max - joint);
@@ -201,7 +206,8 @@ FoldScratch AllocateFoldScratch(const AttendOp& op, Arena* arena) {
   FoldScratch scratch;
   scratch.keys = arena->Allocate<float>(int64_t{layer.k_dim} * kKvBlockTokens);
   scratch.values = arena->Allocate<float>(values + kFoldUnit);
-  // A vector at the end of the last row reads these floats. Its lanes beyond v_dim are never used.
+  // A vector at the end of the last row also reads these floats. Its lanes beyond v_dim are never
+  // used.
   std::fill_n(scratch.values + values, kFoldUnit, 0.0f);
   scratch.key_scales = arena->Allocate<float>(layer.k_dim);
   scratch.value_scales = arena->Allocate<float>(layer.v_dim);

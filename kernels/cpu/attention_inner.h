@@ -1,10 +1,11 @@
-// Attention's inner loops, written once for vectors of any width. W is an ISA's widest vector, and
-// V its vector of 8 floats (inner.h), which defines the order of sums. Every output is a separate
-// chain, so the width does not change results.
+// The inner loops of attention, written once for vectors of any width. W is the widest vector type
+// of an ISA. V is the ISA's vector of 8 floats (inner.h), which determines the order of sums. Every
+// output is a separate chain, so the width of W does not change results.
 //
-// W has: kLanes, F (kLanes floats), Load, Store, Set, Sub, Mul, Fma, Max, MaxLanes, LoadF16,
-// LoadBf16, LoadI8 (as floats), ExpBelowZero (math.h's Exp for x <= 0 or NaN), and AddTo(sums, x),
-// which adds x's groups of 8 lanes, first to last, to a V::F.
+// W has these members: kLanes; F (a vector of kLanes floats); Load, Store, Set, Sub, Mul, Fma, Max,
+// MaxLanes, LoadF16, LoadBf16; LoadI8, which converts to floats; ExpBelowZero, which is math.h's
+// Exp for x <= 0 or NaN; and AddTo(sums, x), which adds x to a V::F in groups of 8 lanes, the first
+// group first.
 #ifndef TIDEPOOL_KERNELS_CPU_ATTENTION_INNER_H_
 #define TIDEPOOL_KERNELS_CPU_ATTENTION_INNER_H_
 
@@ -16,7 +17,7 @@
 
 namespace tidepool::kernels {
 
-// Uses V as the widest vector.
+// Makes V usable as W.
 template <typename V>
 struct EightLanes : V {
   static constexpr int kLanes = 8;
@@ -27,9 +28,10 @@ template <typename V, typename W = EightLanes<V>>
 struct AttentionInner {
   using F = typename W::F;
   static constexpr int kLanes = W::kLanes;
-  static constexpr int kQuants = 32;  // dimensions per scale of kQ8_0
+  static constexpr int kQuants = 32;  // number of dimensions that share a scale with kQ8_0
 
-  // Loads elements [at, at + kLanes) of stored type kType, for kQ8_0 without their scale.
+  // Loads the elements [at, at + kLanes) of the stored type kType. For kQ8_0, they are not
+  // multiplied by their scales.
   template <DType kType>
   static F LoadElements(const std::byte* data, int64_t at) {
     if constexpr (kType == DType::kF32) {
@@ -43,7 +45,7 @@ struct AttentionInner {
     }
   }
 
-  // Loads tokens [t, t + kLanes) of dimension d of a block's keys.
+  // Loads the keys of tokens [t, t + kLanes) of a block, in dimension d.
   template <DType kType>
   static F LoadKeys(const KvElements& keys, int d, int t) {
     const F k = LoadElements<kType>(keys.data, int64_t{d} * kKvBlockTokens + t);
@@ -167,7 +169,7 @@ struct AttentionInner {
     for (int t = first; t < last; t += kLanes) {
       W::Store(scores + t, W::Mul(W::Load(scores + t), factor));
     }
-    // exp(-infinity - max) is exactly zero. Set it after scaling, because the scale may be
+    // exp(-infinity - max) is exactly zero. Set this after scaling, because the scale may be
     // negative.
     for (int t = first; t < begin; ++t) scores[t] = -__builtin_inff();
     for (int t = end; t < last; ++t) scores[t] = -__builtin_inff();
@@ -184,8 +186,8 @@ struct AttentionInner {
     return {max, V::SumLanes(total)};
   }
 
-  // N vectors of the values' columns, starting at `at`, for R query vectors. N * kLanes and `at`
-  // either divide kQuants or are multiples of it.
+  // Adds up N vectors of columns of the values, starting at column `at`, for R query vectors. N *
+  // kLanes and `at` either divide kQuants or are multiples of it.
   template <int R, int N, DType kType>
   static void FoldColumns(const FoldTile& tile, int at) {
     F sums[R][N];
@@ -250,8 +252,8 @@ struct AttentionInner {
     }
   }
 
-  // kRows: number of query vectors whose sums over four vectors of tokens or columns fit into
-  // registers.
+  // kRows is the number of query vectors whose sums, over four vectors of tokens or columns each,
+  // fit into registers.
   template <int kRows>
   static constexpr AttentionKernels Kernels() {
     static_assert(kRows <= kMaxAttendVectors);

@@ -1,5 +1,5 @@
-// The inner loops of attention that each ISA implements: a part of KernelTable. They use plain
-// pointers and sizes, as explained there.
+// The inner loops of attention that each ISA implements. They are a part of KernelTable, and use
+// plain pointers and sizes for the reason given in kernel_table.h.
 #ifndef TIDEPOOL_KERNELS_CPU_ATTENTION_KERNELS_H_
 #define TIDEPOOL_KERNELS_CPU_ATTENTION_KERNELS_H_
 
@@ -11,14 +11,15 @@
 
 namespace tidepool::kernels {
 
-// Maximum number of query vectors per pass over a block's keys or values.
+// Maximum number of query vectors in one pass over a block's keys or values.
 inline constexpr int kMaxAttendVectors = 6;
 
-// Stored keys or values of one KV head in one block, without the scales of kQ8_0.
+// The stored keys or values of one KV head in one block. The scales of kQ8_0 are separate.
 struct KvElements {
   DType dtype = DType::kF32;
   const std::byte* data = nullptr;
-  const float* scales = nullptr;  // only for kQ8_0: as stored (backend.h), but converted to float32
+  // only for kQ8_0: the scales in the stored order (backend.h), converted to float32
+  const float* scales = nullptr;
 };
 
 struct ScoreTile {
@@ -29,9 +30,10 @@ struct ScoreTile {
   float* scores[kMaxAttendVectors];         // [kKvBlockTokens]
 };
 
-// One block's contribution to the sums of query vectors that see the same tokens [begin, end).
+// One block whose values are added to the sums of some query vectors. All of these see the same
+// tokens [begin, end).
 struct FoldTile {
-  KvElements values;  // [kKvBlockTokens][v_dim]; readable up to whole vectors
+  KvElements values;  // [kKvBlockTokens][v_dim]; readable up to a multiple of the vector size
   int v_dim = 0;
   int begin = 0;
   int end = 0;
@@ -40,38 +42,41 @@ struct FoldTile {
   float* sums[kMaxAttendVectors];          // [v_dim rounded up to kFoldUnit]
 };
 
-// A query vector's softmax over some tokens: the maximum score, and the sum of exp(score - max).
+// The softmax of a query vector over some tokens: the maximum score, and the sum of exp(score -
+// max).
 struct SoftmaxState {
   float max;
   float sum;
 };
 
 struct AttentionKernels {
-  int vectors;  // fastest number of query vectors per ScoreTile or FoldTile
-  int lanes;    // columns that fold reads at a time
+  int vectors;  // the number of query vectors per ScoreTile or FoldTile that is fastest
+  int lanes;    // number of columns that `fold` reads at a time
 
-  // Convert elements of a float type to float32, and back (to nearest even).
+  // Convert elements of a float type to float32, and float32 to a float type (rounded to nearest
+  // even).
   void (*load)(DType dtype, const std::byte* source, int64_t n, float* out);
   void (*store)(DType dtype, const float* source, int64_t n, std::byte* out);
-  // Converts a block's keys [k_dim][kKvBlockTokens] or values [kKvBlockTokens][v_dim] exactly to
-  // float32.
+  // Convert a block's keys [k_dim][kKvBlockTokens] or values [kKvBlockTokens][v_dim] to float32,
+  // exactly.
   void (*load_keys)(const KvElements& keys, int k_dim, float* out);
   void (*load_values)(const KvElements& values, int v_dim, float* out);
 
-  // scores[v][t] = chain over d of q[v][d] * keys[d][t], for all of the block's tokens.
+  // For all tokens of the block: scores[v][t] = the chain over d of q[v][d] * keys[d][t].
   void (*score)(const ScoreTile& tile);
-  // Replaces the scores of tokens [begin, end) of a segment by exp(score * scale - max). May also
-  // write around them, up to the next multiple of kFoldUnit. Requires: begin < end.
+  // Replaces the scores of the tokens [begin, end) of a segment by exp(score * scale - max). May
+  // also overwrite scores before and after these, up to the next multiple of kFoldUnit. Requires:
+  // begin < end.
   SoftmaxState (*softmax)(float* scores, int begin, int end, float scale);
-  // Continues sums[v][d] as a chain over t of shares[v][t] * values[t][d].
+  // Continues the sums as chains over t: sums[v][d] += shares[v][t] * values[t][d].
   void (*fold)(const FoldTile& tile);
-  // Merges a segment's softmax and sums into the fold of the earlier segments: fold = fma(sums,
-  // exp(segment's max - joint max), fold * exp(fold's max - joint max)).
+  // Merges the softmax and the sums of a segment into the fold of the earlier segments: fold =
+  // fma(sums, exp(segment's max - joint max), fold * exp(fold's max - joint max)).
   void (*merge)(const SoftmaxState& segment, const float* sums, int v_dim, SoftmaxState* state,
                 float* fold);
 };
 
-// The kernels for AVX-512 F, BW, VL and DQ. Null on other architectures.
+// Returns the kernels for AVX-512 F, BW, VL and DQ, or null on other architectures.
 const AttentionKernels* Avx512Attention();
 
 }  // namespace tidepool::kernels

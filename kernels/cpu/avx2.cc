@@ -1,5 +1,5 @@
-// The kernels for x86-64 with AVX2, FMA and F16C. Only this file is compiled for them. It only
-// includes plain declarations and its own instances of inner.h, so none of its code runs elsewhere.
+// The kernels for x86-64 with AVX2, FMA and F16C. This file is compiled for these. It only includes
+// plain declarations and its own instances of inner.h, so its code never runs on other CPUs.
 #include "kernels/cpu/kernel_table.h"
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
@@ -69,8 +69,8 @@ struct Avx2Vector {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm256_castsi256_si128(packed));
   }
 
-  // math.h's Exp for each lane: the same operations, with its early returns as selections at the
-  // end.
+  // Computes math.h's Exp in each lane with the same operations. The early returns of that function
+  // are selections at the end.
   static F Exp(F x) {
     const F low = Set(kExpMin);
     const F high = Set(kExpMax);
@@ -97,11 +97,11 @@ struct Avx2Vector {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
   }
 
-  // Same for x <= 0 or NaN: 2^n is normal, and so is its product with p.
+  // Computes Exp for x <= 0 or NaN. 2^n and its product with p are then normal numbers.
   static F ExpBelowZero(F x) {
     const F low = Set(kExpMin);
     const F shift = Set(kRoundingShift);
-    const F clamped = _mm256_max_ps(low, x);  // a NaN stays
+    const F clamped = _mm256_max_ps(low, x);  // a NaN in x is kept
     const F shifted = Add(Mul(clamped, Set(kExpLog2E)), shift);
     const F n = Sub(shifted, shift);
     const F r =
@@ -112,7 +112,7 @@ struct Avx2Vector {
     p = Fma(p, r, Set(kExpC1));
     p = Fma(p, r, Set(kExpC0));
     p = Add(Fma(p, Mul(r, r), r), Set(1.0f));
-    // The low bits of `shifted` are n. All other bits are shifted out.
+    // The low bits of `shifted` are n. PowerOfTwo shifts all other bits out.
     const F power = PowerOfTwo(_mm256_castps_si256(shifted));
     return _mm256_andnot_ps(_mm256_cmp_ps(x, low, _CMP_LT_OQ), Mul(p, power));
   }
@@ -122,7 +122,7 @@ struct Avx2Vector {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
   }
 
-  // Four pairs (a, b): even lanes a cos - b sin, odd lanes b cos + a sin.
+  // Rotates four pairs (a, b): even lanes become a cos - b sin, and odd lanes become b cos + a sin.
   static void RotatePairs(float* x, const float* cos, const float* sin) {
     const __m256i twice = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
     const F c = _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(cos)), twice);
@@ -154,7 +154,7 @@ struct Avx2Vector {
         min = Mul(min, HalfOfPairs(scales.min_pairs, g / 4));
       }
       const __m256i quants = _mm256_sub_epi8(groups[g], _mm256_set1_epi8(QuantZero(kType)));
-      for (int j = 0; j < 4; ++j) {  // byte j of each lane: a column
+      for (int j = 0; j < 4; ++j) {  // byte j of each lane is a column
         const __m256i byte =
             _mm256_srai_epi32(_mm256_sll_epi32(quants, _mm_cvtsi32_si128(24 - 8 * j)), 24);
         F value = Mul(step, _mm256_cvtepi32_ps(byte));
@@ -163,7 +163,7 @@ struct Avx2Vector {
       }
     }
   }
-  // The int16 of one half of a block from each lane.
+  // Returns the int16 of one half of the block in each lane, as floats.
   static F HalfOfPairs(__m256i pairs, int half) {
     const __m256i top = half == 0 ? _mm256_slli_epi32(pairs, 16) : pairs;
     return _mm256_cvtepi32_ps(_mm256_srai_epi32(top, 16));
@@ -177,7 +177,8 @@ static inline uint32_t LargestLane(__m256i v) {
   return static_cast<uint32_t>(_mm_cvtsi128_si32(m));
 }
 
-// The sums of the 16 int8 in each half, in every 32-bit lane of the half.
+// Returns the sums of the 16 int8 of each half. Every 32-bit lane of a half gets the sum of that
+// half.
 static inline __m256i SumsOfHalves(__m256i bytes) {
   const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
   __m256i s = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
@@ -188,7 +189,7 @@ static inline __m256i SumsOfHalves(__m256i bytes) {
 void Quantize(const float* x, int64_t blocks, const Int8Blocks& out) {
   auto [quants, scales, sums, half_sums] = out;
   const __m256i no_sign = _mm256_set1_epi32(0x7fffffff);
-  // packs works within 128-bit halves; this puts the 32-bit groups back in order.
+  // packs works within 128-bit halves. This permutation restores the order of the 32-bit groups.
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   for (int64_t b = 0; b < blocks; ++b, x += kQuantBlock, quants += kQuantBlock) {
     __m256 v[4];

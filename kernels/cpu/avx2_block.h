@@ -25,7 +25,7 @@ static inline __m128i Load8(const std::byte* data) {
 static inline __m256 LoadHalves(const void* data) {
   return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(data)));
 }
-// Converts eight bytes, one per row, to floats.
+// Converts eight bytes, one for each row, to floats.
 static inline __m256 UnsignedFloats(const std::byte* bytes) {
   return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(Load8(bytes)));
 }
@@ -42,8 +42,8 @@ static inline __m256 HalvesOfE8M0(const std::byte* bytes) {
   return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, small, is_small));
 }
 
-// True if Quants returns int8 numbers. Otherwise it returns unsigned bytes from which QuantZero
-// must be subtracted.
+// Returns whether Quants returns int8 numbers. If not, it returns unsigned bytes, from which
+// QuantZero must be subtracted.
 static constexpr bool HasSignedQuants(DType dtype) {
   return dtype == DType::kQ8_0 || dtype == DType::kIQ4_NL || dtype == DType::kIQ4_XS;
 }
@@ -51,8 +51,8 @@ static constexpr int QuantZero(DType dtype) {
   return dtype == DType::kMXFP4 ? 12 : FormatOf(dtype).zero;
 }
 
-// Number of groups whose products with int8 are added in int16 before they are widened: see
-// avx2_matmul.cc. 1 for signed quants, too.
+// Number of groups whose products with int8 are summed in int16 before they are widened;
+// avx2_matmul.cc explains it. It is 1 for signed quants.
 static constexpr int GroupsInInt16(DType dtype) {
   const QuantFormat format = FormatOf(dtype);
   if (HasSignedQuants(dtype)) return 1;
@@ -60,7 +60,8 @@ static constexpr int GroupsInInt16(DType dtype) {
   return format.code_bits + format.extra_bits == 5 || HasCodeTable(dtype) || format.halves ? 4 : 8;
 }
 
-// Maps the codes of a table type to their values. For MXFP4, 12 is added.
+// Converts the codes of a type with a code table to their values. For MXFP4, the values are
+// increased by 12.
 template <DType kType>
 static inline __m256i LookUp(__m256i codes) {
   if constexpr (kType == DType::kMXFP4) {
@@ -72,7 +73,7 @@ static inline __m256i LookUp(__m256i codes) {
   }
 }
 
-// Bits [shift, shift + bits) of every byte, moved to bit `to`.
+// Returns the bits [kShift, kShift + kBits) of every byte, moved to bit kTo.
 template <int kShift, int kBits, int kTo>
 static inline __m256i Bits(__m256i bytes) {
   const __m256i mask = _mm256_set1_epi8(static_cast<char>(((1 << kBits) - 1) << kTo));
@@ -81,7 +82,7 @@ static inline __m256i Bits(__m256i bytes) {
   return _mm256_and_si256(bytes, mask);
 }
 
-// Group g of a block: columns 4g to 4g + 3 in the four bytes of each row's lane.
+// Returns group kGroup of a block: in each row's lane, the four bytes are the columns 4g to 4g + 3.
 template <DType kType, int kGroup>
 static inline __m256i Quants(const std::byte* block) {
   constexpr QuantFormat kFormat = FormatOf(kType);
@@ -105,7 +106,7 @@ static inline __m256i Quants(const std::byte* block) {
   return q;
 }
 
-// All eight groups.
+// Unpacks all eight groups of a block.
 template <DType kType>
 static inline void UnpackGroups(const std::byte* block, __m256i (&groups)[8]) {
   groups[0] = Quants<kType, 0>(block);
@@ -118,14 +119,15 @@ static inline void UnpackGroups(const std::byte* block, __m256i (&groups)[8]) {
   groups[7] = Quants<kType, 7>(block);
 }
 
-// The scales of a block's rows, as the products of ops.h need them. All types have floats. Types
-// with one scale per half of the block also have int16 pairs (half 0, half 1) in each row's lane.
-// Unused members are uninitialised, because clearing them would cost more than the block's product.
+// The scales of a block's rows, in the form that the products of ops.h need. All types have floats.
+// Types with one scale per half of the block also have a pair of int16 (half 0, half 1) in each
+// row's lane. Unused members are uninitialised, because clearing them would cost more than the
+// block's product.
 struct RowScales {
-  __m256 step;         // s, or d
-  __m256 min;          // added term: m or -(dmin mn); for halves -dmin
-  __m256i step_pairs;  // sc
-  __m256i min_pairs;   // mn
+  __m256 step;         // s or d of ops.h
+  __m256 min;          // the added term: m or -(dmin mn); for types with two halves, -dmin
+  __m256i step_pairs;  // sc of ops.h
+  __m256i min_pairs;   // mn of ops.h
 };
 
 template <DType kType>

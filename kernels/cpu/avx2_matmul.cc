@@ -1,10 +1,11 @@
-// Integer products for x86-64 with AVX2: the chains of ops.h. See avx2.cc for how this file is
-// compiled.
+// Integer products for x86-64 with AVX2. They compute the chains of ops.h. This file is compiled
+// like avx2.cc.
 //
-// maddubs multiplies unsigned weights by signed activations and adds pairs into int16. A pair of
-// codes up to c adds at most 2 * 127 * c, so kGroups groups of four columns fit into an int16
-// before madd widens them: 8 for nibbles (c = 15), 2 for Q6_K's six bits. If a type has one scale
-// per half, madd also multiplies by it. The zero point is subtracted afterwards with the
+// The instruction maddubs multiplies unsigned weights by signed activations, and adds pairs of
+// products into int16. If codes are at most c, a pair adds at most 2 * 127 * c. So the sums of
+// several groups of four columns (kGroups) fit into an int16 before madd widens them: 8 groups for
+// nibbles (c = 15), and 2 for the six bits of Q6_K. If a type has one scale per half, madd also
+// multiplies by the scale. The zero point is subtracted at the end, with the help of the
 // activation's half sums.
 #include "kernels/cpu/avx2_matmul.h"
 
@@ -20,15 +21,15 @@
 namespace tidepool::kernels {
 namespace {
 
-// Copies four int8 of x, or the two half sums of a block, to every lane.
+// Copies four bytes to every lane: four int8 of x, or the two half sums of a block.
 __m256i BroadcastLane(const void* data) {
   int32_t lane;
   __builtin_memcpy(&lane, data, sizeof(lane));
   return _mm256_set1_epi32(lane);
 }
 
-// Calls body(0), body(1) ... with constants. Arrays of vectors are only kept in registers if the
-// loops over them are unrolled, and the compiler only unrolls small loops.
+// Calls body(0), body(1), ... with compile-time constants. Arrays of vectors are kept in registers
+// only if the loops over them are unrolled, and the compiler only unrolls small loops.
 template <int N, typename Body>
 [[gnu::always_inline]] inline void Repeat(Body body) {
   [&]<int... kI>(std::integer_sequence<int, kI...>) [[gnu::always_inline]] {
@@ -37,8 +38,8 @@ template <int N, typename Body>
   (std::make_integer_sequence<int, N>());
 }
 
-// Forces the compiler to compute `v` here. Otherwise it reorders a tile's products, computes all of
-// them first, and spills most registers.
+// Forces the compiler to compute `v` at this point. Otherwise it would compute all products of a
+// tile first, and spill most registers.
 [[gnu::always_inline]] inline __m256i Pin(__m256i v) {
   asm("" : "+x"(v));
   return v;
@@ -55,7 +56,8 @@ struct UnpackedBlock {
     UnpackGroups<kType>(block, quants);
     LoadScales<kType>(record, block, &scales);
     if constexpr (kFormat.halves) {
-      // Puts bytes 0 and 1 of each lane into both its int16, then bytes 2 and 3.
+      // Copies bytes 0 and 1 of each lane to both int16 of the lane; then the same for bytes 2 and
+      // 3.
       const __m256i first = _mm256_set_epi8(13, 12, 13, 12, 9, 8, 9, 8, 5, 4, 5, 4, 1, 0, 1, 0, 13,
                                             12, 13, 12, 9, 8, 9, 8, 5, 4, 5, 4, 1, 0, 1, 0);
       const __m256i second = _mm256_add_epi8(first, _mm256_set1_epi8(2));
@@ -70,11 +72,11 @@ struct UnpackedBlock {
 
   __m256i quants[8];
   RowScales scales;
-  __m256i factors[2];  // int16 factors of the halves' products
-  __m256i zero;        // zero point times factor, pairs (half 0, half 1)
+  __m256i factors[2];  // for each half: the int16 factor of its products
+  __m256i zero;        // pairs (half 0, half 1) of the zero point times the factor
 };
 
-// dots[r][p] = the integers of the products in ops.h, before the zero point is subtracted.
+// Sets dots[r][p] to the integers of the products in ops.h, before the zero point is subtracted.
 template <DType kType, int R, int P>
 [[gnu::always_inline]] inline void BlockDots(const int8_t* const* x, int64_t k,
                                              const UnpackedBlock<kType> (&w)[P],
@@ -89,8 +91,9 @@ template <DType kType, int R, int P>
         const __m256i four = BroadcastLane(x[r()] + k + 4 * kGroup);
         Repeat<P>([&](auto p) [[gnu::always_inline]] {
           const __m256i q = w[p()].quants[kGroup];
-          // One operand must be unsigned. For signed weights this is |w|, and x gets the sign of w.
-          // |-128| is 128 unsigned, and a pair adds at most 2 * 128 * 127, which is below 2^15.
+          // One operand must be unsigned. For signed weights w, |w| is the unsigned operand, and x
+          // gets the sign of w. |-128| is 128 as an unsigned number. A pair adds at most 2 * 128 *
+          // 127, which is below 2^15.
           const __m256i sums =
               HasSignedQuants(kType)
                   ? _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(four, q))
@@ -109,7 +112,8 @@ template <DType kType, int R, int P>
   });
 }
 
-// Adds block b's products to the sums of R rows, starting at `row`, times the P panels of `w`.
+// Multiplies R rows, starting at `row`, with block b of the P panels of `w`, and adds the products
+// to `sums`.
 template <DType kType, int R, int P>
 [[gnu::always_inline]] inline void AddBlock(const Tile& tile, int row, int64_t b,
                                             const UnpackedBlock<kType> (&w)[P],
@@ -138,8 +142,9 @@ template <DType kType, int R, int P>
   });
 }
 
-// Multiplies R rows, starting at `row`, by panel p. Keeps the sums in registers. For few rows,
-// which wait for the weights' memory: the hardware prefetches a single ascending stream best.
+// Multiplies R rows, starting at `row`, with panel p. The sums stay in registers. Products of few
+// rows wait for the memory of the weights, and the hardware prefetches a single ascending stream
+// best.
 template <DType kType, int R>
 void MultiplyFewRows(const Tile& tile, int row, int p) {
   __m256 sums[R][1];
@@ -154,7 +159,7 @@ void MultiplyFewRows(const Tile& tile, int row, int p) {
   }
 }
 
-// Multiplies all rows with panel p, at most R at a time.
+// Multiplies all rows from `row` on with panel p, at most R rows at a time.
 template <DType kType, int R>
 void MultiplyPanel(const Tile& tile, int row, int p) {
   for (; row + R <= tile.rows; row += R) MultiplyFewRows<kType, R>(tile, row, p);
@@ -163,7 +168,7 @@ void MultiplyPanel(const Tile& tile, int row, int p) {
   }
 }
 
-// Same as AddBlock, with the sums in the tile's output.
+// Like AddBlock, but the sums are in the output of the tile.
 template <DType kType, int R, int P>
 void AddBlockToOut(const Tile& tile, int row, int first, int64_t b,
                    const UnpackedBlock<kType> (&w)[P]) {
@@ -178,8 +183,8 @@ void AddBlockToOut(const Tile& tile, int row, int first, int64_t b,
   }
 }
 
-// Multiplies many rows with the two panels from `first` on. Each block is unpacked once for all
-// rows, and the panels share the loads of x.
+// Multiplies many rows with the two panels that begin at `first`. Each block is unpacked once for
+// all rows, and each load of x is used for both panels.
 template <DType kType>
 void MultiplyManyRows(const Tile& tile, int first) {
   constexpr int kRows = 4;
@@ -203,8 +208,8 @@ void Avx2MultiplyInt8(const Tile& tile) {
   constexpr int kFewRows = 4;
   VisitQuantType(tile.dtype, [&](auto type) {
     int p = 0;
-    // Types that are cheap to unpack are unpacked again instead of kept in registers. Signed types
-    // use too many registers for a second panel.
+    // Types that are cheap to unpack are unpacked again for each group of rows. Signed types need
+    // too many registers to compute two panels together.
     constexpr bool kCheap = type() == DType::kQ4_0 || type() == DType::kQ4_1;
     if constexpr (!kCheap && !HasSignedQuants(type())) {
       if (tile.rows > kFewRows) {

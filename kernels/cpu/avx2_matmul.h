@@ -1,4 +1,5 @@
-// KernelTable::multiply_int8 for AVX2 and every quantised type. Empty if the build has no AVX2.
+// KernelTable::multiply_int8 for AVX2, for every quantised type. Does nothing if the build has no
+// AVX2.
 #ifndef TIDEPOOL_KERNELS_CPU_AVX2_MATMUL_H_
 #define TIDEPOOL_KERNELS_CPU_AVX2_MATMUL_H_
 

@@ -1,5 +1,5 @@
-// The kernels for x86-64 with AVX-512 F, BW, VL and DQ. Products and their inputs use sixteen
-// lanes. The rest uses AVX2, which every such CPU has.
+// The kernels for x86-64 with AVX-512 F, BW, VL and DQ. Products and the functions that prepare
+// their inputs use sixteen lanes. All other functions use AVX2, which every such CPU has.
 #include "kernels/cpu/kernel_table.h"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
@@ -14,7 +14,8 @@
 namespace tidepool::kernels {
 namespace {
 
-// Without VNNI: maddubs adds products of bytes in pairs into int16, as in avx2_matmul.cc.
+// Dot products without VNNI: maddubs adds pairs of products of bytes into int16, as in
+// avx2_matmul.cc.
 template <DType kType>
 class MaddDots {
  public:
@@ -64,11 +65,12 @@ class MaddDots {
   }
 
   __m512i quants_[8];
-  __m512i zero_;        // int16 pairs: factors of the half sums
-  __m512i factors_[2];  // int16: of the halves' products
+  __m512i zero_;        // int16 pairs: the factors of the half sums
+  __m512i factors_[2];  // int16: the factors of the products of each half
 };
 
-// math.h's Exp for each lane: the same operations, with its early returns as masks at the end.
+// Computes math.h's Exp in each lane with the same operations. The early returns of that function
+// are masks at the end.
 __m512 Exp(__m512 x) {
   const __m512 shift = _mm512_set1_ps(kRoundingShift);
   const __m512 low = _mm512_set1_ps(kExpMin);
@@ -83,7 +85,7 @@ __m512 Exp(__m512 x) {
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(c));
   }
   p = _mm512_add_ps(_mm512_fmadd_ps(p, _mm512_mul_ps(r, r), r), _mm512_set1_ps(1.0f));
-  // p is within a factor of 2 of 1, so scaling it is exact.
+  // p is between 1/2 and 2, so scaling it by a power of two is exact.
   __m512 result = _mm512_scalef_ps(p, n);
   result = _mm512_mask_mov_ps(result, _mm512_cmp_ps_mask(x, low, _CMP_LT_OQ), _mm512_setzero_ps());
   result = _mm512_mask_mov_ps(result, _mm512_cmp_ps_mask(x, high, _CMP_GT_OQ),
@@ -128,7 +130,7 @@ void Quantize(const float* x, int64_t blocks, const Int8Blocks& out) {
       scales[b] = amax / 127.0f;
     }
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(quants), q);
-    // sad adds eight unsigned bytes, so each quant gets 128 added.
+    // sad adds eight unsigned bytes, so 128 is added to each quant.
     const __m256i biased = _mm256_xor_si256(q, _mm256_set1_epi8(-128));
     const __m256i eights = _mm256_sad_epu8(biased, _mm256_setzero_si256());
     const __m256i halves = _mm256_add_epi64(eights, _mm256_unpackhi_epi64(eights, eights));

@@ -1,5 +1,5 @@
-// Attention's loops with sixteen lanes, for x86-64 with AVX-512 F, BW, VL and DQ. Like avx512.cc,
-// it is the only kind of file compiled for them.
+// The loops of attention with sixteen lanes, for x86-64 with AVX-512 F, BW, VL and DQ. Only files
+// like this one and avx512.cc are compiled for these.
 #include "kernels/cpu/attention_kernels.h"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
@@ -42,7 +42,7 @@ struct Avx512Vector {
   static F ExpBelowZero(F x) {
     const F low = Set(kExpMin);
     const F shift = Set(kRoundingShift);
-    const F clamped = _mm512_max_ps(low, x);  // a NaN stays
+    const F clamped = _mm512_max_ps(low, x);  // a NaN in x is kept
     const F n = Sub(_mm512_add_ps(Mul(clamped, Set(kExpLog2E)), shift), shift);
     const F r =
         _mm512_fnmadd_ps(n, Set(kExpLn2Low), _mm512_fnmadd_ps(n, Set(kExpLn2High), clamped));
@@ -52,13 +52,13 @@ struct Avx512Vector {
     p = Fma(p, r, Set(kExpC1));
     p = Fma(p, r, Set(kExpC0));
     p = _mm512_add_ps(Fma(p, Mul(r, r), r), Set(1.0f));
-    // p is within a factor of 2 of 1, so scaling it is exact.
+    // p is between 1/2 and 2, so scaling it by a power of two is exact.
     const __mmask16 kept = _mm512_cmp_ps_mask(x, low, _CMP_NLT_UQ);
     return _mm512_maskz_scalef_ps(kept, p, n);
   }
 };
 
-// The vector of 8 floats, with the members that attention_inner.h uses.
+// A vector of 8 floats, with the members that attention_inner.h uses.
 struct Avx512Half {
   using F = __m256;
 

@@ -1,5 +1,5 @@
-// Reads quantised panels into AVX-512 registers, two at a time: sixteen output rows in the 32-bit
-// lanes of a vector. Only for files that are compiled for AVX-512.
+// Reads quantised panels into AVX-512 registers. Two panels are read at a time, so that the 32-bit
+// lanes of a vector hold sixteen output rows. Only for files that are compiled for AVX-512.
 #ifndef TIDEPOOL_KERNELS_CPU_AVX512_BLOCK_H_
 #define TIDEPOOL_KERNELS_CPU_AVX512_BLOCK_H_
 
@@ -20,7 +20,7 @@ static inline __m512 Join(__m256 low, __m256 high) {
   return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
 }
 
-// The beginning of a pair of panels. A single last panel is paired with itself.
+// Pointers to the two panels of a pair. A single last panel is paired with itself.
 struct PanelPair {
   PanelPair(const std::byte* panels, int64_t panel_bytes, int panel_count, int first)
       : has_second(first + 1 < panel_count) {
@@ -31,11 +31,11 @@ struct PanelPair {
   const std::byte* panel[2];
   bool has_second;
 
-  // Mask of the lanes whose rows exist.
+  // Mask of the lanes that have an output row.
   __mmask16 Lanes() const { return has_second ? 0xffff : 0x00ff; }
 };
 
-// One unpacked block of a pair: the groups and RowScales of avx2_block.h, side by side.
+// One unpacked block of a pair: the groups and RowScales (avx2_block.h) of both panels, joined.
 struct PairBlock {
   __m512i quants[8];
   __m512 step;
@@ -69,7 +69,7 @@ template <DType kType>
   return w;
 }
 
-// Extends the int16 of half 0 or 1 in each lane of `pairs` to int32.
+// Extends the int16 of half 0 or half 1 in each lane of `pairs` to int32.
 static inline __m512i HalfOfPairs(__m512i pairs, int half) {
   return _mm512_srai_epi32(half == 0 ? _mm512_slli_epi32(pairs, 16) : pairs, 16);
 }

@@ -13,7 +13,7 @@
 
 namespace tidepool::kernels {
 
-// Column k of a pair of panels of float type.
+// Loads column k of a pair of panels of float type.
 template <DType kType>
 static inline __m512 LoadColumn(const PanelPair& pair, int64_t k) {
   const int64_t at = k * PanelRecordBytes(kType);
@@ -45,7 +45,7 @@ static inline void DequantizePair(const PanelPair& pair, int64_t b, float* out) 
       min = _mm512_mul_ps(min, _mm512_cvtepi32_ps(HalfOfPairs(w.min_pairs, g / 4)));
     }
     const __m512i quants = _mm512_sub_epi8(w.quants[g], _mm512_set1_epi8(QuantZero(kType)));
-    for (int j = 0; j < 4; ++j) {  // byte j of each lane: a column
+    for (int j = 0; j < 4; ++j) {  // byte j of each lane is a column
       const __m512i byte = _mm512_srai_epi32(_mm512_slli_epi32(quants, 24 - 8 * j), 24);
       const __m512 scaled = _mm512_mul_ps(step, _mm512_cvtepi32_ps(byte));
       _mm512_storeu_ps(out + (4 * g + j) * 2 * kPanelRows,
@@ -54,8 +54,8 @@ static inline void DequantizePair(const PanelPair& pair, int64_t b, float* out) 
   }
 }
 
-// R rows of a tile, starting at `row`, times P pairs of panels, starting at `first`: R * P * 16
-// chains over ascending columns.
+// Multiplies R rows of a tile, starting at `row`, with P pairs of panels, starting at `first`.
+// Computes R * P * 16 chains over ascending columns.
 template <int R, int P>
 class FloatTile {
  public:
@@ -134,7 +134,7 @@ class FloatTile {
   int first_;
 };
 
-// Up to R rows, starting at `row`, times all panels.
+// Multiplies up to R rows, starting at `row`, with all panels.
 template <int R>
 static inline void MultiplyFloatRows(const Tile& tile, int row) {
   if (tile.rows - row < R) {

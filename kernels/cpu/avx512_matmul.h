@@ -1,10 +1,10 @@
-// Integer products with AVX-512: the chains of ops.h, written once for CPUs with and without VNNI.
-// Only for files that are compiled for AVX-512. Each such file passes its own class D from an
-// unnamed namespace, so that the linker cannot merge template instances of different files.
-// D<kType> is created from a PairBlock, and its
+// Integer products with AVX-512, written once for CPUs with and without VNNI. They compute the
+// chains of ops.h. Only for files that are compiled for AVX-512. Each such file passes its own
+// class D from an unnamed namespace, so that the linker cannot merge template instances of
+// different files. A D<kType> is created from a PairBlock. Its function
 //   __m512i Dot(const int8_t* x, __m512i half_sums) const
-// returns the products' integers: x points to the block's 32 quants of a row, and half_sums has the
-// two sums of their halves in every lane.
+// returns the integers of the products. x points to the 32 quants of one row in the block, and
+// half_sums has the sums of their two halves in every lane.
 #ifndef TIDEPOOL_KERNELS_CPU_AVX512_MATMUL_H_
 #define TIDEPOOL_KERNELS_CPU_AVX512_MATMUL_H_
 
@@ -19,7 +19,7 @@
 
 namespace tidepool::kernels {
 
-// Copies four int8 of x, or the half sums of a block, to every lane.
+// Copies four bytes to every lane: four int8 of x, or the half sums of a block.
 static inline __m512i BroadcastLane(const void* data) {
   int32_t lane;
   __builtin_memcpy(&lane, data, sizeof(lane));
@@ -27,15 +27,16 @@ static inline __m512i BroadcastLane(const void* data) {
 }
 
 // Multiplies all rows of the tile with the pair of panels that begins at `first`. Each block of the
-// pair is unpacked once and multiplied with every row. Only the sums are in memory, so the loop is
-// fast for any number of rows.
+// pair is unpacked once and then multiplied with every row. Only the sums need memory, so the loop
+// is fast for any number of rows.
 template <template <DType> class D, DType kType>
 static inline void MultiplyPair(const Tile& tile, int first) {
   constexpr QuantFormat kFormat = FormatOf(kType);
   const PanelPair pair(tile.panels, tile.panel_bytes, tile.panel_count, first);
-  // Two streams at once are too much for the hardware's prefetchers. While this pair is multiplied,
-  // the following data, one ascending stream, is prefetched into the second-level cache: the next
-  // pair, or if pairs are short, at least this number of bytes ahead.
+  // The two panels of a pair are two streams in memory, which is too much for the hardware's
+  // prefetchers. So, while this pair is multiplied, software prefetches the data after it, which is
+  // one ascending stream, into the second-level cache. It prefetches the next pair, or at least
+  // kMinAhead bytes ahead if pairs are shorter.
   constexpr int64_t kMinAhead = 16384;
   constexpr int kAheadBytes = 2 * kFormat.record_bytes() / kFormat.blocks;
   const int64_t pair_bytes = 2 * tile.panel_bytes;
@@ -66,8 +67,8 @@ static inline void MultiplyPair(const Tile& tile, int first) {
   }
 }
 
-// Implements KernelTable::multiply_int8. A single row is limited by memory alone, and AVX2's kernel
-// reads it fastest, because it processes one panel at a time.
+// Implements KernelTable::multiply_int8. A product of a single row is limited only by memory. For
+// it, AVX2's kernel is the fastest, because it processes one panel at a time.
 template <template <DType> class D>
 static inline void MultiplyInt8Tile(const Tile& tile) {
   if (tile.rows == 1) return Avx2Kernels()->multiply_int8(tile);

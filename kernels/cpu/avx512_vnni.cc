@@ -1,5 +1,5 @@
-// The kernels for x86-64 with AVX-512 F, BW, VL, DQ and VNNI: like avx512.cc, with dot products of
-// bytes in one instruction.
+// The kernels for x86-64 with AVX-512 F, BW, VL, DQ and VNNI. They are the same as in avx512.cc,
+// except that dot products of bytes are one instruction.
 #include "kernels/cpu/kernel_table.h"
 
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512VL__) && \
@@ -12,9 +12,9 @@
 namespace tidepool::kernels {
 namespace {
 
-// dpbusd multiplies unsigned weights by signed activations and adds four products to a lane,
-// without rounding or saturation. Signed weights get 128 added; the activation's half sums remove
-// this from the result.
+// The instruction dpbusd multiplies unsigned weights by signed activations and adds four products
+// to a lane, without rounding or saturation. Signed weights are made unsigned by adding 128. The
+// half sums of the activation are used to subtract this from the result.
 template <DType kType>
 class VnniDots {
  public:
@@ -58,8 +58,8 @@ class VnniDots {
   }
 
   __m512i quants_[8];
-  __m512i start_;     // int16 pairs: factors of the half sums
-  __m512i steps_[2];  // int32: factors of the halves' dots
+  __m512i start_;     // int16 pairs: the factors of the half sums
+  __m512i steps_[2];  // int32: the factors of the dot products of each half
 };
 
 }  // namespace

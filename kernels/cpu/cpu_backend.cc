@@ -20,7 +20,7 @@
 namespace tidepool::kernels {
 namespace {
 
-// Rows per range if a row takes a microsecond or less.
+// Number of rows in a range, if a row takes a microsecond or less.
 constexpr int64_t kRowGrain = 8;
 
 class CpuBackend final : public KernelBackend {
@@ -205,7 +205,7 @@ class CpuBackend final : public KernelBackend {
   }
 
  private:
-  // body(row, worker) for every row.
+  // Calls body(row, worker) for every row.
   template <typename Body>
   void ForRows(int64_t rows, Body body) {
     pool_.ParallelFor(rows, kRowGrain, [&](int64_t begin, int64_t end, int worker) {

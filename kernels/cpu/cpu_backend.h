@@ -1,4 +1,4 @@
-// The CPU's KernelBackend: follows the rules of backend.h with vector instructions.
+// The KernelBackend of CPUs. It follows the rules of backend.h and uses vector instructions.
 #ifndef TIDEPOOL_KERNELS_CPU_CPU_BACKEND_H_
 #define TIDEPOOL_KERNELS_CPU_CPU_BACKEND_H_
 
@@ -10,19 +10,19 @@
 
 namespace tidepool::kernels {
 
-// Instruction sets with their own kernels. Each includes the ones before it. kBest: the fastest
-// that this machine supports.
+// Instruction sets that have their own kernels. Each one includes the ones before it. kBest means
+// the fastest one that this machine supports.
 enum class Isa : uint8_t { kPortable, kAvx2, kAvx512, kAvx512Vnni, kBest };
 
 struct CpuOptions {
-  int threads = 1;  // including the calling thread
+  int threads = 1;  // number of threads, including the calling thread
   Precision precision = Precision::kFast;
   Isa isa = Isa::kBest;
 };
 
-// Starts the backend's threads. INVALID_ARGUMENT for fewer than 1 or more than 1024 threads,
-// FAILED_PRECONDITION if the machine does not support options.isa. Results have equal bits for all
-// threads and isa.
+// Creates the backend and starts its threads. Returns INVALID_ARGUMENT if there are fewer than 1 or
+// more than 1024 threads, and FAILED_PRECONDITION if the machine does not support options.isa.
+// Neither the number of threads nor the ISA changes any bit of the results.
 absl::StatusOr<std::unique_ptr<KernelBackend>> MakeCpuBackend(const CpuOptions& options);
 
 }  // namespace tidepool::kernels

@@ -8,18 +8,20 @@
 namespace tidepool::kernels {
 namespace {
 
-// Taken, or in a group that was not kept. Below the rank of every score.
+// The rank of an expert that is already chosen, or whose group was not kept. It is below the ranks
+// of all scores.
 constexpr int32_t kGone = std::numeric_limits<int32_t>::min();
 
-// Maps scores to integers of the same order. -0 and 0 have the same rank, and NaN has the lowest
-// rank above kGone.
+// Maps scores to integers with the same order. -0 and 0 have the same rank. NaN has the lowest
+// rank, which is above kGone.
 int32_t RankOf(float score) {
   if (score != score) return kGone + 1;
-  const int32_t bits = static_cast<int32_t>(FloatBits(score + 0.0f));  // -0 becomes 0
+  // adding zero turns -0 into 0
+  const int32_t bits = static_cast<int32_t>(FloatBits(score + 0.0f));
   return bits >= 0 ? bits : bits ^ 0x7fffffff;
 }
 
-// The first of the largest ranks among [begin, end).
+// Returns the index of the largest rank in [begin, end). If several are equal, returns the first.
 int BestOf(const std::vector<int32_t>& ranks, int begin, int end) {
   int best = begin;
   for (int i = begin + 1; i < end; ++i) {
@@ -79,7 +81,8 @@ void RowGate::KeepBestGroups() {
     }
     group_ranks_[g] = RankOf(score);
   }
-  // Removes the lowest groups; of equal ones, those with the highest ids.
+  // Removes the groups with the lowest scores. If groups are equal, those with the highest ids are
+  // removed.
   for (int left = spec_.groups; left > spec_.groups_kept; --left) {
     int worst = -1;
     for (int g = 0; g < spec_.groups; ++g) {

@@ -1,4 +1,4 @@
-// KernelBackend::Gate for single rows.
+// RowGate: KernelBackend::Gate for one row at a time.
 #ifndef TIDEPOOL_KERNELS_CPU_GATE_H_
 #define TIDEPOOL_KERNELS_CPU_GATE_H_
 
@@ -10,13 +10,13 @@
 
 namespace tidepool::kernels {
 
-// Thread-compatible. Keeps scratch memory from row to row.
+// Thread-compatible. Uses the same scratch memory for every row.
 class RowGate {
  public:
-  // Both are borrowed.
+  // `kernels` and `spec` must outlive this object.
   RowGate(const KernelTable& kernels, const GateSpec& spec);
 
-  // logits [experts] > ids and weights, each [top_k].
+  // Chooses the experts of a row: reads logits [experts], and writes ids and weights, each [top_k].
   void Choose(const float* logits, int32_t* ids, float* weights);
 
  private:

@@ -1,5 +1,5 @@
-// KernelBackend::MatMulHead. If only the argmax of a row is needed, the row of the whole vocabulary
-// is not written to memory: each thread keeps its own argmax so far.
+// KernelBackend::MatMulHead. If only the argmax of a row is needed, the outputs of the row are not
+// written to memory: each thread keeps the argmax of the outputs that it has computed.
 #include <algorithm>
 #include <limits>
 
@@ -10,8 +10,8 @@ namespace {
 
 using Quad = float __attribute__((vector_size(16)));
 
-// Adds outputs [column, column + count) of a row. Most tiles have no new maximum, which is checked
-// four lanes at a time.
+// Adds the outputs [column, column + count) of a row to its argmax. Most tiles have no new maximum,
+// which is checked for four outputs at a time.
 void AddTileToArgMax(const float* values, int64_t column, int64_t count, ArgMax* best) {
   const float bound = best->index < 0 ? -std::numeric_limits<float>::infinity() : best->value;
   int64_t i = 0;
@@ -20,8 +20,8 @@ void AddTileToArgMax(const float* values, int64_t column, int64_t count, ArgMax*
     for (; i + 4 <= count; i += 4) {
       Quad v;
       __builtin_memcpy(&v, values + i, sizeof(v));
-      // True for larger outputs, +infinity and NaN. An equal output is not better, because its
-      // index is higher.
+      // True for larger outputs, +infinity and NaN. An equal output does not replace the argmax,
+      // because its index is higher.
       news |= ~(v <= bound);
     }
     bool any = (news[0] | news[1] | news[2] | news[3]) != 0;
@@ -31,7 +31,7 @@ void AddTileToArgMax(const float* values, int64_t column, int64_t count, ArgMax*
   for (i = 0; i < count; ++i) AddToArgMax(static_cast<int32_t>(column + i), values[i], best);
 }
 
-// Some rows of the product with a group of panels.
+// A part of the product: some rows, and one group of panels.
 struct HeadJob {
   const Activation& x;
   const HeadTarget& target;
@@ -40,7 +40,8 @@ struct HeadJob {
   int rows;
 };
 
-// Its outputs, [rows][kTileCols]: the sum of all terms, with bias, scale and soft-cap.
+// Computes the outputs of a job, [rows][kTileCols]: the sum of all terms, with bias, scale and
+// soft-cap.
 void SumTerms(const CpuContext& context, const HeadJob& job, float* tile) {
   const HeadTarget& target = job.target;
   const int64_t group = job.group;

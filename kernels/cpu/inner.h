@@ -1,14 +1,14 @@
-// Inner loops over vectors of 8 floats, written once. V is an ISA's vector type with its operations
-// (portable.cc, avx2.cc). Instances for different V are different functions, so the linker cannot
-// merge code of different ISAs. All operations are IEEE operations in an order that does not depend
-// on V.
+// Inner loops over vectors of 8 floats, written once for all ISAs. V is the vector type of an ISA,
+// with its operations (portable.cc, avx2.cc). Instances for different V are different functions, so
+// the linker cannot merge code of different ISAs. All operations are IEEE operations, and their
+// order does not depend on V.
 //
-// V has: F (8 floats), Load, Store, Set, Add, Sub, Mul, Div, Fma(a, b, c) = a * b + c, Negate,
-// Min(a, b) = a < b ? a : b, Max(a, b) = a > b ? a : b, Abs, CopySign(magnitude, sign),
-// SelectLess(a, b, yes, no) = a < b ? yes : no, MaxLanes, SumLanes (the tree of ops.h), Exp
-// (math.h's), LoadF16, LoadBf16, StoreF16, StoreBf16, RotatePairs, UnpackQuants(dtype, panel, b,
-// out), which dequantises block b of a quantised panel to [32][8] floats exactly as GGUF defines,
-// and the members that attention_inner.h lists.
+// V has these members: F (a vector of 8 floats), Load, Store, Set, Add, Sub, Mul, Div, Fma(a, b, c)
+// = a * b + c, Negate, Min(a, b) = a < b ? a : b, Max(a, b) = a > b ? a : b, Abs,
+// CopySign(magnitude, sign), SelectLess(a, b, yes, no) = a < b ? yes : no, MaxLanes, SumLanes (the
+// tree of ops.h), Exp (that of math.h), LoadF16, LoadBf16, StoreF16, StoreBf16, RotatePairs,
+// UnpackQuants(dtype, panel, b, out), which dequantises block b of a quantised panel to [32][8]
+// floats exactly as GGUF defines, and the members that attention_inner.h lists for W.
 #ifndef TIDEPOOL_KERNELS_CPU_INNER_H_
 #define TIDEPOOL_KERNELS_CPU_INNER_H_
 
@@ -30,7 +30,7 @@ struct Inner {
   using F = typename V::F;
   using A = ActivationInner<V>;
 
-  // Loads x[0..n), n < 8, followed by zeros.
+  // Loads x[0..n) with n < 8. The remaining lanes become zero.
   static F LoadPart(const float* x, int64_t n) {
     float part[kLanes] = {0, 0, 0, 0, 0, 0, 0, 0};
     for (int64_t i = 0; i < n; ++i) part[i] = x[i];
@@ -78,7 +78,7 @@ struct Inner {
     }
   }
 
-  // out = function(x), vector by vector. out may be x.
+  // out = function(x), one vector after another. `out` may be x.
   template <typename Function>
   static void Map(const float* x, int64_t n, float* out, Function function) {
     int64_t i = 0;
@@ -118,7 +118,7 @@ struct Inner {
     for (; i < n; ++i) out[i] = __builtin_fmaf(scale, x[i], out[i]);
   }
 
-  // Returns the largest number, or -infinity if there is none. Ignores NaN.
+  // Returns the largest number. NaN are ignored. Returns -infinity if there is no number.
   static float MaxOf(const float* x, int64_t n) {
     F lanes = V::Set(-__builtin_inff());
     int64_t i = 0;
@@ -145,8 +145,8 @@ struct Inner {
     for (i = 0; i < n; ++i) shares[i] = shares[i] / sum;
   }
 
-  // (a, b) > (a cos - b sin, b cos + a sin). The second product is rounded, then fused with the
-  // first.
+  // Rotates a pair: a' = a cos - b sin, b' = b cos + a sin. The second product is rounded, and then
+  // the first product is fused with the addition.
   static void RotateScalar(float* a, float* b, float cos, float sin) {
     const float x = *a;
     const float y = *b;
@@ -184,7 +184,7 @@ struct Inner {
     }
   }
 
-  // Column `k` of a panel of float type.
+  // Loads column `k` of a panel of float type.
   template <DType kType>
   static F LoadColumn(const std::byte* panel, int64_t k) {
     if constexpr (kType == DType::kF32) {
@@ -196,7 +196,7 @@ struct Inner {
     }
   }
 
-  // sums[r][p] += x rows [r][k] times column k of panels [p], for n columns.
+  // For n columns k: sums[r][p] += x[r][k] * column k of panels[p].
   template <int R, int P, DType kType>
   static void AddColumns(const float* const* x, const std::byte* const* panels, int64_t n,
                          F (&sums)[R][P]) {
@@ -210,7 +210,7 @@ struct Inner {
     }
   }
 
-  // Same for quantised panels, which are converted to floats block by block.
+  // Like AddColumns, for quantised panels. They are converted to floats block by block.
   template <int R, int P>
   static void AddBlocks(const Tile& tile, const float* const* rows, const std::byte* const* panels,
                         F (&sums)[R][P]) {
@@ -227,7 +227,7 @@ struct Inner {
     }
   }
 
-  // R rows times P panels, starting at panel `first`: R * P independent chains.
+  // Multiplies R rows with P panels, starting at panel `first`. Computes R * P independent chains.
   template <int R, int P>
   static void FloatTile(const Tile& tile, int row, int first) {
     const std::byte* panels[P];
@@ -259,7 +259,7 @@ struct Inner {
     }
   }
 
-  // Up to R rows, starting at `row`, times all panels.
+  // Multiplies up to R rows, starting at `row`, with all panels.
   template <int R>
   static void FloatRows(const Tile& tile, int row) {
     if (tile.rows - row < R) {
@@ -275,7 +275,7 @@ struct Inner {
   }
 
   static void MultiplyFloat(const Tile& tile) {
-    // Six rows times two panels: twelve chains, two weights and one broadcast value fit into
+    // With six rows and two panels, the twelve chains, two weights and one broadcast value fit into
     // sixteen registers.
     constexpr int kRows = 6;
     for (int row = 0; row < tile.rows; row += kRows) FloatRows<kRows>(tile, row);

@@ -8,7 +8,8 @@ namespace {
 
 struct Form {
   Isa isa;
-  const KernelTable* kernels;  // null: not in this build, or not supported by the machine
+  // null if this build does not have them, or the machine does not support them
+  const KernelTable* kernels;
   const char* needs;
 };
 
@@ -33,7 +34,7 @@ KernelTable WithVnni(KernelTable table) {
 CpuFeatures DetectCpu() {
   CpuFeatures features;
 #if defined(__x86_64__)
-  // These also check that the operating system saves the registers of threads.
+  // These functions also check that the operating system saves the registers.
   features.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                   __builtin_cpu_supports("f16c");
   features.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -57,7 +58,7 @@ const KernelTable* Avx512VnniKernels() {
 
 absl::StatusOr<const KernelTable*> ChooseKernels(Isa isa, const CpuFeatures& features) {
   const bool avx512 = features.avx2 && features.avx512;
-  // In order of speed, the fastest first.
+  // The fastest is the first.
   const Form forms[] = {
       {Isa::kAvx512Vnni, avx512 && features.avx512_vnni ? Avx512VnniKernels() : nullptr,
        "AVX-512 F, BW, VL, DQ and VNNI"},

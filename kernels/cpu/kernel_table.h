@@ -1,6 +1,7 @@
-// Function pointers to the inner loops that each ISA implements. Everything above them (tiling,
-// threads, memory) exists once. Arguments are plain pointers and sizes: files compiled for one ISA
-// must not include inline functions, because the linker could then use their code for other ISAs.
+// KernelTable: function pointers to the inner loops that each ISA implements. The code that calls
+// them (tiling, threads, memory) is the same for all ISAs. Arguments are plain pointers and sizes.
+// The reason is that files compiled for one ISA must not include inline functions, because the
+// linker could then use that code for other ISAs.
 #ifndef TIDEPOOL_KERNELS_CPU_KERNEL_TABLE_H_
 #define TIDEPOOL_KERNELS_CPU_KERNEL_TABLE_H_
 
@@ -12,28 +13,28 @@
 
 namespace tidepool::kernels {
 
-// A tile of a product: up to kTileRows rows of x times up to kTilePanels panels of the weight. Its
-// 32 output columns are exactly one int8 block of the next activation.
+// A tile of a product: up to kTileRows rows of x, multiplied with up to kTilePanels panels of the
+// weight. The 32 output columns of a tile are one int8 block of the next activation.
 inline constexpr int kTileRows = 24;
 inline constexpr int kTilePanels = 4;
 inline constexpr int kTileCols = kTilePanels * kPanelRows;
 
 struct Tile {
   DType dtype = DType::kF32;
-  const std::byte* panels = nullptr;  // the first panel
+  const std::byte* panels = nullptr;  // start of the first panel
   int64_t panel_bytes = 0;
   int panel_count = 0;
   int64_t cols = 0;
   int rows = 0;
-  const float* values[kTileRows];   // used by float products
-  const int8_t* quants[kTileRows];  // used by integer products
+  const float* values[kTileRows];   // for float products
+  const int8_t* quants[kTileRows];  // this and the next three are for integer products
   const float* scales[kTileRows];
   const float* sums[kTileRows];
   const int16_t* half_sums[kTileRows];
   float* out = nullptr;  // [rows][kTileCols]
 };
 
-// Where to write the int8 form of some blocks (see Activation).
+// Where to write the int8 form of some blocks (see Activation in backend.h).
 struct Int8Blocks {
   int8_t* quants;
   float* scales;
@@ -41,7 +42,7 @@ struct Int8Blocks {
   int16_t* half_sums;
 };
 
-// The rotation of the first `pairs` pairs of each head of a row.
+// A rotation of the first `pairs` pairs of elements in each head of a row.
 struct RowRotation {
   int heads = 0;
   int head_dim = 0;
@@ -51,7 +52,8 @@ struct RowRotation {
   const float* sin = nullptr;
 };
 
-// out = glu(gate, up) of n elements, with one function per GluForm. out may be either input.
+// out = glu(gate, up) for n elements. There is one function for each GluForm. `out` may be the same
+// as either input.
 using GluFunction = void (*)(const float* gate, const float* up, int64_t n, const Glu& glu,
                              float* out);
 inline constexpr int kGluForms = 4;
@@ -59,22 +61,22 @@ inline constexpr int kGluForms = 4;
 struct KernelTable {
   const char* name;
 
-  // Integer product of int8 activations and a quantised weight (kFast).
+  // Multiplies int8 activations with a quantised weight as integers (kFast).
   void (*multiply_int8)(const Tile& tile);
-  // Float product; the weight is dequantised on the fly.
+  // Multiplies floats; the weight is dequantised block by block.
   void (*multiply_float)(const Tile& tile);
-  // Int8 form of `blocks` blocks of 32, as ops.h defines it.
+  // Computes the int8 form of `blocks` blocks of 32 elements, as ops.h defines it.
   void (*quantize)(const float* x, int64_t blocks, const Int8Blocks& out);
-  // out = x / rms(x) * weight; out may be x.
+  // out = x / rms(x) * weight. `out` may be x.
   void (*norm)(const float* x, const float* weight, int64_t n, float eps, float* out);
-  GluFunction glu[kGluForms];  // [form]
+  GluFunction glu[kGluForms];  // indexed by GluForm
   // out += x, element by element.
   void (*add)(const float* x, int64_t n, float* out);
   // out = fma(scale, x, out).
   void (*add_scaled)(const float* x, float scale, int64_t n, float* out);
   // x *= scale.
   void (*scale)(float* x, float scale, int64_t n);
-  // math.h's SoftCap of each x.
+  // Applies math.h's SoftCap to each x.
   void (*soft_cap)(float* x, int64_t n, float factor, float cap);
   // shares = softmax(logits). A NaN among the logits makes every share NaN.
   void (*softmax)(const float* logits, int64_t n, float* shares);
@@ -84,7 +86,8 @@ struct KernelTable {
   AttentionKernels attention;
 };
 
-// AVX-512 F, BW, VL and DQ replacements for AVX2's functions, except attention.
+// AVX-512 F, BW, VL and DQ replacements for functions of AVX2. attention_kernels.h has those for
+// attention.
 struct Avx512Forms {
   decltype(KernelTable::multiply_int8) multiply_int8;
   decltype(KernelTable::multiply_float) multiply_float;
@@ -92,12 +95,13 @@ struct Avx512Forms {
   GluFunction swiglu;
 };
 
-// Null on other architectures. isa.h chooses the table for the machine. Any machine may call any of
-// these functions, since the tables are constant data: no code for a newer ISA runs to fill them.
+// Returns the tables; null on other architectures. isa.h chooses the table for the machine. These
+// functions may be called on any machine, because the tables are constant data: no code for a newer
+// ISA runs to create them.
 const KernelTable& PortableKernels();
 const KernelTable* Avx2Kernels();
 const Avx512Forms* OwnAvx512Forms();
-// The VNNI replacement for AVX-512's function.
+// Returns the VNNI replacement for AVX-512's multiply_int8.
 decltype(KernelTable::multiply_int8) VnniMultiplyInt8();
 
 }  // namespace tidepool::kernels

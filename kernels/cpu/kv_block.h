@@ -1,4 +1,4 @@
-// The layout of one KV head's keys and values in a block of the arena (KvLayer in backend.h).
+// The layout of one KV head's keys or values in a block of the arena (KvLayer in backend.h).
 #ifndef TIDEPOOL_KERNELS_CPU_KV_BLOCK_H_
 #define TIDEPOOL_KERNELS_CPU_KV_BLOCK_H_
 
@@ -12,7 +12,7 @@ namespace tidepool::kernels {
 struct KvHeadBlock {
   DType dtype;
   std::byte* elements;
-  uint16_t* scales;  // kQ8_0: one float16 per 32 elements; else null
+  uint16_t* scales;  // for kQ8_0: one float16 for each 32 elements; otherwise null
 };
 
 inline KvHeadBlock HeadBlockAt(std::byte* base, DType dtype, int head_dim) {

@@ -10,7 +10,7 @@
 namespace tidepool::kernels {
 namespace {
 
-// Dimensions that are converted at a time; a multiple of kQuantBlock.
+// Number of dimensions that are converted at a time; a multiple of kQuantBlock.
 constexpr int kPiece = 64;
 
 struct QuantPiece {
@@ -26,7 +26,7 @@ QuantPiece Quantise(const CpuContext& context, const float* x, int n) {
   return piece;
 }
 
-// Copies elements of `bytes` bytes each to places that are kKvBlockTokens elements apart.
+// Copies n elements of `bytes` bytes to positions that are kKvBlockTokens elements apart.
 void Scatter(const std::byte* source, int n, int64_t bytes, std::byte* out) {
   for (int i = 0; i < n; ++i, source += bytes, out += kKvBlockTokens * bytes) {
     if (bytes == 2) {
@@ -37,7 +37,7 @@ void Scatter(const std::byte* source, int n, int64_t bytes, std::byte* out) {
   }
 }
 
-// Stores one row's keys of one head in column `token` of the block.
+// Stores the keys of one row and head in column `token` of the block.
 void StoreKeys(const CpuContext& context, const float* keys, int k_dim, int64_t token,
                const KvHeadBlock& out) {
   alignas(kAlignment) std::byte elements[kPiece * sizeof(float)];
@@ -60,7 +60,7 @@ void StoreKeys(const CpuContext& context, const float* keys, int k_dim, int64_t 
   }
 }
 
-// Stores one row's values of one head in row `token` of the block.
+// Stores the values of one row and head in row `token` of the block.
 void StoreValues(const CpuContext& context, const float* values, int v_dim, int64_t token,
                  const KvHeadBlock& out) {
   if (out.dtype != DType::kQ8_0) {
@@ -77,14 +77,14 @@ void StoreValues(const CpuContext& context, const float* values, int v_dim, int6
   }
 }
 
-// The rows to store, and where.
+// The rows to store, and the layer in which they are stored.
 struct KvRows {
   ConstMatrixView k;
   ConstMatrixView v;
   const KvLayer& layer;
 };
 
-// Stores the rows of a span that belong to its block `block`.
+// Stores the rows of `span` that belong to block number `block` of its sequence.
 void StoreBlock(const CpuContext& context, const KvRows& rows, const KvSpan& span, int64_t block) {
   const auto& [k, v, layer] = rows;
   const int64_t begin = std::max(span.first_slot, block * kKvBlockTokens);
@@ -102,7 +102,7 @@ void StoreBlock(const CpuContext& context, const KvRows& rows, const KvSpan& spa
   }
 }
 
-// The blocks that a span writes: [first, first + count).
+// The blocks that a span writes, [first, first + count).
 struct BlockRange {
   int64_t first = 0;
   int64_t count = 0;

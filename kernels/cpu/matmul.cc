@@ -7,11 +7,11 @@
 namespace tidepool::kernels {
 namespace {
 
-// Rows that one task multiplies with one group of panels: few enough to stay in the core's cache,
-// many enough that each panel is read rarely.
+// Number of rows that one task multiplies with one group of panels. The rows must fit into the
+// core's cache. With more rows, each panel is read less often.
 constexpr int64_t kRowChunk = 96;
 
-// [begin, end).
+// A range [begin, end).
 struct Range {
   int64_t begin;
   int64_t end;
@@ -25,8 +25,8 @@ void ForRowTiles(const Range& range, Visit visit) {
   }
 }
 
-// Prefetches the memory to which rows [0, rows) of a tile will be stored (`cols` floats from
-// `column` on), so that the stores need not wait.
+// Prefetches the memory to which rows [0, rows) of a tile will be stored, which are `cols` floats
+// from `column` on. So the stores do not have to wait.
 void PrefetchRows(MatrixView out, int64_t row, int rows, int64_t column, int64_t cols) {
   constexpr int64_t kLineFloats = kAlignment / sizeof(float);
   for (int64_t r = row; r < row + rows; ++r) {
@@ -35,7 +35,7 @@ void PrefetchRows(MatrixView out, int64_t row, int rows, int64_t column, int64_t
   }
 }
 
-// Stores one row of a tile, which it may change: adds the bias after the chain, then stores.
+// Stores one row of a tile, after adding the bias to it. May change the tile.
 void StoreRow(const CpuContext& context, const MatMulTarget& target, const Range& columns,
               float* tile, float* out) {
   const int64_t cols = columns.end - columns.begin;
@@ -63,8 +63,8 @@ void MultiplyGroupOfTarget(const CpuContext& context, const Activation& x,
   });
 }
 
-// Computes the inner part of an FFN for the rows of `source`, and writes rows of `out` from
-// `offset` on.
+// Computes the inner part of an FFN for the rows of `source`. Writes the results to the rows of
+// `out` that begin at `offset`.
 struct GluJob {
   const RowSource& source;
   const FfnWeights& ffn;
@@ -72,7 +72,7 @@ struct GluJob {
   int64_t offset = 0;
 };
 
-// Computes a tile of one group of panels, and adds the bias of its rows.
+// Computes a tile and adds `bias` to its rows.
 void ComputeBiasedTile(const CpuContext& context, const TileJob& job, absl::Span<const float> bias,
                        float* tile) {
   ComputeTile(context, job, tile);
@@ -82,8 +82,8 @@ void ComputeBiasedTile(const CpuContext& context, const TileJob& job, absl::Span
   for (int r = 0; r < job.rows; ++r) context.kernels->add(part, cols, tile + r * kTileCols);
 }
 
-// Computes one group of the panels and the int8 form of the result: a group is exactly one int8
-// block.
+// Computes one group of panels and converts the result to int8. The columns of a group are exactly
+// one int8 block.
 void GluGroup(const CpuContext& context, const GluJob& job, int64_t group, const Range& range) {
   const ActivationBuffer& out = job.out;
   const FfnWeights& ffn = job.ffn;
@@ -147,7 +147,8 @@ void ComputeTile(const CpuContext& context, const TileJob& job, float* out) {
 }
 
 int64_t TaskGrain(const CpuContext& context, int64_t tasks, int64_t macs) {
-  constexpr int64_t kMinShared = 1 << 15;  // one thread needs one or two microseconds for this
+  // one thread needs one or two microseconds for this number of multiply-adds
+  constexpr int64_t kMinShared = 1 << 15;
   constexpr int64_t kRangesPerThread = 8;
   if (macs < kMinShared) return std::max<int64_t>(1, tasks);
   return std::clamp<int64_t>(tasks / (kRangesPerThread * context.pool->threads()), 1, 16);

@@ -1,5 +1,5 @@
-// Products: splits a weight's panels into tiles, distributes tiles among threads, and stores the
-// results.
+// Products of matrices. Splits the panels of a weight into tiles, distributes the tiles among
+// threads, and stores the results.
 #ifndef TIDEPOOL_KERNELS_CPU_MATMUL_H_
 #define TIDEPOOL_KERNELS_CPU_MATMUL_H_
 
@@ -11,28 +11,30 @@
 
 namespace tidepool::kernels {
 
-// Objects that the parts of the CPU backend share. Borrowed.
+// What all parts of the CPU backend use. Does not own the objects.
 struct CpuContext {
   const KernelTable* kernels = nullptr;
   base::ThreadPool* pool = nullptr;
   Precision precision = Precision::kFast;
 };
 
-// The grain for ParallelFor: small enough that threads finish at about the same time, large enough
-// that distribution costs little. `macs`: multiply-adds of all tasks. For little work it returns
-// one range, which the caller computes, because another thread would start too late to help.
+// Returns the grain for ParallelFor. It is small enough that threads finish at about the same time,
+// and large enough that distribution costs little. `macs` is the number of multiply-adds in all
+// tasks. If that is small, the grain is all tasks, so that the calling thread computes them:
+// another thread would start too late to help.
 int64_t TaskGrain(const CpuContext& context, int64_t tasks, int64_t macs);
 
-// Computes the int8 form of rows whose values are already set, if `rows` has an int8 form.
+// If `rows` has an int8 form, computes it. The values of `rows` are already set.
 void QuantizeRows(const CpuContext& context, ConstMatrixView values, const ActivationBuffer& rows);
 
-// Number of groups of panels that share a tile, in a weight of `rows` rows; and the output columns
-// of group `group`.
+// Number of groups of panels in a weight of `rows` rows, and the number of output columns of group
+// `group`. The panels of a group belong to one tile.
 int64_t GroupCount(int64_t rows);
 int64_t GroupCols(const PackedMatrix& weight, int64_t group);
 
-// Rows of an activation: all in order, or the ones in `ids`. Their columns from `column` on, which
-// is a multiple of kQuantBlock if x has an int8 form that the product uses.
+// Selects rows of an activation: all rows in order, or only those in `ids`. Of each row, only the
+// columns from `column` on are used. `column` is a multiple of kQuantBlock if the product uses x's
+// int8 form.
 struct RowSource {
   const Activation& x;
   const int32_t* ids = nullptr;
@@ -41,8 +43,8 @@ struct RowSource {
   int64_t At(int64_t i) const { return ids == nullptr ? i : ids[i]; }
 };
 
-// Rows [first, first + rows) of `source` times a group of a weight's panels. Requires: rows <=
-// kTileRows.
+// One tile to compute: rows [first, first + rows) of `source`, multiplied with a group of a
+// weight's panels. Requires: rows <= kTileRows.
 struct TileJob {
   const PackedMatrix& weight;
   int64_t group;
@@ -50,10 +52,10 @@ struct TileJob {
   int64_t first;
   int rows;
 };
-// Writes to out [rows][kTileCols].
+// Computes a tile and writes it to out [rows][kTileCols].
 void ComputeTile(const CpuContext& context, const TileJob& job, float* out);
 
-// Implement the ops of KernelBackend. The caller has checked the arguments.
+// These functions implement ops of KernelBackend. The caller has checked the arguments.
 void MultiplyTargets(const CpuContext& context, const Activation& x,
                      absl::Span<const MatMulTarget> targets);
 void MultiplyHead(const CpuContext& context, const Activation& x, const HeadTarget& target,

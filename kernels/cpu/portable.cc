@@ -112,10 +112,10 @@ struct PortableVector {
   }
 };
 
-// Four floats, which GCC and Clang vectorise on any architecture.
+// A vector of four floats. GCC and Clang vectorise it on any architecture.
 using Quad = float __attribute__((vector_size(16)));
 
-// One unpacked block of a panel: its integers as floats, and the rows' scales.
+// One unpacked block of a panel: its integers, as floats, and the scales of its rows.
 template <DType kType>
 struct UnpackedBlock {
   UnpackedBlock(const std::byte* panel, int64_t b) {
@@ -131,15 +131,15 @@ struct UnpackedBlock {
   BlockScales scales[kPanelRows];
 };
 
-// Adds block b's products to the sums of a panel's rows for one row of x, as defined in ops.h. The
-// integers are below 2^24, so float arithmetic is exact in any order.
+// For one row of x, adds the products with block b, as ops.h defines them, to the sums of the
+// panel's rows. All integers are below 2^24, so their float arithmetic is exact in any order.
 template <DType kType>
 void AddBlock(const Tile& tile, const UnpackedBlock<kType>& block, int row, int64_t b,
               float* sums) {
   const int8_t* x = tile.quants[row] + b * kQuantBlock;
   const int16_t* x_sums = tile.half_sums[row] + 2 * b;
   const float dx = tile.scales[row][b];
-  Quad dots[2][kPanelRows / 4] = {};  // of the halves
+  Quad dots[2][kPanelRows / 4] = {};  // for each half of the block
   for (int k = 0; k < kQuantBlock; ++k) {
     const float value = x[k];
     for (int i = 0; i < kPanelRows / 4; ++i) {
@@ -181,7 +181,8 @@ void MultiplyInt8(const Tile& tile) {
 void Quantize(const float* x, int64_t blocks, const Int8Blocks& out) {
   auto [quants, scales, sums, half_sums] = out;
   for (int64_t b = 0; b < blocks; ++b, x += kQuantBlock, quants += kQuantBlock) {
-    uint32_t amax_bits = 0;  // magnitudes order like integers, with infinity and NaNs above all
+    // as integers, magnitudes have the same order, and infinity and NaN are the largest
+    uint32_t amax_bits = 0;
     for (int k = 0; k < kQuantBlock; ++k) {
       const uint32_t magnitude = FloatBits(x[k]) & 0x7fffffff;
       amax_bits = magnitude > amax_bits ? magnitude : amax_bits;

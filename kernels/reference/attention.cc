@@ -16,16 +16,17 @@
 namespace tidepool::kernels {
 namespace {
 
-// The positions of the elements of one token's keys or values of one head.
+// The positions of the elements of one head's keys or values for one token.
 struct KvPlace {
-  // `base`: the head's elements in the block. `step` is the distance between two of them.
+  // `base` is the start of the head's elements in the block. `step` is the distance between two
+  // elements.
   KvPlace(DType type, std::byte* base, int dims, int64_t at, int64_t step)
       : dtype(type), dim(dims), first(at), stride(step), scales(base), elements(base) {
     if (dtype == DType::kQ8_0) elements += sizeof(uint16_t) * dim * kKvBlockTokens / kQuantBlock;
   }
 
   int64_t Index(int d) const { return first + d * stride; }
-  // Scales have the order of the elements, one per 32 dimensions.
+  // Scales have the same order as elements. There is one for each 32 dimensions.
   std::byte* Scale(int d) const {
     const int64_t at =
         stride == 1 ? first / kQuantBlock + d / kQuantBlock : first + d / kQuantBlock * stride;
@@ -103,7 +104,7 @@ KvPlace ValuePlace(const KvLayer& layer, const KvSpan& span, int64_t slot, int h
                  slot % kKvBlockTokens * layer.v_dim, 1);
 }
 
-// One query head of a row, and the KV that it sees.
+// One query head of a row, and the KV that the row sees.
 struct HeadView {
   const KvSpan& span;
   int head;

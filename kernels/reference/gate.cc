@@ -28,10 +28,11 @@ std::vector<float> ScoresOf(const std::vector<float>& logits, GateScore score) {
   return scores;
 }
 
-// True if a ranks above b. A NaN is below every number, so this is a strict weak order.
+// Returns whether a ranks above b. A NaN is below every number, so this is a strict weak order.
 bool Above(float a, float b) { return !std::isnan(a) && (std::isnan(b) || a > b); }
 
-// The ids 0, 1 ... of `values` in descending order, with ties in ascending order of id.
+// Returns the ids 0, 1, ... in descending order of `values`. Ids with equal values are in ascending
+// order.
 std::vector<int32_t> Descending(const std::vector<float>& values) {
   std::vector<int32_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);
@@ -40,7 +41,7 @@ std::vector<int32_t> Descending(const std::vector<float>& values) {
   return order;
 }
 
-// The group of each expert that remains has `true`.
+// Returns for each expert whether its group is kept.
 std::vector<bool> KeptGroups(const std::vector<float>& selection, const GateSpec& spec) {
   const size_t size = selection.size() / spec.groups;
   std::vector<float> scores;

@@ -1,4 +1,4 @@
-// The reference of Gate. Only for kernels/reference.
+// Reference implementation of Gate. Only for kernels/reference.
 #ifndef TIDEPOOL_KERNELS_REFERENCE_GATE_H_
 #define TIDEPOOL_KERNELS_REFERENCE_GATE_H_
 
@@ -8,7 +8,8 @@
 
 namespace tidepool::kernels {
 
-// One row: logits [spec.experts] > ids and weights, each [spec.top_k].
+// Chooses the experts of one row: reads logits [spec.experts], and writes ids and weights, each
+// [spec.top_k].
 void ReferenceGate(const float* logits, const GateSpec& spec, int32_t* ids, float* weights);
 
 }  // namespace tidepool::kernels

@@ -1,4 +1,4 @@
-// The int8 form of activations (ops.h), as plain loops. Only for kernels/reference.
+// Computes the int8 form of activations (ops.h) with plain loops. Only for kernels/reference.
 #ifndef TIDEPOOL_KERNELS_REFERENCE_INT8_FORM_H_
 #define TIDEPOOL_KERNELS_REFERENCE_INT8_FORM_H_
 
@@ -9,10 +9,11 @@
 
 namespace tidepool::kernels {
 
-// Converts block `block` of a row, x[0..32), into row `row` of `out`.
+// Converts block `block` of a row, whose elements are x[0..32), and writes it to row `row` of
+// `out`.
 void QuantizeBlock(const float* x, int64_t block, const ActivationBuffer& out, int64_t row);
 
-// Fills the int8 form of `values`, if `out` has one.
+// Sets the int8 form of `values`, if `out` has one.
 void QuantizeRows(ConstMatrixView values, const ActivationBuffer& out);
 
 }  // namespace tidepool::kernels

@@ -15,7 +15,7 @@
 namespace tidepool::kernels {
 namespace {
 
-// Element i of a bias, which may be empty.
+// Returns element i of a bias. If the bias is empty, returns 0.
 float At(absl::Span<const float> bias, int64_t i) { return bias.empty() ? 0 : bias[i]; }
 
 void NormalizeInto(const float* x, absl::Span<const float> weight, float eps, float* out) {
@@ -26,7 +26,8 @@ void NormalizeInto(const float* x, absl::Span<const float> weight, float eps, fl
   for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(x[i] * scale * weight[i]);
 }
 
-// Row `row` of x as the product uses it: int8 values if the weight is quantised and x has them.
+// Returns row `row` of x in the form that the product uses: the int8 form if x has one and the
+// weight is quantised, otherwise the floats.
 std::vector<double> RowFor(const Activation& x, int64_t row, DType weight, Precision precision) {
   std::vector<double> values(x.values.cols);
   const bool int8 = precision == Precision::kFast && IsQuantised(weight);
@@ -38,7 +39,7 @@ std::vector<double> RowFor(const Activation& x, int64_t row, DType weight, Preci
   return values;
 }
 
-// The product of row `r` of a weight with a row of x.
+// Returns the product of row `r` of a weight with a row of x.
 double Dot(const PackedMatrix& weight, int64_t r, const std::vector<double>& x) {
   std::vector<float> w(weight.cols);
   UnpackRow(weight, r, absl::MakeSpan(w));
@@ -296,7 +297,7 @@ class ReferenceBackend final : public KernelBackend {
   }
 
  private:
-  // Row `row` of x as a separate Activation.
+  // Returns row `row` of x as a separate Activation.
   static Activation RowOf(const Activation& x, int64_t row) {
     Activation result;
     result.values = x.values.RowRange(row, 1);

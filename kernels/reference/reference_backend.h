@@ -1,4 +1,5 @@
-// The reference of each op: plain loops in the order of the definition, with sums in float64.
+// The reference implementation of each op: plain loops in the order of the definition. Sums are
+// computed in float64.
 #ifndef TIDEPOOL_KERNELS_REFERENCE_REFERENCE_BACKEND_H_
 #define TIDEPOOL_KERNELS_REFERENCE_REFERENCE_BACKEND_H_
 
@@ -8,8 +9,8 @@
 
 namespace tidepool::kernels {
 
-// One thread, slow. Int8 activations are the same as in every backend (ops.h), so with kFast, only
-// the rounding of sums differs.
+// Uses one thread and is slow. Int8 activations are the same as in every backend (ops.h). So with
+// kFast, only the rounding of sums differs.
 std::unique_ptr<KernelBackend> MakeReferenceBackend(Precision precision);
 
 }  // namespace tidepool::kernels

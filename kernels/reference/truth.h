@@ -1,4 +1,4 @@
-// Scalar functions by their definitions, in float64 with libm. Only for kernels/reference.
+// Scalar functions, computed by their definitions in float64 with libm. Only for kernels/reference.
 #ifndef TIDEPOOL_KERNELS_REFERENCE_TRUTH_H_
 #define TIDEPOOL_KERNELS_REFERENCE_TRUTH_H_
 
@@ -10,7 +10,7 @@ namespace tidepool::kernels {
 
 inline double SigmoidTruth(double x) { return 1 / (1 + std::exp(-x)); }
 
-// See ops.h. A cap of 0 means none.
+// See ops.h. A cap of 0 means no soft-cap.
 inline double SoftCapTruth(double x, float cap) {
   return cap == 0 || !std::isfinite(x) ? x : cap * std::tanh(x / cap);
 }
@@ -27,7 +27,7 @@ inline double GluTruth(const Glu& glu, double gate, double up) {
       return gate * SigmoidTruth(2 * std::sqrt(2 / M_PI) * (gate + 0.044715 * gate * gate * gate)) *
              up;
     case GluForm::kClampedSwiGlu:
-      // Written so that a NaN stays.
+      // Written so that the result for a NaN is NaN.
       gate = gate > limit ? limit : gate;
       up = up > limit ? limit : up < -limit ? -limit : up;
       return (up + 1) * gate * SigmoidTruth(glu.alpha * gate);

@@ -7,13 +7,14 @@
 namespace tidepool::moe {
 namespace {
 
-// Change of the price in one forward, relative to the mean value of experts that get no slot.
+// How much the price changes in one forward pass, relative to the mean value of the experts that
+// get no slot.
 constexpr float kPriceStep = 0.2f;
-// If all experts have slots, there is nothing to decide. But the number of slots may be reduced
-// later, so the policy still learns from one forward in this number.
+// If all experts have slots, there is nothing to decide. But the number of slots may become smaller
+// later. So the policy still learns, from one of this number of forward passes.
 constexpr uint8_t kIdleForwards = 8;
 
-// [layers]
+// Returns the cost of a miss for each layer, [layers].
 std::vector<float> CostsOf(const PoolShape& shape) {
   return shape.miss_cost.empty() ? std::vector<float>(shape.layers, 1.0f) : shape.miss_cost;
 }
@@ -34,15 +35,15 @@ std::vector<ExpertRef> AdaptivePolicy::Fill(const Residency& residency) {
 void AdaptivePolicy::ComputeValues(const PoolShape& shape) {
   const ReuseForecast& forecast = predictor_.forecast();
   for (int layer = 0; layer < shape.layers; ++layer) {
-    // Number of layers that run until this layer has run next.
+    // The number of layers that run until this layer has run again.
     const int ahead = (layer - last_layer_ - 1 + shape.layers) % shape.layers + 1;
     const float wait = static_cast<float>(ahead) / static_cast<float>(shape.layers);
     const float cost = miss_cost_[layer];
-    // Only later layers are still computed in this forward.
+    // In this forward pass, only later layers will still run.
     const float excess = layer > last_layer_ ? predictor_.excess_demand() : 0.0f;
     const int64_t end = (int64_t{layer} + 1) * shape.experts;
-    // The last vector may write past the end of the layer. The next layer overwrites that, or it is
-    // padding.
+    // The last vector may write past the end of the layer. What it writes there is padding, or is
+    // overwritten by the next layer.
     for (int64_t i = end - shape.experts; i < end; i += kLanes) {
       const Vec4 saved = cost * Load4(&forecast.chance[i]);
       const Vec4 rent = price_ * Load4(&forecast.forwards[i]);
@@ -81,7 +82,7 @@ void AdaptivePolicy::UpdatePrice(const Residency& residency, absl::Span<const Sw
     sum += values_[residency.IndexOf(swap.victim)];
     ++without_slot;
   }
-  // SwapByValue puts the misses that stay first.
+  // SwapByValue has moved the misses that become resident to the front.
   for (size_t i = swaps.size(); i < missing_.size(); ++i) {
     sum += missing_[i].value;
     ++without_slot;

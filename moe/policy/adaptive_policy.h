@@ -1,5 +1,5 @@
-// AdaptivePolicy: keeps the experts that are most valuable according to a ReusePredictor, in one
-// pool for all layers (docs/policy.md).
+// AdaptivePolicy: keeps the experts that are the most valuable according to a ReusePredictor. All
+// layers share one pool of slots (docs/policy.md).
 #ifndef TIDEPOOL_MOE_POLICY_ADAPTIVE_POLICY_H_
 #define TIDEPOOL_MOE_POLICY_ADAPTIVE_POLICY_H_
 
@@ -12,9 +12,10 @@
 
 namespace tidepool::moe {
 
-// Thread-compatible. A slot has a price per forward. The value of an expert is the expected saving
-// of its next hit (in its layer's miss_cost) less the price of its slot until then. A miss takes
-// the slot of the least valuable resident, or passes through if it is less valuable itself.
+// Thread-compatible. A slot has a price for each forward pass. An expert's value is what its next
+// hit is expected to save (its layer's miss_cost), minus the price of its slot until then. A
+// missing expert takes the slot of the resident with the lowest value. If its own value is lower,
+// it is used once and dropped.
 class AdaptivePolicy final : public PlacementPolicy {
  public:
   explicit AdaptivePolicy(const PoolShape& shape);
@@ -26,21 +27,23 @@ class AdaptivePolicy final : public PlacementPolicy {
   std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) override;
 
  private:
-  // True if this forward of last_layer_ is skipped in learning, because all experts have slots.
+  // Returns whether learning is skipped for this forward pass of last_layer_, because all experts
+  // have slots.
   bool SkipsLearning(const Residency& residency);
 
-  // Sets values_ of all layers, as of now.
+  // Sets values_ of all layers to the current values.
   void ComputeValues(const PoolShape& shape);
 
-  // Moves the price towards the one at which experts that get no slot have a mean value of 0.
+  // Changes the price of a slot. The aim is a mean value of 0 for the experts that get no slot.
   void UpdatePrice(const Residency& residency, absl::Span<const Swap> swaps);
 
   ReusePredictor predictor_;
   const std::vector<float> miss_cost_;  // [layers]
-  float price_;                         // price of a slot for one forward, in misses of cost 1
-  std::vector<float> values_;           // [layers, experts], and padding
-  std::vector<uint8_t> idle_forwards_;  // [layers]: number of forwards while all experts had slots
-  int last_layer_ = 0;                  // the layer whose routing became known last
+  float price_;                // price of a slot for one forward pass; the unit is a miss of cost 1
+  std::vector<float> values_;  // [layers, experts], and padding
+  // [layers]: number of forward passes in which all experts had slots
+  std::vector<uint8_t> idle_forwards_;
+  int last_layer_ = 0;  // the layer whose routing became known most recently
   std::vector<Ranked<float>> missing_;
 };
 

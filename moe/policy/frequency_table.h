@@ -1,4 +1,4 @@
-// FrequencyTable: how often an event happened in each of several cases.
+// FrequencyTable: counts how often an event happened, in each of several cases.
 #ifndef TIDEPOOL_MOE_POLICY_FREQUENCY_TABLE_H_
 #define TIDEPOOL_MOE_POLICY_FREQUENCY_TABLE_H_
 
@@ -6,14 +6,14 @@
 
 namespace tidepool::moe {
 
-// Thread-compatible. Counts are capped, so that old samples are forgotten.
+// Thread-compatible. Counts have a maximum, so that old samples are gradually forgotten.
 class FrequencyTable {
  public:
-  // prior: the rate of a case without samples. It counts as much as 1.5 samples.
+  // `prior` is the assumed rate of a case without samples. It has the weight of 1.5 samples.
   FrequencyTable(int cases, float prior)
       : cells_(cases, {kPriorSamples * prior, kPriorSamples, prior}) {}
 
-  // Adds `samples` samples of a case, of which `events` had the event.
+  // Adds `samples` samples of a case. The event happened in `events` of them.
   void Add(int which, int samples, int events) {
     Cell& cell = cells_[which];
     cell.samples += static_cast<float>(samples);

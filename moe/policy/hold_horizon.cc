@@ -11,7 +11,7 @@ void HoldHorizon::Start(int count, float price) {
   const int size = (count + kLanes - 1) / kLanes * kLanes;
   unused_.assign(size, 1.0f);
   waited_.assign(size, 0.0f);
-  best_.assign(size, -1.0f);  // less than any gain of the next forward
+  best_.assign(size, -1.0f);  // less than any gain that the next forward can have
   chance_.assign(size, 0.0f);
   forwards_.assign(size, 0.0f);
 }
@@ -32,7 +32,7 @@ bool HoldHorizon::Add(const std::vector<float>& hazards) {
     Store4(best, &best_[i]);
     Store4(is_better ? 1.0f - unused : Load4(&chance_[i]), &chance_[i]);
     Store4(is_better ? waited : Load4(&forwards_[i]), &forwards_[i]);
-    // A certain use at the next forward would gain this.
+    // The gain if the next forward uses the expert with certainty.
     may_pay |= AnyOf4(1.0f - price_ * (waited + unused) > best);
   }
   is_first_ = false;

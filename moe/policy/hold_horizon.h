@@ -1,4 +1,5 @@
-// HoldHorizon: how long to hold a slot for an expert, given its hazard at each coming forward.
+// HoldHorizon: decides for how many forward passes to hold a slot for an expert. It needs the
+// expert's hazard (chance of a use) at each coming forward.
 #ifndef TIDEPOOL_MOE_POLICY_HOLD_HORIZON_H_
 #define TIDEPOOL_MOE_POLICY_HOLD_HORIZON_H_
 
@@ -6,20 +7,20 @@
 
 namespace tidepool::moe {
 
-// Thread-compatible. For each of several experts, finds the number of forwards that maximises
+// Thread-compatible. For each of several experts, it finds the number of forwards that maximises
 //   P(a use within them) - price * E(forwards until that use, or until the slot is given up).
-// The first forward is free, because every expert is held for it. Arrays are read and written in
-// whole vectors of four.
+// The first forward costs nothing, because every expert is held for it. Arrays are read and written
+// in vectors of four floats.
 //
 //   hold.Start(count, price);
 //   while (hold.Add(hazards of the next forward)) ...
 class HoldHorizon {
  public:
-  // `price` is that of a slot for one forward, in uses.
+  // `price` is the price of a slot for one forward. The unit is one use.
   void Start(int count, float price);
 
-  // hazards [count]: chance of a use at the next forward, if there was none before. Returns true if
-  // holding any of the experts for more forwards may pay off.
+  // hazards [count]: the chance of a use at the next forward, if there was no use before. Returns
+  // whether it may be worth it to hold any of the experts for more forwards.
   bool Add(const std::vector<float>& hazards);
 
   // Adds the same hazards `forwards` times.
@@ -34,9 +35,9 @@ class HoldHorizon {
   int count_ = 0;
   float price_ = 0;
   bool is_first_ = true;
-  std::vector<float> unused_;  // chance of no use so far
-  std::vector<float> waited_;  // expected forwards so far
-  std::vector<float> best_;    // largest gain so far, with its chance and forwards
+  std::vector<float> unused_;  // chance that there was no use so far
+  std::vector<float> waited_;  // expected number of forwards so far
+  std::vector<float> best_;    // largest gain so far; chance_ and forwards_ belong to it
   std::vector<float> chance_;
   std::vector<float> forwards_;
 };

@@ -8,13 +8,13 @@
 namespace tidepool::moe {
 namespace {
 
-// Weights hardly move before some dozens of samples agree.
+// Because of this, weights change little until some dozens of samples agree.
 constexpr double kRidge = 32;
 constexpr float kMaxLogit = 8;
 constexpr float kMinVariance = 1e-4f;
 constexpr float kLog2E = 1.44269504f;
 
-// The sum of a[i] * b[i]. The size of `a` is a multiple of kLanes.
+// Returns the sum of a[i] * b[i]. The size of `a` is a multiple of kLanes.
 double SumProducts(const std::vector<float>& a, const float* b) {
   Vec4 sum = Vec4{};
   for (size_t i = 0; i < a.size(); i += kLanes) sum += Load4(&a[i]) * Load4(b + i);
@@ -98,7 +98,7 @@ void LogisticModel::AddCurvature(Part* part) const {
 }
 
 void LogisticModel::Step(std::vector<double>* gradient, Part* part) {
-  // Cholesky factor L. The diagonal holds the inverses of its elements.
+  // Computes the Cholesky factor L. Its diagonal has the inverses of the elements.
   for (int i = 0; i < size_; ++i) {
     double* row = factor_.data() + i * size_;
     for (int j = 0; j <= i; ++j) {

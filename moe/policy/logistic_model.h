@@ -1,4 +1,5 @@
-// LogisticModel: online logistic regression by Newton's method, over samples in groups.
+// LogisticModel: online logistic regression by Newton's method. The samples are divided into
+// groups.
 #ifndef TIDEPOOL_MOE_POLICY_LOGISTIC_MODEL_H_
 #define TIDEPOOL_MOE_POLICY_LOGISTIC_MODEL_H_
 
@@ -8,56 +9,61 @@
 
 namespace tidepool::moe {
 
-// Feature f of sample i is values[f * stride + i]. Group g has samples begins[g] to begins[g + 1].
-// After the last sample, up to three more values are read; they must be finite and have no effect.
+// Samples with features. Feature f of sample i is values[f * stride + i]. The samples of group g
+// are begins[g] to begins[g + 1] - 1. Up to three more values after the last sample are read. They
+// must be finite, and do not change results.
 struct Samples {
   const float* values = nullptr;
   int stride = 0;
-  absl::Span<const int> begins;  // [groups + 1], from 0
+  absl::Span<const int> begins;  // [groups + 1]; the first is 0
 
   int count() const { return begins.back(); }
 };
 
-// Thread-compatible. The weights of a group are the sum of shared weights and the group's own. Both
-// are updated as in docs/policy.md:
+// Thread-compatible. The weights that a group uses are the sum of shared weights and the group's
+// own weights. docs/policy.md explains how both are updated:
 //   curvature = forgetting * curvature + sum of max(p (1 - p), (outcome - p)^2) x x'
-//   weights  += (curvature + ridge)^-1 * sum of (outcome - p) x
-// So a group with few samples behaves like the others, and there is no learning rate.
+//   weights += (curvature + ridge)^-1 * sum of (outcome - p) x
+// So a group with few samples uses nearly the same weights as the others. There is no learning
+// rate.
 class LogisticModel {
  public:
-  // weights: initial shared weights. forgetting: in (0, 1], per call of Learn.
+  // `weights` are the initial shared weights. `forgetting` is in (0, 1], and is applied in each
+  // call of Learn.
   LogisticModel(const std::vector<double>& weights, int groups, double forgetting);
 
-  // chances[i]: of outcome 1, for sample i.
+  // chances[i] is the predicted chance that the outcome of sample i is 1.
   void Predict(const Samples& samples, float* chances) const;
 
-  // outcomes: 0 or 1; chances: as predicted. [count]
+  // All arrays are [count]. `outcomes` are 0 or 1, and `chances` are the ones from Predict.
   void Learn(const Samples& samples, const float* outcomes, const float* chances);
 
  private:
   struct Part {
     std::vector<double> weights;    // [size]
-    std::vector<double> curvature;  // [size, size], lower half
+    std::vector<double> curvature;  // [size, size]; only the lower half is used
   };
 
   // Sets gradient_ and increment_ from the samples of a group.
   void SumSamples(const Samples& samples, int group, const float* outcomes, const float* chances);
-  // Adds increment_ to the part's curvature.
+  // Adds increment_ to the curvature of the part.
   void AddCurvature(Part* part) const;
-  // Newton's step. `gradient` is overwritten.
+  // Makes a step of Newton's method. Overwrites `gradient`.
   void Step(std::vector<double>* gradient, Part* part);
 
   const int size_;
   const double forgetting_;
   Part shared_;
   std::vector<Part> groups_;
-  std::vector<std::vector<float>> sums_;  // [groups][size]: shared and own weights, for Predict
-  // Scratch of Learn.
-  std::vector<double> gradient_;         // [size]: of one group
+  // [groups][size]: sums of the shared and the group's own weights, for Predict
+  std::vector<std::vector<float>> sums_;
+  // Scratch memory of Learn.
+  std::vector<double> gradient_;         // [size]: the gradient of one group
   std::vector<double> shared_gradient_;  // [size]
-  std::vector<double> increment_;        // [size, size], lower half: of one group's curvature
-  std::vector<double> factor_;           // [size, size], lower half: Cholesky's
-  std::vector<float> errors_;            // of one group's samples, in whole vectors
+  // [size, size], lower half: the increment of one group's curvature
+  std::vector<double> increment_;
+  std::vector<double> factor_;  // [size, size], lower half: Cholesky factor
+  std::vector<float> errors_;   // for the samples of one group, in vectors of four
   std::vector<float> variances_;
   std::vector<float> products_;
 };

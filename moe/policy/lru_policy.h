@@ -1,4 +1,4 @@
-// LruPolicy: every miss stays and takes the slot of the least recently used expert.
+// LruPolicy: every missing expert gets a slot, the one of the least recently used expert.
 #ifndef TIDEPOOL_MOE_POLICY_LRU_POLICY_H_
 #define TIDEPOOL_MOE_POLICY_LRU_POLICY_H_
 
@@ -11,11 +11,11 @@
 
 namespace tidepool::moe {
 
-// Thread-compatible. All experts of one routing have the same time of use. Among equals, the lowest
-// (layer, expert) leaves first. Experts that the current routing needs never leave. If there are
-// not enough slots for its misses, those with the highest numbers pass through. A layer's initial
-// residents stay until the layer has run for the first time, because it runs sooner than any layer
-// that has run already.
+// Thread-compatible. All experts of one routing have the same time of use. Among experts with equal
+// times, the lowest (layer, expert) is evicted first. Experts that the current routing needs are
+// never evicted. If there are not enough slots for its misses, those with the highest numbers are
+// used once and dropped. The initial residents of a layer stay until the layer has run for the
+// first time: it will run earlier than any layer that has already run.
 class LruPolicy final : public PlacementPolicy {
  public:
   explicit LruPolicy(const PoolShape& shape)
@@ -32,7 +32,7 @@ class LruPolicy final : public PlacementPolicy {
 
   int64_t now_ = 0;                // number of routings so far
   std::vector<bool> has_run_;      // [layers]
-  std::vector<int64_t> last_use_;  // [layers, experts]; kNotRun: the layer has not run
+  std::vector<int64_t> last_use_;  // [layers, experts]; kNotRun if the layer has not run yet
   std::vector<Ranked<int64_t>> missing_;
 };
 

@@ -42,7 +42,7 @@ std::vector<ExpertRef> Placement::residents() const {
   return residents;
 }
 
-// Sets needs_. tokens_of_ is all zeros before and after.
+// Sets needs_. tokens_of_ must be all zeros before, and is all zeros afterwards.
 void Placement::CountNeeds(const LayerRouting& routing) {
   needs_.clear();
   for (const int32_t expert : routing.ids) {

@@ -1,6 +1,6 @@
-// Placement: which experts are in the slots of a pool, under a policy, with counters. The owner of
-// the slots calls Decide once per layer and forward, when the layer's routing is known, and carries
-// out the result:
+// Placement: records which experts are in the slots of a pool, and counts hits and misses. A policy
+// makes the decisions. The owner of the slots calls Decide once for each layer of a forward pass,
+// when the layer's routing is known, and does what the result says:
 //
 //   ASSIGN_OR_RETURN(auto placement, moe::Placement::Create(shape, {.kind = PolicyKind::kLru}));
 //   for (ExpertRef expert : placement->residents()) ...  // read and keep
@@ -8,7 +8,7 @@
 //     switch (lookup.action) { kHit: run; kInsert: read, run, keep; kPassThrough: read, run, drop }
 //   }
 //
-// moe/replay does the same without reading any bytes, so its counts are the same.
+// moe/replay does the same, but reads no bytes. So it gets the same counts.
 #ifndef TIDEPOOL_MOE_POLICY_PLACEMENT_H_
 #define TIDEPOOL_MOE_POLICY_PLACEMENT_H_
 
@@ -26,26 +26,27 @@
 namespace tidepool::moe {
 
 enum class LookupAction : uint8_t {
-  kHit,          // was resident when the routing became known
-  kInsert,       // a miss that stays, in a free slot or in a victim's slot
-  kPassThrough,  // a miss that is used once and dropped
+  kHit,          // it was resident when the routing became known
+  kInsert,       // a miss that becomes resident, in a free slot or in the slot of a victim
+  kPassThrough,  // a miss that is used once and then dropped
 };
 
 struct Lookup {
   int32_t expert = 0;
-  int32_t tokens = 0;  // number of tokens of this forward that need it
+  int32_t tokens = 0;  // number of tokens in this forward pass that need the expert
   LookupAction action = LookupAction::kHit;
-  // kInsert: the expert that loses its slot. Not valid: the slot was free. The victim may be an
-  // expert that this layer also needs. Then its own lookup is still a kHit.
+  // For kInsert: the expert that loses its slot; not valid if the slot was free. The victim may be
+  // an expert that this layer also needs. Its own lookup is then still a kHit.
   ExpertRef victim;
 };
 
-// Number of lookups by result. A lookup is a distinct expert that a layer needed in a forward.
+// Counts lookups by their result. A lookup is one distinct expert that a layer needed in one
+// forward pass.
 struct PlacementCounters {
   int64_t hits = 0;
-  int64_t promotions = 0;  // misses that stayed
+  int64_t promotions = 0;  // misses that became resident
   int64_t pass_throughs = 0;
-  int64_t evictions = 0;  // of this layer's experts, whichever layer caused them
+  int64_t evictions = 0;  // evictions of this layer's experts, by any layer
 
   int64_t misses() const { return promotions + pass_throughs; }
   int64_t lookups() const { return hits + misses(); }
@@ -58,44 +59,45 @@ class Placement {
  public:
   static absl::StatusOr<std::unique_ptr<Placement>> Create(const PoolShape& shape,
                                                            const PolicyOptions& options);
-  // Uses the caller's policy. Requires: shape.Validate() is OK.
+  // Uses a policy of the caller. Requires: shape.Validate() is OK.
   Placement(const PoolShape& shape, std::unique_ptr<PlacementPolicy> policy);
 
   const PoolShape& shape() const { return residency_.shape(); }
   const Residency& residency() const { return residency_; }
   absl::string_view policy_name() const { return policy_->name(); }
 
-  // All experts with a slot, in order of layer and expert. After construction, these are the
-  // experts to read before the first forward.
+  // All experts with a slot, ordered by layer, then by expert. After construction, these are the
+  // experts that the caller must read before the first forward pass.
   std::vector<ExpertRef> residents() const;
 
-  // Returns one lookup per distinct expert of the routing, in ascending order. The result is valid
-  // until the next call. The placement assumes that the caller carries it out. Requires: 0 <= layer
-  // < layers, and tokens * top_k ids in [0, experts).
+  // Returns one lookup for each distinct expert of the routing, in ascending order. It is valid
+  // until the next call. The placement assumes that the caller does what the lookups say. Requires:
+  // 0 <= layer < layers, and tokens * top_k ids in [0, experts).
   absl::Span<const Lookup> Decide(const LayerRouting& routing);
 
-  // Frees the expert's slot if it has one, for example after a failed read. Its layer may then have
-  // fewer residents than the floor. Requires: not pinned.
+  // If the expert has a slot, frees it, for example after a failed read. The layer may then have
+  // fewer residents than the floor. Requires: the expert is not pinned.
   void Forget(ExpertRef expert);
 
-  // Pinned experts are never evicted. Each Pin needs its own Unpin. Requires: resident; for Unpin,
-  // pinned.
+  // Pinned experts are never evicted. Each Pin needs its own Unpin. Requires: Pin needs a resident
+  // expert, and Unpin a pinned one.
   void Pin(ExpertRef expert) { residency_.Pin(expert); }
   void Unpin(ExpertRef expert) { residency_.Unpin(expert); }
 
-  // Changes the number of slots, and returns the evicted experts. Misses will fill new slots. On
-  // error, nothing changes: INVALID_ARGUMENT for a number that the shape cannot have,
-  // FAILED_PRECONDITION if the pinned experts and the floors of the layers need more slots.
+  // Changes the number of slots, and returns the experts that are evicted. Later misses use the new
+  // slots. On error, nothing changes. Returns INVALID_ARGUMENT for a number of slots that the shape
+  // cannot have, and FAILED_PRECONDITION if the pinned experts and the floors of the layers need
+  // more slots.
   absl::StatusOr<std::vector<ExpertRef>> Resize(int64_t slots);
 
-  // Replaces the policy, and returns the experts that the new one evicts. The other residents and
-  // the counters stay. INVALID_ARGUMENT as in PolicyOptions::Validate.
+  // Replaces the policy, and returns the experts that the new policy evicts. The other residents
+  // and the counters stay the same. Returns the errors of PolicyOptions::Validate.
   absl::StatusOr<std::vector<ExpertRef>> SetPolicy(const PolicyOptions& options);
 
-  // Makes a policy with a refresh interval refresh each layer at its next Decide.
+  // If the policy has a refresh interval, it refreshes each layer at its next Decide.
   void RefreshSoon() { policy_->RefreshSoon(); }
 
-  // Since construction, [layers].
+  // [layers]: counts since construction.
   absl::Span<const PlacementCounters> counters() const { return counters_; }
   PlacementCounters Total() const;
 
@@ -107,7 +109,7 @@ class Placement {
   Residency residency_;
   std::unique_ptr<PlacementPolicy> policy_;
   std::vector<PlacementCounters> counters_;
-  // Of the last Decide.
+  // The next four are those of the last Decide.
   std::vector<int32_t> tokens_of_;  // [experts]
   std::vector<ExpertNeed> needs_;
   std::vector<Swap> swaps_;

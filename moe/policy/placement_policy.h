@@ -1,8 +1,8 @@
 // PlacementPolicy: decides which experts of all MoE layers are in the slots of one pool.
 //
-// A policy has no clock, lock or I/O, and does not see the model's weights. Its decisions depend
-// only on its options and on the sequence of calls. A running engine and moe/replay use policies
-// through the same Placement, so they get the same counts.
+// A policy uses no clock, lock or I/O, and does not see the model's weights. Its decisions depend
+// only on its options and on the sequence of calls. Both a running engine and moe/replay use
+// policies through Placement, so they get the same counts.
 #ifndef TIDEPOOL_MOE_POLICY_PLACEMENT_POLICY_H_
 #define TIDEPOOL_MOE_POLICY_PLACEMENT_POLICY_H_
 
@@ -20,20 +20,20 @@ namespace tidepool::moe {
 
 enum class Phase : uint8_t { kPrefill, kDecode };
 
-// The choice of one MoE layer's gate in one forward. Borrowed memory.
+// What the gate of one MoE layer chose in one forward pass. Does not own the memory.
 struct LayerRouting {
-  int64_t step = 0;  // number of the forward, the same for all its layers
+  int64_t step = 0;  // number of the forward pass, which is the same for all its layers
   int layer = 0;     // number of the MoE layer, from 0
   int64_t tokens = 0;
-  // [tokens, top_k]: distinct within a token, and in descending order of weight. A trace may have
-  // another order; then policies predict less well.
+  // [tokens, top_k]: distinct for each token, and in descending order of weight. A trace may have
+  // them in another order. Policies then predict less well.
   absl::Span<const int32_t> ids;
   absl::Span<const float> weights;     // [tokens, top_k], or empty
-  absl::Span<const Phase> phases;      // [tokens], or one entry for all; empty: decode
-  absl::Span<const int64_t> requests;  // the tokens' sequences, as numbers; like `phases`
+  absl::Span<const Phase> phases;      // [tokens], or one value for all tokens; empty means decode
+  absl::Span<const int64_t> requests;  // numbers of the tokens' sequences; as many as `phases`
 };
 
-// One lookup: a distinct expert that a layer needs.
+// One distinct expert that a layer needs.
 struct ExpertNeed {
   int32_t expert = 0;
   int32_t tokens = 0;  // number of tokens that need it
@@ -41,13 +41,13 @@ struct ExpertNeed {
 
 struct LayerNeeds {
   const LayerRouting& routing;
-  absl::Span<const ExpertNeed> experts;  // ascending
+  absl::Span<const ExpertNeed> experts;  // in ascending order
 };
 
-// A missing expert of the current layer that will stay.
+// A missing expert of the current layer that becomes resident.
 struct Swap {
   int32_t expert = 0;
-  ExpertRef victim;  // loses its slot to the expert; not valid: the expert takes a free slot
+  ExpertRef victim;  // loses its slot to the expert; not valid if the expert takes a free slot
 };
 
 // Thread-compatible.
@@ -57,24 +57,26 @@ class PlacementPolicy {
 
   virtual absl::string_view name() const = 0;
 
-  // Returns the residents before the first forward: distinct, at most slots().
+  // Returns the experts that are resident before the first forward pass. They are distinct, and
+  // there are at most slots().
   virtual std::vector<ExpertRef> Fill(const Residency& residency) = 0;
 
-  // Called once per layer and forward, when the layer's routing is known. Appends the missing
-  // experts that stay to `swaps`, which is empty. Other misses pass through. The result must
-  // satisfy: experts are distinct, needed and not resident; victims are distinct, resident and not
-  // pinned; it uses at most the free slots; no layer falls below the shape's floor. A victim may be
-  // an expert that this layer needs. It runs before its slot is reused.
+  // Called once for each layer of a forward pass, when the layer's routing is known. Appends to
+  // `swaps`, which is empty, the missing experts that become resident. Other misses are used once
+  // and dropped. The result must satisfy these conditions: experts are distinct, needed and not
+  // resident; victims are distinct, resident and not pinned; no more free slots are used than there
+  // are; no layer falls below the shape's floor. A victim may be an expert that this layer needs.
+  // Then it runs before its slot is used again.
   virtual void Decide(const LayerNeeds& needs, const Residency& residency,
                       std::vector<Swap>* swaps) = 0;
 
-  // Returns the experts to evict so that at most `slots` remain, divided among the layers as this
-  // policy does it. They are distinct, resident and not pinned, and no layer falls below the
-  // shape's floor. Called before the pool is resized, and when this policy replaces another.
-  // Requires: slots >= residency.least_residents(), and slots >= floor * layers.
+  // Returns the experts to evict so that at most `slots` residents are left. The policy decides how
+  // they are divided among the layers. They are distinct, resident and not pinned, and no layer
+  // falls below the shape's floor. Called before the pool is resized, and when this policy replaces
+  // another one. Requires: slots >= residency.least_residents(), and slots >= floor * layers.
   virtual std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) = 0;
 
-  // Makes each layer refresh at its next Decide, if the policy has a refresh interval.
+  // If the policy has a refresh interval, it refreshes each layer at its next Decide.
   virtual void RefreshSoon() {}
 };
 
@@ -82,19 +84,19 @@ enum class PolicyKind : uint8_t { kAdaptive, kTide, kLru, kStatic };
 
 struct PolicyOptions {
   PolicyKind kind = PolicyKind::kAdaptive;
-  // Used by kTide: layers refresh at steps that are a multiple of this.
+  // Used by kTide: layers are refreshed at steps whose number is a multiple of this.
   int64_t refresh_interval = 1;
-  // Used by kStatic: uses of each expert, [layers, experts]. Empty: all the same.
+  // Used by kStatic: the number of uses of each expert, [layers, experts]. If empty, all are equal.
   std::vector<int64_t> profile;
 
   absl::Status Validate(const PoolShape& shape) const;
 };
 
-// Makes the policies that do not know the future.
+// Creates a policy. Policies that know the future are in moe/replay/oracles.h.
 absl::StatusOr<std::unique_ptr<PlacementPolicy>> MakePolicy(const PolicyOptions& options,
                                                             const PoolShape& shape);
 
-// "adaptive", "tide", "lru", "static".
+// Converts between kinds and names: "adaptive", "tide", "lru" and "static".
 absl::string_view PolicyName(PolicyKind kind);
 absl::StatusOr<PolicyKind> ParsePolicyKind(absl::string_view name);
 

@@ -1,5 +1,5 @@
-// For policies that rank all experts by one number, their value: the least valuable residents
-// leave.
+// Functions for policies that rank all experts by one number, their value. The residents with the
+// lowest values are evicted.
 #ifndef TIDEPOOL_MOE_POLICY_RANKING_H_
 #define TIDEPOOL_MOE_POLICY_RANKING_H_
 
@@ -15,10 +15,11 @@
 
 namespace tidepool::moe {
 
-// Fills the slots with expert 0 of each layer, then expert 1 of each layer, and so on.
+// Returns the experts that fill all slots: expert 0 of each layer, then expert 1 of each layer, and
+// so on.
 std::vector<ExpertRef> FillEvenly(const PoolShape& shape);
 
-// Returns true if any of four values is at most `bound`.
+// Returns whether any of four values is at most `bound`.
 template <typename T>
 bool AnyAtMost4(const T* values, T bound) {
   return values[0] <= bound || values[1] <= bound || values[2] <= bound || values[3] <= bound;
@@ -28,25 +29,28 @@ inline bool AnyAtMost4(const float* values, float bound) { return AnyOf4(Load4(v
 template <typename T>
 struct Ranked {
   T value;
-  int64_t index;  // of the expert in [layers, experts]
+  int64_t index;  // index of the expert in [layers, experts]
 
   bool operator<(const Ranked& other) const {
     return value != other.value ? value < other.value : index < other.index;
   }
 };
 
-// Thread-compatible. Finds the `count` least valuable residents. Layers may be added in any order.
+// Thread-compatible. Finds the `count` residents with the lowest values. Layers may be added in any
+// order.
 template <typename T>
 class LeastValuable {
  public:
   explicit LeastValuable(int64_t count) : count_(count) {}
 
-  // True if `count` residents were found. Then more valuable ones than worst() can be skipped.
+  // Returns whether `count` residents were found. If so, residents with values above worst() can be
+  // skipped.
   bool full() const { return static_cast<int64_t>(heap_.size()) >= count_; }
-  // The most valuable one so far. Requires: there is one.
+  // The resident with the highest value among those found. Requires: there is one.
   const Ranked<T>& worst() const { return heap_.front(); }
 
-  // Adds at most `limit` residents of `layer` that are not pinned. values: [layers, experts].
+  // Considers the residents of `layer` that are not pinned, and adds at most `limit` of them.
+  // values: [layers, experts].
   void Add(const Residency& residency, absl::Span<const T> values, int layer, int64_t limit) {
     limit = std::min(limit, count_);
     if (limit <= 0) return;
@@ -54,7 +58,7 @@ class LeastValuable {
     const bool was_full = full();
     const int64_t end = (int64_t{layer} + 1) * residency.shape().experts;
     for (int64_t index = end - residency.shape().experts; index < end; ++index) {
-      // Most are skipped, four at a time.
+      // Most residents are skipped, four at a time.
       if (was_full && index + 4 <= end && !AnyAtMost4(&values[index], worst().value)) {
         index += 3;
         continue;
@@ -68,7 +72,8 @@ class LeastValuable {
     for (const Ranked<T>& ranked : layer_heap_) Keep(&heap_, count_, ranked);
   }
 
-  // Returns them, the least valuable first. Ties go to the lower index. Empties this object.
+  // Returns the residents that were found, and removes them from this object. The lowest value is
+  // first; if values are equal, the lower index is first.
   std::vector<Ranked<T>> Take() {
     std::sort_heap(heap_.begin(), heap_.end());
     return std::move(heap_);
@@ -87,18 +92,19 @@ class LeastValuable {
   }
 
   const int64_t count_;
-  std::vector<Ranked<T>> heap_;        // the most valuable one on top
-  std::vector<Ranked<T>> layer_heap_;  // the same for the current layer
+  std::vector<Ranked<T>> heap_;        // the highest value is on top
+  std::vector<Ranked<T>> layer_heap_;  // the same for the layer that is being added
 };
 
-// Returns the number of residents that `layer` may lose: those above the floor, or all of them if
-// it is the running layer, which fills its slots again.
+// Returns how many residents `layer` may lose. These are the residents above the floor. If it is
+// the running layer, it may lose all of them, because it fills its slots again.
 inline int64_t MaxVictims(const Residency& residency, int layer, int running) {
   return residency.residents_of(layer) - (layer == running ? 0 : residency.shape().floor);
 }
 
-// Returns the `count` least valuable residents that may leave, or fewer. The least valuable is
-// first, and ties go to the lower index. running: the layer that decides, or -1.
+// Returns the `count` residents with the lowest values among those that may be evicted, or fewer.
+// The lowest value is first; if values are equal, the lower index is first. `running` is the layer
+// that decides, or -1.
 template <typename T>
 std::vector<Ranked<T>> FindLeastValuable(const Residency& residency, absl::Span<const T> values,
                                          int running, int64_t count) {
@@ -109,8 +115,9 @@ std::vector<Ranked<T>> FindLeastValuable(const Residency& residency, absl::Span<
   return least.Take();
 }
 
-// Implements PlacementPolicy::Decide: misses take free slots first, then the slots of less valuable
-// residents. missing: from CollectMissing. Sorts it, so that the misses that stay come first.
+// Implements PlacementPolicy::Decide: misses get free slots first, then the slots of residents with
+// lower values. `missing` must be from CollectMissing. It is sorted, so that the misses that become
+// resident are first.
 template <typename T>
 void SwapByValue(const Residency& residency, absl::Span<const T> values, int layer,
                  std::vector<Ranked<T>>* missing, std::vector<Swap>* swaps) {
@@ -140,7 +147,7 @@ std::vector<ExpertRef> ShedByValue(const Residency& residency, absl::Span<const 
   return shed;
 }
 
-// Sets `missing` to the missing experts of `needs`.
+// Sets `missing` to the experts of `needs` that are not resident.
 template <typename T>
 void CollectMissing(const LayerNeeds& needs, const Residency& residency, absl::Span<const T> values,
                     std::vector<Ranked<T>>* missing) {

@@ -12,10 +12,10 @@ namespace {
 constexpr int kForwards = 33;
 constexpr int kTailForwards = 31;
 
-// The weight of a sample halves in this many forwards of all layers.
+// After this number of forwards of all layers, the weight of a sample is halved.
 constexpr double kHalfLife = 25;
 
-// The initial prediction is the mean of the rates.
+// The first prediction is the mean of the rates.
 std::vector<double> InitialWeights() {
   std::vector<double> weights(kFeatures, 0);
   std::fill_n(weights.begin(), kUseRates, 1.0 / kUseRates);
@@ -56,7 +56,7 @@ void ReusePredictor::Update(const LayerNeeds& needs, const Residency& residency,
   UpdateForecast(index, slot_price, layer);
 }
 
-// At least top_k experts are expected, because one token needs top_k.
+// At least top_k experts are expected, because a single token needs top_k.
 void ReusePredictor::SetExcessDemand(const Layer& layer, size_t needed) {
   const float expected =
       std::max(static_cast<float>(top_k_),
@@ -66,7 +66,7 @@ void ReusePredictor::SetExcessDemand(const Layer& layer, size_t needed) {
   excess_demand_ = excess > 0 && others > 0 ? std::min(excess / others, 1.0f) : 0.0f;
 }
 
-// Learns from all experts of the layer, and predicts its next forward.
+// Learns from all experts of the layer, and predicts the layer's next forward.
 void ReusePredictor::Learn(const LayerNeeds& needs, Layer* layer) {
   if (!layer->chances.empty()) {
     for (int i = 0; i < experts_; ++i) {

@@ -1,4 +1,5 @@
-// ReusePredictor: a hazard model of each expert's next use, learned online (docs/policy.md).
+// ReusePredictor: predicts when each expert is used next. It is a hazard model that is learned
+// online (docs/policy.md).
 #ifndef TIDEPOOL_MOE_POLICY_REUSE_PREDICTOR_H_
 #define TIDEPOOL_MOE_POLICY_REUSE_PREDICTOR_H_
 
@@ -12,12 +13,12 @@
 
 namespace tidepool::moe {
 
-// The expected result of holding a slot for an expert as long as it pays off. Valid for residents,
-// and for the experts that a layer needed when it ran last.
+// What is expected if a slot is held for an expert as long as that is worth its price. Valid for
+// residents, and for the experts that a layer needed in its latest forward pass.
 struct ReuseForecast {
-  std::vector<float> chance;  // [layers, experts], and padding: chance of a use in that time
-  // The same shape: expected number of forwards of its layer, after the next one, until that use or
-  // the end.
+  std::vector<float> chance;  // [layers, experts], and padding: the chance of a use in that time
+  // The same shape: the expected number of forward passes of the expert's layer, after the next
+  // one, until that use or until the slot is given up.
   std::vector<float> forwards;
 };
 
@@ -26,24 +27,26 @@ class ReusePredictor {
  public:
   explicit ReusePredictor(const PoolShape& shape);
 
-  // Learns which experts a layer needed. Updates the forecast of these and of its residents.
-  // `slot_price` is the price of a slot for one forward, in hits of this layer.
+  // Learns which experts a layer needed. Updates the forecasts of these experts and of the layer's
+  // residents. `slot_price` is the price of a slot for one forward pass. Its unit is a hit in this
+  // layer.
   void Update(const LayerNeeds& needs, const Residency& residency, float slot_price);
 
   const ReuseForecast& forecast() const { return forecast_; }
 
-  // Whether the last layer needed more experts than expected: (needed - expected) / (experts -
-  // expected), at least 0. All layers of a forward compute the same tokens, so the next layers of
-  // the forward will need more, too.
+  // How many more experts than expected the last layer needed: (needed - expected) / (experts -
+  // expected), at least 0. All layers of a forward pass compute the same tokens, so the next layers
+  // of the forward pass will also need more.
   float excess_demand() const { return excess_demand_; }
 
  private:
   struct Layer {
     UsageHistory history;
-    // The samples of the next forward, [experts]: the order of experts, features and prediction.
+    // For the next forward pass, [experts]: the order of the experts, their features and the
+    // predictions.
     std::vector<int32_t> order;
     UsageFeatures features;
-    std::vector<float> chances;  // empty before the first forward
+    std::vector<float> chances;  // empty before the layer's first forward pass
   };
 
   void SetExcessDemand(const Layer& layer, size_t needed);
@@ -53,16 +56,16 @@ class ReusePredictor {
 
   const int experts_;
   const int top_k_;
-  std::vector<int32_t> all_;  // experts of a layer
+  std::vector<int32_t> all_;  // the numbers of all experts of a layer
   std::vector<Layer> layers_;
   HazardTables tables_;
   LogisticModel model_;
   ReuseForecast forecast_;
   float excess_demand_ = 0;
-  // Scratch of Update.
+  // Scratch memory of Update.
   std::vector<bool> is_used_;    // [experts]
-  std::vector<float> outcomes_;  // [experts], in a layer's order
-  std::vector<int32_t> kept_;    // experts that are resident or needed
+  std::vector<float> outcomes_;  // [experts], in the order of a layer
+  std::vector<int32_t> kept_;    // experts that are resident or that the layer needed
   UsageProjection projection_;
   UsageFeatures features_;
   std::vector<float> hazards_;

@@ -7,7 +7,7 @@
 namespace tidepool::moe {
 namespace {
 
-constexpr float kMinUnusedChance = 1e-3f;  // of one row
+constexpr float kMinUnusedChance = 1e-3f;  // for one row
 
 template <typename T>
 T EntryOf(absl::Span<const T> entries, int64_t token, T otherwise) {
@@ -17,8 +17,9 @@ T EntryOf(absl::Span<const T> entries, int64_t token, T otherwise) {
 
 }  // namespace
 
-// The case has three parts: the last 4 steps one by one; a class of the number of uses in the 12
-// steps before; and whether there were none, up to two, or more uses in the 16 steps before those.
+// A case has three parts: which of the last 4 steps used the expert; a class of the number of uses
+// in the 12 steps before; and whether there were no uses, up to two, or more in the 16 steps before
+// those.
 int RowHistory::CaseOf(uint32_t uses) {
   if (uses == 0) return 0;
   constexpr std::array<int, 13> kMiddleClass = {0, 1, 2, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4};
@@ -66,7 +67,7 @@ int RowHistory::FindRow(int64_t request, int number) {
     if (rows_[i].request == request && rows_[i].number == number) return static_cast<int>(i);
   }
   if (rows_.size() < kMaxRows) rows_.emplace_back();
-  // A new row has no forward yet, so it counts as the oldest.
+  // A new row had no forward pass yet, so it is treated as the oldest.
   const auto oldest = std::min_element(rows_.begin(), rows_.end(),
                                        [](const Row& a, const Row& b) { return a.last < b.last; });
   if (oldest->last == now_) return -1;
@@ -82,8 +83,8 @@ int RowHistory::CountActive(int64_t request) const {
 
 void RowHistory::Count(const Row& row, const int32_t* ids, FrequencyTable* table) {
   for (int k = 0; k < top_k_; ++k) wanted_[ids[k]] = true;
-  int idle = 0;         // number of experts that the row has not used
-  int idle_wanted = 0;  // number of those that it uses now
+  int idle = 0;         // number of experts that the row did not use so far
+  int idle_wanted = 0;  // number of these experts that it uses now
   for (int e = 0; e < experts_; ++e) {
     if (row.uses[e] != 0) {
       table->Add(CaseOf(row.uses[e]), 1, wanted_[e] ? 1 : 0);

@@ -1,10 +1,10 @@
-// RowHistory: which experts each row of a layer's forwards has used. So it distinguishes the
-// sequences of a batch, and the positions of a block.
+// RowHistory: which experts each row of a layer's forward passes has used. A row is a decoding
+// sequence. So the history distinguishes the sequences of a batch.
 //
-// A row is a decoding sequence. If several positions of a sequence are computed together (positions
-// of a block, speculated tokens), each position is a row. A row is identified by its request and
-// its number among the request's rows. The tokens of a prompt are successive steps of one row,
-// which continues when the request decodes.
+// If several positions of a sequence are computed together (positions of a block, or speculated
+// tokens), each of these positions is a row. A row is identified by its request and by its number
+// among the request's rows. The tokens of a prompt are successive steps of one row. When the
+// request decodes, the same row continues.
 #ifndef TIDEPOOL_MOE_POLICY_ROW_HISTORY_H_
 #define TIDEPOOL_MOE_POLICY_ROW_HISTORY_H_
 
@@ -16,38 +16,40 @@
 
 namespace tidepool::moe {
 
-// Thread-compatible. A FrequencyTable, which all layers share, counts how often a row uses an
-// expert, by class of its uses in the row's last 32 steps.
+// Thread-compatible. All layers share a FrequencyTable. It counts how often a row uses an expert,
+// depending on how the row used the expert in its last 32 steps (see CaseOf).
 class RowHistory {
  public:
-  // Maximum number of rows. Further rows of a larger batch are ignored.
+  // Maximum number of rows. If a batch has more, the others are ignored.
   static constexpr int kMaxRows = 32;
-  // Number of steps per row. Of a prompt, only this number of tokens at the end count.
+  // Number of steps that are remembered for each row. Of a prompt, only the last kSteps tokens are
+  // used.
   static constexpr int kSteps = 32;
   static constexpr int kCases = 16 * 5 * 3;
 
   RowHistory(int experts, int top_k) : experts_(experts), top_k_(top_k), wanted_(experts, false) {}
 
-  // The case of a row's uses of an expert. Bit i of `uses` is the step i steps ago.
+  // The case for an expert's uses by a row. Bit i of `uses` says whether the row used it i steps
+  // ago.
   static int CaseOf(uint32_t uses);
 
-  // Adds one forward. Adds the uses of its decoding rows to `table`.
+  // Adds one forward pass, and adds the uses of its decoding rows to `table`.
   void Add(const LayerRouting& routing, FrequencyTable* table);
 
-  // Returns the chance that no row of the last forward uses the expert, after `idle` forwards
-  // without a use.
+  // Returns the chance that no row of the last forward pass uses the expert, after `idle` more
+  // forward passes without a use.
   float UnusedChance(int32_t expert, int32_t idle, const FrequencyTable& table) const;
 
  private:
   struct Row {
     int64_t request = 0;
-    int number = 0;    // among the request's rows
-    int64_t last = 0;  // last forward of this row
+    int number = 0;    // number among the rows of the request
+    int64_t last = 0;  // the last forward pass that had this row
     bool has_steps = false;
     std::vector<uint32_t> uses;  // [experts]
   };
 
-  // Returns an index of rows_, or -1 if all rows are used by this forward.
+  // Returns an index of rows_, or -1 if this forward pass uses all rows.
   int FindRow(int64_t request, int number);
   int CountActive(int64_t request) const;
   void Count(const Row& row, const int32_t* ids, FrequencyTable* table);
@@ -56,8 +58,8 @@ class RowHistory {
   const int top_k_;
   int64_t now_ = 0;
   std::vector<Row> rows_;
-  std::vector<int> active_;   // rows of the last forward, as indices of rows_
-  std::vector<bool> wanted_;  // [experts]: scratch of Count
+  std::vector<int> active_;   // rows of the last forward pass, as indices of rows_
+  std::vector<bool> wanted_;  // [experts]: scratch memory of Count
 };
 
 }  // namespace tidepool::moe

@@ -7,7 +7,7 @@ namespace tidepool::moe {
 std::vector<ExpertRef> StaticPolicy::Fill(const Residency& residency) {
   const PoolShape& shape = residency.shape();
   std::vector<ExpertRef> experts;
-  // Each layer gets its most used experts, as many as its floor. All layers compete for the other
+  // Each layer first gets its most used experts, up to the floor. All layers compete for the other
   // slots.
   std::vector<ExpertRef> others;
   for (int layer = 0; layer < shape.layers; ++layer) {

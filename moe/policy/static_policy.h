@@ -1,4 +1,4 @@
-// StaticPolicy: keeps the most used experts of a profile.
+// StaticPolicy: keeps the experts with the most uses in a profile.
 #ifndef TIDEPOOL_MOE_POLICY_STATIC_POLICY_H_
 #define TIDEPOOL_MOE_POLICY_STATIC_POLICY_H_
 
@@ -12,12 +12,13 @@
 
 namespace tidepool::moe {
 
-// Thread-compatible. Ties go to the lower expert, then the lower layer. So without a profile, all
-// layers have equal shares of the slots. If slots are free because the pool grew or a read failed,
-// misses fill them. A miss that the profile has more often than a resident replaces it.
+// Thread-compatible. If experts have equal uses, the lower expert number, then the lower layer, is
+// preferred. So without a profile, all layers get equal shares of the slots. If slots become free
+// because the pool grew or a read failed, misses fill them. If a missing expert has more uses in
+// the profile than a resident, it replaces that resident.
 class StaticPolicy final : public PlacementPolicy {
  public:
-  // profile: uses, [layers, experts], or empty.
+  // `profile` is the number of uses, [layers, experts], or empty.
   StaticPolicy(const PoolShape& shape, std::vector<int64_t> profile,
                absl::string_view name = "static")
       : name_(name), uses_(std::move(profile)) {

@@ -5,7 +5,7 @@
 namespace tidepool::moe {
 namespace {
 
-// B, limited to the number of experts.
+// Returns B (see the header), but at most the number of experts.
 int SlotsPerLayer(const PoolShape& shape, int64_t slots) {
   return static_cast<int>(std::min<int64_t>(slots / shape.layers, shape.experts));
 }
@@ -65,8 +65,8 @@ std::vector<ExpertRef> TidePolicy::Shed(const Residency& residency, int64_t slot
   return experts;
 }
 
-// Returns the experts to evict so that each layer has at most `per_layer` residents, except for
-// pinned ones.
+// Returns the experts to evict so that each layer has at most `per_layer` residents. Pinned experts
+// stay, so a layer may keep more.
 std::vector<ExpertRef> TidePolicy::ShedTo(const Residency& residency, int per_layer) {
   std::vector<ExpertRef> experts;
   for (int layer = 0; layer < residency.shape().layers; ++layer) {

@@ -1,9 +1,10 @@
-// TidePolicy: the refresh of TIDE (arXiv 2605.20179), the baseline for other policies.
+// TidePolicy: the refresh policy of TIDE (arXiv 2605.20179). Other policies are compared with it.
 //
-// Each layer has B = slots / layers slots, rounded down. It starts with experts 0 to B - 1. It
-// refreshes at steps that are a multiple of the interval: the targets are the B experts that most
-// tokens of this forward need (ties go to the lower number). Missing targets replace residents that
-// are not targets, the lowest numbers first. Between refreshes, misses pass through.
+// Each layer has B = slots / layers slots, rounded down. It starts with the experts 0 to B - 1. A
+// layer is refreshed at each step whose number is a multiple of the interval. The targets of a
+// refresh are the B experts that the most tokens of this forward pass need; if two are equal, the
+// lower number is preferred. Missing targets replace residents that are not targets, the lowest
+// numbers first. Between refreshes, missing experts are used once and dropped.
 #ifndef TIDEPOOL_MOE_POLICY_TIDE_POLICY_H_
 #define TIDEPOOL_MOE_POLICY_TIDE_POLICY_H_
 
@@ -14,9 +15,9 @@
 
 namespace tidepool::moe {
 
-// Thread-compatible. Pinned experts stay. If there are then too few victims, the targets that the
-// fewest tokens need pass through. A layer never takes slots from another layer, and B is at least
-// the floor, so no layer falls below the floor.
+// Thread-compatible. Pinned experts stay resident. If there are then too few residents to replace,
+// the targets that the fewest tokens need are used once and dropped. A layer never takes slots from
+// another layer. B is at least the floor, so no layer falls below the floor.
 class TidePolicy final : public PlacementPolicy {
  public:
   // Requires: refresh_interval > 0.
@@ -27,9 +28,9 @@ class TidePolicy final : public PlacementPolicy {
   std::vector<ExpertRef> Fill(const Residency& residency) override;
   void Decide(const LayerNeeds& needs, const Residency& residency,
               std::vector<Swap>* swaps) override;
-  // Evicts from each layer the residents in excess of B, the lowest numbers first. If that is not
-  // enough, because pinned experts fill more than B slots of a layer, the same with a smaller B,
-  // but not less than the floor.
+  // Evicts from each layer the residents above B, the lowest numbers first. This may not be enough,
+  // because a layer may have more than B pinned experts. Then it uses a smaller B, but not less
+  // than the floor.
   std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) override;
   void RefreshSoon() override;
 
@@ -37,9 +38,10 @@ class TidePolicy final : public PlacementPolicy {
   static std::vector<ExpertRef> ShedTo(const Residency& residency, int per_layer);
 
   const int64_t refresh_interval_;
-  std::vector<bool> refresh_soon_;   // [layers]
-  std::vector<ExpertNeed> targets_;  // of the last Decide, most tokens first
-  std::vector<bool> is_target_;      // [experts]
+  std::vector<bool> refresh_soon_;  // [layers]
+  // those of the last Decide; the one with the most tokens is first
+  std::vector<ExpertNeed> targets_;
+  std::vector<bool> is_target_;  // [experts]
 };
 
 }  // namespace tidepool::moe

@@ -6,19 +6,19 @@
 namespace tidepool::moe {
 namespace {
 
-// In forwards; 0: no decay.
+// Number of forward passes after which a count is halved; 0: never.
 constexpr float kHalfLives[kRates] = {1, 3, 9, 27, 81, 0, 2, 10, 50};
-// Weight of each rate's prior, in forwards.
+// The weight of each rate's prior, as a number of forward passes.
 constexpr float kPriorForwards[kRates] = {1, 2, 4, 6, 6, 6, 2, 4, 6};
 constexpr float kMinOdds = 5e-4f;
 constexpr float kMaxOdds = 1e3f;
 constexpr float kLn2 = 0.693147181f;
 
 constexpr int32_t kNeverUsed = 1000;
-constexpr int kGapAges = 32;  // the last one includes all higher ages
-constexpr int kGaps = 33;     // the last one includes all longer gaps
+constexpr int kGapAges = 32;  // the last age stands for all higher ages
+constexpr int kGaps = 33;     // the last gap stands for all longer gaps
 
-// Factors by which counts decay in a forward.
+// Returns the factors by which counts decay in one forward pass.
 const std::array<float, kRates>& Decays() {
   static const auto kDecays = [] {
     std::array<float, kRates> decays;
@@ -59,7 +59,8 @@ void UsageHistory::Add(const LayerNeeds& needs, HazardTables* tables) {
     Expert& expert = state_[need.expert];
     expert = {0, expert.age};
   }
-  // A gate lists experts in descending order of weight. Number k of top_k counts 1 - k / top_k.
+  // A gate lists experts in descending order of weight. The expert at position k of top_k counts as
+  // 1 - k / top_k uses.
   const auto top_k = static_cast<int>(routing.ids.size() / routing.tokens);
   const auto choices = static_cast<float>(routing.ids.size());
   for (int k = 0; k < top_k; ++k) {

@@ -1,5 +1,5 @@
-// UsageHistory: when one MoE layer used each of its experts, and the features from which the next
-// use is predicted (docs/policy.md).
+// UsageHistory: records when one MoE layer used each of its experts. It computes the features from
+// which the next use is predicted (docs/policy.md).
 #ifndef TIDEPOOL_MOE_POLICY_USAGE_HISTORY_H_
 #define TIDEPOOL_MOE_POLICY_USAGE_HISTORY_H_
 
@@ -16,9 +16,10 @@
 
 namespace tidepool::moe {
 
-// Features, in this order. All but the constant are log odds of a use:
-//   from decaying counts of uses, one for each half-life;
-//   from decaying counts in which a use is weighted by the rank that the gate gave the expert;
+// The features of an expert, in this order. Each one, except for the constant, is the log odds of a
+// use according to one source:
+//   decaying counts of uses, one for each half-life;
+//   decaying counts in which a use is weighted by the rank that the gate gave the expert;
 //   the empirical hazard at this age (forwards since the last use) after the last gap;
 //   the chance that any row of the last forward uses the expert (moe/policy/row_history.h);
 //   a constant.
@@ -30,22 +31,23 @@ inline constexpr int kRowFeature = kRates + 1;
 inline constexpr int kConstantFeature = kRates + 2;
 inline constexpr int kFeatures = kRates + 3;
 
-// Samples are grouped by age. The first age of each group:
+// Samples are grouped by age, the number of forward passes since the last use. These are the first
+// ages of the groups.
 inline constexpr std::array<int, 6> kGroupAges = {0, 1, 2, 4, 10, 30};
 inline constexpr int kAgeGroups = kGroupAges.size();
 
-// Experts rounded up to whole vectors, and one vector more.
+// Returns the number of experts, rounded up to whole vectors, plus one more vector.
 constexpr int ExpertStride(int experts) {
   return (experts + kLanes - 1) / kLanes * kLanes + kLanes;
 }
 
-// Counts of all layers together.
+// Counts that all layers share.
 struct HazardTables {
   HazardTables(int experts, int top_k);
 
-  float prior;          // chance of a use
-  FrequencyTable gaps;  // by age and last gap
-  FrequencyTable rows;  // by RowHistory::CaseOf
+  float prior;          // chance of a use, if nothing is known
+  FrequencyTable gaps;  // cases are combinations of age and last gap
+  FrequencyTable rows;  // cases are those of RowHistory::CaseOf
 };
 
 // Thread-compatible.
@@ -53,28 +55,28 @@ class UsageHistory {
  public:
   UsageHistory(int experts, int top_k);
 
-  // Adds one forward. Requires: needs.routing.tokens > 0.
+  // Adds one forward pass. Requires: needs.routing.tokens > 0.
   void Add(const LayerNeeds& needs, HazardTables* tables);
 
  private:
   friend class UsageProjection;
 
   struct Expert {
-    int32_t age;  // forwards since the last use
-    int32_t gap;  // forwards between the last two uses
+    int32_t age;  // number of forward passes since the last use
+    int32_t gap;  // number of forward passes between the last two uses
   };
 
   const int experts_;
   const int stride_;
   RowHistory rows_;
   std::vector<Expert> state_;  // [experts]
-  // [2, stride]: the last forward's uses as 0 or 1, and weighted by rank
+  // [2, stride]: the uses in the last forward pass; first as 0 or 1, then weighted by rank
   std::vector<float> weights_;
-  std::vector<float> counts_;           // [kRates, stride]: decaying
-  std::array<float, kRates> totals_{};  // forwards, decaying likewise
+  std::vector<float> counts_;           // [kRates, stride]: decaying counts
+  std::array<float, kRates> totals_{};  // number of forward passes, decaying in the same way
 };
 
-// Features of some experts, sorted by age.
+// The features of some experts, sorted by age.
 struct UsageFeatures {
   explicit UsageFeatures(int experts)
       : stride(ExpertStride(experts)), values(kFeatures * stride), gap_cases(stride) {}
@@ -82,32 +84,34 @@ struct UsageFeatures {
   Samples samples() const { return {values.data(), stride, groups}; }
 
   int stride;
-  std::vector<float> values;                 // [kFeatures, stride]
-  std::vector<int32_t> gap_cases;            // [stride]: of HazardTables::gaps
-  std::array<int, kAgeGroups + 1> groups{};  // first position of each age group, and the end
+  std::vector<float> values;       // [kFeatures, stride]
+  std::vector<int32_t> gap_cases;  // [stride]: case in HazardTables::gaps
+  // first position of each age group, and the end of the last one
+  std::array<int, kAgeGroups + 1> groups{};
 };
 
-// Thread-compatible. Features of some experts of a layer, now and after forwards without a use.
+// Thread-compatible. Computes the features of some experts of a layer, now and after forward passes
+// without a use.
 class UsageProjection {
  public:
   explicit UsageProjection(int experts);
 
-  // Begins at the current forward. `experts` are distinct. The history must not change until the
-  // next Start.
+  // Begins with the state after the current forward pass. `experts` are distinct. The history must
+  // not change until the next Start.
   void Start(const UsageHistory& history, absl::Span<const int32_t> experts);
-  // Adds a forward without a use.
+  // Adds a forward pass in which none of the experts is used.
   void AddIdleForward();
 
-  // The expert at each position.
+  // The expert at each position of the features.
   const std::vector<int32_t>& order() const { return order_; }
   void Compute(const HazardTables& tables, UsageFeatures* features) const;
 
  private:
   const int stride_;
   const UsageHistory* history_ = nullptr;
-  int idle_ = 0;  // number of forwards that were added
+  int idle_ = 0;  // number of forward passes added by AddIdleForward
   std::vector<int32_t> order_;
-  std::vector<float> counts_;  // [kRates, stride]: by position
+  std::vector<float> counts_;  // [kRates, stride]: counts by position
   std::array<float, kRates> totals_{};
 };
 

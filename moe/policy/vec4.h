@@ -1,6 +1,6 @@
 // Vectors of four floats, with the functions that the policies need. Results are bit-identical on
-// all machines, because only additions, multiplications, divisions and integer operations are used,
-// and none is fused.
+// all machines: only additions, multiplications, divisions and integer operations are used, and
+// none of them is fused with another.
 #ifndef TIDEPOOL_MOE_POLICY_VEC4_H_
 #define TIDEPOOL_MOE_POLICY_VEC4_H_
 
@@ -20,7 +20,7 @@ inline Vec4 Load4(const float* values) {
 }
 inline void Store4(Vec4 vector, float* values) { std::memcpy(values, &vector, sizeof vector); }
 
-// Returns true if any of four comparisons is true.
+// Returns whether any of four comparisons is true.
 inline bool AnyOf4(Int4 which) {
   int64_t halves[2];
   std::memcpy(halves, &which, sizeof which);
@@ -33,7 +33,7 @@ inline Vec4 Clamp4(Vec4 v, float min, float max) {
   return Min4(Max4(v, Vec4{} + min), Vec4{} + max);
 }
 
-// Logarithm to base 2 of positive normal numbers, with an absolute error below 4e-6.
+// The logarithm to base 2 of positive normal numbers. The absolute error is below 4e-6.
 inline Vec4 Log4(Vec4 v) {
   Int4 bits;
   std::memcpy(&bits, &v, sizeof bits);
@@ -49,9 +49,10 @@ inline Vec4 Log4(Vec4 v) {
   return __builtin_convertvector(exponent, Vec4) + mantissa;
 }
 
-// 2 to the power of v, for |v| < 126, with a relative error below 2e-7.
+// 2 to the power of v, for |v| < 126. The relative error is below 2e-7.
 inline Vec4 Exp4(Vec4 v) {
-  // Conversion truncates. With an offset, all numbers are positive, so this rounds down.
+  // The conversion truncates. The offset makes all numbers positive, so truncating is rounding
+  // down.
   const Int4 whole = __builtin_convertvector(v + 128.0f, Int4) - 128;
   const Vec4 t = v - __builtin_convertvector(whole, Vec4);
   const Vec4 fraction =

@@ -66,11 +66,12 @@ class BeladyPolicy final : public PlacementPolicy {
     return next_[index] < uses_[index].size() ? uses_[index][next_[index]] : kNever;
   }
 
-  // [layers, experts]: indices of the entries that need the expert
+  // [layers, experts]: indices of the trace entries that need the expert
   std::vector<std::vector<int64_t>> uses_;
-  std::vector<size_t> next_;     // [layers, experts]: index of the next use in uses_
-  std::vector<int64_t> values_;  // [layers, experts]: the negative index of the next use
-  int64_t now_ = 0;              // index of the next entry
+  std::vector<size_t> next_;  // [layers, experts]: index into uses_ of the next use
+  // [layers, experts]: minus the index of the entry with the next use
+  std::vector<int64_t> values_;
+  int64_t now_ = 0;  // index of the next entry
   std::vector<Ranked<int64_t>> missing_;
 };
 

@@ -1,6 +1,6 @@
-// Oracles: policies that know the whole trace in advance. They give upper bounds for the number of
-// hits: `belady` for every policy, `hindsight` for every fixed placement. If records differ in size
-// between layers, another policy with fewer hits may read fewer bytes.
+// Oracles: policies that know the whole trace in advance. Their hits are upper bounds: no policy
+// has more hits than `belady`, and no fixed placement has more than `hindsight`. If the sizes of
+// records differ between layers, a policy with fewer hits may still read fewer bytes.
 #ifndef TIDEPOOL_MOE_REPLAY_ORACLES_H_
 #define TIDEPOOL_MOE_REPLAY_ORACLES_H_
 
@@ -11,11 +11,12 @@
 
 namespace tidepool::moe {
 
-// The offline optimum. At the start, the slots hold the experts that are needed first. Later,
-// residents and misses compete for the slots, and the experts whose next use is latest lose. (An
-// expert that is resident between two of its uses occupies a slot for that interval. So the task is
-// to choose as many intervals as possible, with at most `slots` overlapping, and picking the
-// nearest end first is optimal.) Requires: Decide is called for every entry of the trace, in order.
+// The offline optimum (Belady). At the start, the slots contain the experts that are needed first.
+// Later, residents and misses compete for the slots, and the experts whose next use is latest lose.
+// (An expert that stays resident between two of its uses occupies a slot for that interval. So the
+// task is to choose as many intervals as possible such that at most `slots` overlap. It is optimal
+// to choose intervals with the nearest end first.) Requires: Decide is called for every entry of
+// the trace, in order.
 std::unique_ptr<PlacementPolicy> MakeBelady(const Trace& trace);
 
 // The best fixed placement: the experts with the most uses in the whole trace.

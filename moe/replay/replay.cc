@@ -10,7 +10,7 @@
 namespace tidepool::moe {
 namespace {
 
-// Estimated seconds of one layer of one forward.
+// Estimates the seconds that one layer takes in one forward pass.
 double LayerSeconds(absl::Span<const Lookup> lookups, double expert_bytes, const CostModel& cost) {
   const double run = expert_bytes / cost.memory_bytes_per_s;
   const double read = expert_bytes / cost.read_bytes_per_s;
@@ -53,7 +53,8 @@ ReplayResult Replay(const Trace& trace, const CostModel& cost, Placement* placem
   double seconds = 0;
   const TraceEntry* last = nullptr;
   for (const TraceEntry& entry : trace.entries) {
-    // A forward's layers are in ascending order, so anything else begins a new forward.
+    // The layers of a forward pass are in ascending order. If an entry's layer is not above that of
+    // the entry before, a new forward pass begins.
     if (last == nullptr || entry.step != last->step || entry.layer <= last->layer) {
       ++result.forwards;
     }

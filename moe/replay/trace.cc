@@ -20,8 +20,7 @@ namespace {
 
 constexpr absl::string_view kZstdMagic("\x28\xb5\x2f\xfd", 4);
 
-// Passes the bytes of a file or a string to the parser, piece by piece, and decompresses them if
-// necessary.
+// Passes the bytes of a file or a string to the parser in pieces. Decompresses them if necessary.
 class Inflater {
  public:
   Inflater(const std::string& name, TraceParser* parser) : name_(name), parser_(parser) {}
@@ -127,7 +126,8 @@ absl::StatusOr<Trace> ParseTrace(const std::string& name, absl::string_view byte
 
 std::vector<int64_t> CountUses(const Trace& trace) {
   std::vector<int64_t> uses(trace.header.all_experts(), 0);
-  std::vector<size_t> seen(uses.size(), 0);  // 1 + index of the last entry that needed it
+  // 1 + the index of the last entry that needed the expert; 0 if there is none
+  std::vector<size_t> seen(uses.size(), 0);
   for (size_t i = 0; i < trace.entries.size(); ++i) {
     const TraceEntry& entry = trace.entries[i];
     for (const int32_t expert : entry.ids) {

@@ -18,7 +18,7 @@ constexpr size_t kMaxNameBytes = 4096;
 constexpr absl::string_view kNoTrace =
     "not a routing trace: it must begin with {\"version\":1,...}; --trace-experts writes one";
 
-// Returns the integer in `json` if it is in [least, most].
+// Returns the integer in `json`, or nullopt if it is not an integer in [least, most].
 std::optional<int64_t> IntegerIn(const Json& json, int64_t least, int64_t most) {
   if (!json.is_number_integer()) return std::nullopt;
   if (json.is_number_unsigned() && json.get<uint64_t>() > static_cast<uint64_t>(most)) {
@@ -29,14 +29,14 @@ std::optional<int64_t> IntegerIn(const Json& json, int64_t least, int64_t most) 
   return value;
 }
 
-// Returns the member's value, or null if it is missing.
+// Returns the value of the member, or JSON null if it is missing.
 const Json& Member(const Json& object, const char* key) {
   static const Json& none = *new Json();
   const auto member = object.find(key);
   return member == object.end() ? none : *member;
 }
 
-// `text` as an error quotes it: short and printable.
+// Returns the text as an error should show it: short and printable.
 std::string Shown(absl::string_view text) {
   std::string shown(text.substr(0, 40));
   for (char& c : shown) {

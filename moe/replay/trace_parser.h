@@ -15,13 +15,13 @@
 
 namespace tidepool::moe {
 
-// Thread-compatible. Accepts text in pieces of any size.
+// Thread-compatible. The text can be passed in pieces of any size.
 class TraceParser {
  public:
   explicit TraceParser(std::string name) : name_(std::move(name)) {}
 
   absl::Status Add(absl::string_view text);
-  // Call it after the last piece. Do not use the parser afterwards.
+  // Must be called after the last piece. The parser must not be used afterwards.
   absl::StatusOr<Trace> Finish();
 
  private:
@@ -36,9 +36,9 @@ class TraceParser {
 
   const std::string name_;
   Trace trace_;
-  std::string rest_;  // beginning of an incomplete line
+  std::string rest_;  // the start of an incomplete line
   int64_t line_ = 0;  // number of the current line
-  int64_t ids_ = 0;   // ids in trace_ so far
+  int64_t ids_ = 0;   // number of ids in trace_ so far
   std::unordered_map<std::string, int64_t> requests_;
   std::vector<int64_t> seen_;  // [experts]: the last token that used the expert
   int64_t token_ = 0;          // number of the current token in the file

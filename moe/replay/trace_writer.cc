@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kTextBytes = size_t{1} << 16;
 
-// Writes one value if all entries are equal, else an array. Calls one(i) for the text of entry i.
+// Writes one value if all values are equal, otherwise an array. one(i) returns the text of value i.
 template <typename Values, typename One>
 void AppendPerToken(const Values& values, One one, std::string* text) {
   bool same = true;
@@ -34,7 +34,7 @@ void AppendPerToken(const Values& values, One one, std::string* text) {
   absl::StrAppend(text, "]");
 }
 
-// values: [tokens, top_k].
+// Writes an array of arrays. `values` is [tokens, top_k].
 template <typename Values, typename One>
 void AppendRows(const Values& values, int top_k, One one, std::string* text) {
   absl::StrAppend(text, "[");

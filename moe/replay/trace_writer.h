@@ -21,22 +21,23 @@ namespace tidepool::moe {
 // Thread-compatible.
 class TraceWriter {
  public:
-  // Replaces an existing file. Compresses if the path ends in .zst. Errors name the path.
+  // Creates the file, or replaces an existing one. The output is compressed if the path ends in
+  // .zst. Errors name the path.
   static absl::StatusOr<std::unique_ptr<TraceWriter>> Create(const std::string& path,
                                                              const TraceHeader& header);
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
-  // Closes the file and ignores errors.
+  // Closes the file without reporting errors.
   ~TraceWriter();
 
-  // Writes one line. Requires: the routing matches the header. After an error, writes nothing more
-  // and returns the same error again.
+  // Writes one line. Requires: the routing matches the header. After the first error, writes
+  // nothing and returns that error again.
   absl::Status Write(const LayerRouting& routing);
 
-  // Passes all output to the operating system, so that readers see whole lines.
+  // Passes all output to the operating system, so that whoever reads the file sees whole lines.
   absl::Status Flush();
 
-  // Completes and closes the file. Do not write afterwards.
+  // Completes and closes the file. Nothing may be written afterwards.
   absl::Status Close();
 
  private:
@@ -59,9 +60,9 @@ class TraceWriter {
   const std::string path_;
   const TraceHeader header_;
   std::unique_ptr<std::FILE, CloseFile> file_;
-  std::unique_ptr<ZSTD_CCtx_s, FreeStream> stream_;  // null: not compressed
+  std::unique_ptr<ZSTD_CCtx_s, FreeStream> stream_;  // null if the output is not compressed
   std::vector<char> out_;
-  std::string text_;  // text that is not compressed or written yet
+  std::string text_;  // text that was not compressed or written yet
   absl::Status failure_;
 };
 

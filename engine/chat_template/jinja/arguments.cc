@@ -50,14 +50,14 @@ absl::Status Budget::Items(size_t items) {
 }
 
 absl::Status Budget::Texts(size_t items) {
-  constexpr size_t kTextBytes = 128;  // a short string and its origins, on the heap
+  constexpr size_t kTextBytes = 128;  // memory for a short string and its origins
   RETURN_IF_ERROR(Step(static_cast<int64_t>(items)));
   return Copy(items * kTextBytes);
 }
 
 absl::Status Budget::Visit(const Value& value) {
   if (const Text* text = value.AsText()) return Copy(text->size());
-  // Comparing or printing an item is cheaper than a step.
+  // Comparing or printing one item takes less time than a step.
   constexpr int64_t kItemsPerStep = 16;
   const int64_t weight = value.extent().weight;
   RETURN_IF_ERROR(Step(weight / kItemsPerStep));
@@ -121,7 +121,7 @@ bool Arguments::FindFlag(size_t place, absl::string_view name) const {
 
 namespace {
 
-// nullopt if there is no such attribute.
+// Returns nullopt if there is no such attribute.
 std::optional<Value> LoopAttribute(const LoopState& loop, absl::string_view name) {
   const auto size = static_cast<int64_t>(loop.items.size());
   const auto index = static_cast<int64_t>(loop.index);

@@ -1,4 +1,4 @@
-// Implements format.format(arguments).
+// Implements `format.format(arguments)`.
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
@@ -15,7 +15,7 @@ namespace {
 
 using Result = absl::StatusOr<Value>;
 
-// Returns the text before the first of `ends` that is outside of brackets.
+// Returns the text before the first character of `ends` that is outside of brackets.
 size_t FindEnd(absl::string_view text, absl::string_view ends) {
   bool bracket = false;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -26,7 +26,7 @@ size_t FindEnd(absl::string_view text, absl::string_view ends) {
   return text.size();
 }
 
-// "[[fill]align][sign][#][0][width][grouping][.precision][type]"
+// Parses "[[fill]align][sign][#][0][width][grouping][.precision][type]".
 absl::StatusOr<FormatSpec> ParseSpec(const Text& spec_text, absl::string_view what) {
   FormatSpec spec;
   absl::string_view rest = spec_text.bytes();
@@ -123,7 +123,7 @@ class BraceFormatter {
     return absl::string_view::npos;
   }
 
-  // "name!conversion:spec"
+  // Formats a field "name!conversion:spec".
   absl::StatusOr<Text> Field(const Text& field, int depth) {
     const absl::string_view bytes = field.bytes();
     const size_t name_end = FindEnd(bytes, "!:");
@@ -172,7 +172,7 @@ class BraceFormatter {
     return *text.AsText();
   }
 
-  // Finds "", "0" or "name", followed by any ".attribute" and "[key]" parts.
+  // Evaluates "", "0" or "name", followed by any number of ".attribute" and "[key]".
   Result Find(absl::string_view path) {
     const size_t end = std::min(path.find_first_of(".["), path.size());
     ASSIGN_OR_RETURN(Value value, Argument(path.substr(0, end)));

@@ -1,4 +1,4 @@
-// Calls in the interpreter: macros, loops, and the built-in functions.
+// The part of the interpreter that calls macros, loops and built-in functions.
 #include <array>
 #include <ctime>
 #include <memory>
@@ -23,7 +23,7 @@ Result CallCarousel(Carousel* carousel, const Arguments& arguments) {
   return carousel->items[0];
 }
 
-// nullopt if there is no such method.
+// Returns nullopt if there is no such method.
 std::optional<Value> CyclerMethod(Carousel* carousel, absl::string_view name) {
   if (carousel->is_joiner) return std::nullopt;
   if (name == "next") {
@@ -144,15 +144,16 @@ Result Strftime(const Arguments& arguments, absl::Time now, Budget* budget) {
         absl::StrCat("strftime_now's format is longer than ", kMaxFormat, " bytes"));
   }
   RETURN_IF_ERROR(budget->Copy(format->size()));
-  // Python's %Z is empty for a time without a zone, and %f (microseconds) exists only in Python.
+  // Replace the fields that differ from C's strftime: Python's %Z is empty for a time without a
+  // zone, and only Python has %f (microseconds).
   const auto parts = absl::UTCTimeZone().At(now);
   const std::string micros = absl::StrFormat("%06d", absl::ToInt64Microseconds(parts.subsecond));
   const std::string known =
       absl::StrReplaceAll(format->bytes(), {{"%%", "%%"}, {"%f", micros}, {"%z", ""}, {"%Z", ""}});
   if (known.empty()) return Value::MakeText(Text());
   const std::tm time = absl::ToTM(now, absl::UTCTimeZone());
-  // strftime returns 0 for an empty result and for one that does not fit. The added blank makes the
-  // result non-empty. A field takes much less than 64 bytes.
+  // strftime returns 0 if the result is empty or does not fit. The added blank makes sure that the
+  // result is not empty. A field needs much less than 64 bytes.
   std::string result(64 * known.size() + 2, '\0');
   result.resize(std::strftime(result.data(), result.size(), (known + " ").c_str(), &time));
   if (!result.empty()) result.pop_back();
@@ -218,11 +219,12 @@ Result Interpreter::MakeMacro(const MacroNode& macro) {
 
 absl::Status Interpreter::BindParameters(const MacroNode& macro, const Arguments& arguments) {
   const size_t size = macro.parameters.size();
-  // Each named argument is searched among the parameters, and each parameter among the names.
+  // Each named argument is searched among the parameters, and each parameter among the named
+  // arguments.
   constexpr size_t kNamesPerStep = 16;
   RETURN_IF_ERROR(
       budget_.Step(static_cast<int64_t>(size + size * arguments.named.size() / kNamesPerStep)));
-  Arguments left;  // arguments without a parameter
+  Arguments left;  // arguments for which there is no parameter
   for (size_t i = size; i < arguments.positional.size(); ++i) {
     left.positional.push_back(arguments.positional[i]);
   }
@@ -269,7 +271,7 @@ absl::Status Interpreter::BindParameters(const MacroNode& macro, const Arguments
 
 Result Interpreter::CallMacro(const Callable& function, const Arguments& arguments) {
   const MacroNode& macro = *function.macro;
-  // A macro uses the variables of its definition's scope, not of its caller's.
+  // A macro uses the variables of the scope in which it was defined, not those of its caller.
   const Scope scope(this, function.frame);
   RETURN_IF_ERROR(BindParameters(macro, arguments));
   Text text;
@@ -286,7 +288,7 @@ Result Interpreter::CallLoop(const LoopState& loop, const Arguments& arguments) 
   if (arguments.positional.size() != 1 || !arguments.named.empty()) {
     return absl::InvalidArgumentError("a recursive loop accepts one sequence");
   }
-  // Use the scope around the loop, not that of the calling iteration.
+  // The parent scope is the one around the loop, not the iteration that makes the call.
   const std::shared_ptr<Frame> around = loop.frame;
   const Statement& statement = *loop.recursive;
   const size_t depth = loop.depth + 1;

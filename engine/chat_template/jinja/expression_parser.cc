@@ -13,7 +13,7 @@ namespace {
 
 using Kind = Expression::Kind;
 
-// Operators and keywords, which cannot be variable names.
+// Returns whether a name is an operator or keyword, so that no variable can have it.
 bool IsReserved(absl::string_view name) {
   for (const absl::string_view word : {"and", "or", "not", "if", "else", "in", "is", "elif"}) {
     if (name == word) return true;
@@ -21,7 +21,8 @@ bool IsReserved(absl::string_view name) {
   return false;
 }
 
-// Parses "12", "0x1f", "0o17", "0b101". Returns false if the number is too large.
+// Parses numbers such as "12", "0x1f", "0o17" and "0b101". Returns false if the number is too
+// large.
 bool ParseInteger(absl::string_view digits, int64_t* value) {
   const char kind = digits.size() > 2 && digits[0] == '0' ? absl::ascii_tolower(digits[1]) : '0';
   const int base = kind == 'x' ? 16 : kind == 'o' ? 8 : kind == 'b' ? 2 : 10;
@@ -59,7 +60,7 @@ absl::StatusOr<ExpressionPtr> ExpressionParser::Finish(ExpressionPtr expression)
 }
 
 absl::StatusOr<ExpressionPtr> ExpressionParser::Parse() {
-  // Only brackets make the parser recurse, so this limits the recursion.
+  // The parser only recurses at brackets, so this limits the recursion.
   if (++nesting_ > kMaxNesting) {
     return InvalidAt(stream_.line(),
                      absl::StrCat("brackets are nested deeper than ", kMaxNesting, " levels"));
@@ -213,7 +214,7 @@ absl::StatusOr<ExpressionPtr> ExpressionParser::ParseUnary() {
     signs.back()->parts.push_back(std::move(value));
     ASSIGN_OR_RETURN(value, Finish(std::move(signs.back())));
   }
-  // The sign binds more tightly than a filter after it.
+  // The sign has a higher precedence than a filter after it.
   return ParseFiltersAndTests(std::move(value));
 }
 
@@ -318,7 +319,7 @@ absl::StatusOr<ExpressionPtr> ExpressionParser::ParsePostfix(ExpressionPtr base)
       ExpressionPtr attribute = Make(Kind::kAttribute, "");
       stream_.Next();
       attribute->parts.push_back(std::move(base));
-      if (stream_.Peek().kind == Token::Kind::kInteger) {  // x.0 is x[0]
+      if (stream_.Peek().kind == Token::Kind::kInteger) {  // x.0 means x[0]
         attribute->kind = Kind::kSubscript;
         ASSIGN_OR_RETURN(ExpressionPtr index, ParsePrimary());
         attribute->parts.push_back(std::move(index));
@@ -343,7 +344,7 @@ absl::StatusOr<ExpressionPtr> ExpressionParser::ParseSubscript(ExpressionPtr bas
   ExpressionPtr subscript = Make(Kind::kSubscript, "");
   stream_.Next();
   subscript->parts.push_back(std::move(base));
-  // Up to three optional parts, separated by colons.
+  // A slice has up to three optional parts, separated by colons.
   for (int part = 0; part < 3; ++part) {
     ExpressionPtr index;
     if (!stream_.IsOperator(":") && !stream_.IsOperator("]")) {

@@ -1,4 +1,4 @@
-// The interpreter's expressions.
+// The part of the interpreter that evaluates expressions.
 #include <memory>
 #include <utility>
 
@@ -12,13 +12,14 @@ namespace {
 
 using Result = absl::StatusOr<Value>;
 
-// An undefined value may be printed and tested, but its attributes and items are errors.
+// Returns an error if a value is undefined. Such a value may be printed and tested, but it has no
+// attributes and items.
 absl::Status CheckDefined(const Value& value) {
   if (!value.IsUndefined()) return absl::OkStatus();
   return absl::InvalidArgumentError(*value.As<Undefined>()->what);
 }
 
-// Evaluates value.name. Methods take precedence.
+// Evaluates `value.name`. Methods have precedence over attributes.
 Result Attribute(const Value& object, const std::string& name) {
   if (!HasMethod(object, name)) return GetAttribute(object, name);
   return Value(std::make_shared<const Callable>(
@@ -109,7 +110,7 @@ Result Interpreter::EvaluateSubscript(const Expression& expression) {
   RETURN_IF_ERROR(budget_.Index(object));
   RETURN_IF_ERROR(budget_.Visit(key));
   ASSIGN_OR_RETURN(Value item, GetItem(object, key));
-  // If there is no such key, it may be an attribute.
+  // If there is no item with this key, the key may be the name of an attribute.
   if (item.IsUndefined() && key.AsText() != nullptr) {
     return Attribute(object, key.AsText()->bytes());
   }
@@ -136,7 +137,7 @@ Result Interpreter::EvaluateSlice(const Expression& expression) {
   if (bounds.step == 0) return absl::InvalidArgumentError("a slice's step is 0");
   if (const Text* text = object.AsText()) {
     RETURN_IF_ERROR(budget_.Characters(text->size()));
-    // With another step, characters are copied one by one.
+    // If the step is not 1, characters are copied one by one.
     if (bounds.step != 1) RETURN_IF_ERROR(budget_.Step(static_cast<int64_t>(text->size())));
     return Value::MakeText(SliceText(*text, bounds));
   }
@@ -155,7 +156,7 @@ Result Interpreter::EvaluateSlice(const Expression& expression) {
 Result Interpreter::EvaluateUnary(const Expression& expression) {
   ASSIGN_OR_RETURN(const Value value, Evaluate(*expression.parts[0]));
   if (expression.name == "not") return Value::MakeBool(!value.Truthy());
-  // Negate floats directly: 0 - 0.0 would be 0.0 instead of -0.0.
+  // Negate floats directly, because 0 - 0.0 is 0.0 and not -0.0.
   if (const double* number = value.As<double>()) {
     return Value::MakeFloat(expression.name == "-" ? -*number : *number);
   }

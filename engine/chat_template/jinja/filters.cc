@@ -27,12 +27,12 @@ Result Attr(const Call& call) {
     return Value(std::make_shared<const Callable>(
         Callable{Callable::Kind::kMethod, nullptr, nullptr, call.self, name->bytes()}));
   }
-  // The keys of a dict are not attributes.
+  // Unlike elsewhere, the keys of a dict are not its attributes.
   if (call.self.AsDict() == nullptr) return GetAttribute(call.self, name->bytes());
   return Value::MakeUndefined(absl::StrCat("a dict has no attribute '", name->bytes(), "'"));
 }
 
-// The indent of json.dumps: a number of blanks, or a string.
+// Returns the indent of json.dumps. The argument is a number of blanks, or a string.
 absl::StatusOr<std::optional<std::string>> JsonIndent(const Value& indent) {
   if (indent.IsNone()) return std::optional<std::string>();
   if (indent.AsText() != nullptr) return std::optional<std::string>(indent.AsText()->bytes());
@@ -45,7 +45,7 @@ absl::StatusOr<std::optional<std::string>> JsonIndent(const Value& indent) {
   return std::optional<std::string>(std::string(static_cast<size_t>(blanks), ' '));
 }
 
-// Parameters are in the order of transformers' filter, which replaces Jinja's.
+// The parameters have the order of transformers' filter, which replaces Jinja's filter.
 Result ToJsonFilter(const Call& call) {
   RETURN_IF_ERROR(
       call.arguments.Check("tojson", {"ensure_ascii", "indent", "separators", "sort_keys"}));

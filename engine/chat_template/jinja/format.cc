@@ -28,8 +28,8 @@ std::string Digits(uint64_t number, unsigned base, bool upper) {
   return digits;
 }
 
-// Formats a float without a type: as str does, or with `precision` digits, but at least one after
-// the point.
+// Formats a float for which no type is given: like str, or with `precision` digits and at least one
+// digit after the point.
 std::string GeneralFloat(double number, std::optional<int64_t> precision) {
   if (!precision.has_value() || !std::isfinite(number)) return FormatFloat(number);
   const int64_t digits = std::max<int64_t>(*precision, 1);
@@ -49,7 +49,7 @@ std::string GeneralFloat(double number, std::optional<int64_t> precision) {
   return plain;
 }
 
-// Formats |number| for the types e, f, g, % and 0.
+// Formats |number| for the types e, f, g and %, and for no type (0).
 std::string FloatDigits(double number, const FormatSpec& spec) {
   const double magnitude = std::abs(number);
   constexpr int64_t kDefault = 6;
@@ -74,7 +74,7 @@ std::string FloatDigits(double number, const FormatSpec& spec) {
   return digits;
 }
 
-// Inserts separators into the digits before the point.
+// Inserts separators between the digits before the point.
 std::string Group(const std::string& digits, char separator, size_t size) {
   const size_t whole = std::min(digits.find_first_not_of("0123456789abcdefABCDEF"), digits.size());
   std::string grouped;
@@ -86,7 +86,7 @@ std::string Group(const std::string& digits, char separator, size_t size) {
 }
 
 struct Number {
-  std::string head;  // sign and prefix
+  std::string head;  // sign and prefix, such as "-0x"
   std::string digits;
 };
 
@@ -116,7 +116,8 @@ Result FormatText(const Text& text, const FormatSpec& spec, Budget* budget) {
                     : spec.align == '^' ? Side::kBoth
                                         : Side::kRight;
   if (side != Side::kBoth) return PadText(cut, spec.width, side, spec.fill, budget);
-  // Unlike str.center, format puts an odd blank on the right.
+  // If the number of blanks is odd, format puts the additional blank on the right. str.center does
+  // not always do this.
   const auto size = static_cast<int64_t>(CharacterOffsets(cut.bytes()).size()) - 1;
   const int64_t left = std::max<int64_t>(spec.width - size, 0) / 2;
   ASSIGN_OR_RETURN(const Value half, PadText(cut, size + left, Side::kLeft, spec.fill, budget));

@@ -15,13 +15,15 @@ namespace tidepool::engine::jinja {
 namespace {
 
 constexpr size_t kFewVariables = 24;
-constexpr size_t kScopeBytes = 256;  // of a frame or namespace that lives until the end
+// memory of a frame or namespace; it lives until the rendering ends
+constexpr size_t kScopeBytes = 256;
 
 Value Function(Callable::Kind kind) {
   return Value(std::make_shared<const Callable>(Callable{kind}));
 }
 
-// Limits a message from a template or a conversation to one line.
+// Replaces line ends in a message and truncates it, because it may be from a template or a
+// conversation.
 std::string OneLine(absl::string_view message) {
   constexpr size_t kMaxMessage = 500;
   std::string line;
@@ -38,7 +40,7 @@ std::string OneLine(absl::string_view message) {
   return line;
 }
 
-// Keeps the line of the innermost error.
+// Adds the line to an error, unless it already has the line of an inner expression.
 absl::Status AtLine(const absl::Status& status, int line) {
   if (status.ok() || absl::StartsWith(status.message(), "chat template, line ")) return status;
   return absl::Status(status.code(),
@@ -72,7 +74,7 @@ Interpreter::Interpreter(const InterpreterOptions& options)
 
 Interpreter::~Interpreter() {
   // Macros and namespaces may refer to each other in cycles and long chains. These lists keep all
-  // of them alive while their contents are cleared one by one, which avoids deep recursion.
+  // of them alive while each one is cleared, which avoids deep recursion of destructors.
   for (const auto& frame : captured_) frame->Clear();
   for (const auto& made : namespaces_) made->fields = Dict();
 }
@@ -288,13 +290,13 @@ absl::StatusOr<Interpreter::Flow> Interpreter::RunLoop(const Statement& statemen
     completed = completed || flow == Flow::kNormal;
   }
   if (completed) return Flow::kNormal;
-  // In Jinja, the else block runs if no iteration has completed.
+  // As in Jinja, the else block runs if no iteration was completed.
   const Scope scope(this, frame_);
   return Execute(statement.else_body, out);
 }
 
 absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteWith(const Statement& statement, Text* out) {
-  // Compute all values before setting the first name.
+  // Compute all values before the first name is set.
   std::vector<Value> values;
   for (const auto& [unused, expression] : statement.assignments) {
     ASSIGN_OR_RETURN(Value value, Evaluate(*expression));

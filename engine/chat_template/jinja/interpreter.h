@@ -1,4 +1,4 @@
-// Interpreter: renders a parsed template once.
+// Interpreter: renders a parsed template. Each rendering needs a new interpreter.
 #ifndef TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_INTERPRETER_H_
 #define TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_INTERPRETER_H_
 
@@ -26,19 +26,20 @@ namespace tidepool::engine::jinja {
 struct InterpreterOptions {
   Limits limits;
   int64_t output_bytes = 0;
-  std::optional<absl::Time> now;  // result of strftime_now; unset: it is undefined
+  std::optional<absl::Time> now;  // result of strftime_now; if unset, strftime_now is undefined
 };
 
-inline constexpr int kMaxCallDepth = 1000;     // nesting of blocks, expressions and macros
-inline constexpr int kMaxValueDepth = 200;     // nesting of lists and dicts
-inline constexpr int64_t kMaxRange = 100'000;  // items of one range, as in Jinja's sandbox
+inline constexpr int kMaxCallDepth = 1000;  // nesting of blocks, expressions and macros
+inline constexpr int kMaxValueDepth = 200;  // nesting of lists and dicts
+// number of items of one range, as in Jinja's sandbox
+inline constexpr int64_t kMaxRange = 100'000;
 
-// The variables of one scope, and a pointer to the enclosing scope. Most scopes have few variables,
-// so a linear search is faster than a map.
+// The variables of one scope, and a pointer to the scope around it. Most scopes have few variables.
+// For these, a linear search is faster than a map.
 struct Frame {
   absl::InlinedVector<std::pair<absl::string_view, Value>, 3> variables;
   std::shared_ptr<Frame> parent;
-  // Index by name. Empty while the scope has few variables.
+  // Index into `variables`, by name. Empty while the scope has few variables.
   absl::flat_hash_map<absl::string_view, size_t> places = {};
 
   // Returns null if the name is not in this scope.
@@ -48,8 +49,8 @@ struct Frame {
   void Clear();
 };
 
-// Thread-compatible. Used for one rendering. The template outlives it. Large because each kind of
-// node has its own method.
+// Thread-compatible. Used for one rendering. The template must outlive it. Large because each kind
+// of node has its own method.
 class Interpreter {
  public:
   explicit Interpreter(const InterpreterOptions& options);
@@ -57,12 +58,12 @@ class Interpreter {
   Interpreter& operator=(const Interpreter&) = delete;
   ~Interpreter();
 
-  // `name` outlives the interpreter.
+  // `name` must outlive the interpreter.
   void SetVariable(absl::string_view name, Value value);
 
-  // Returns the output of `block`. Errors begin with "chat template, line N: ". INVALID_ARGUMENT
-  // for wrong values and for raise_exception, UNIMPLEMENTED for unknown functions,
-  // RESOURCE_EXHAUSTED if a limit is exceeded.
+  // Returns the output of `block`. Errors begin with "chat template, line N: ". They are
+  // INVALID_ARGUMENT for wrong values and for raise_exception, UNIMPLEMENTED for unknown functions,
+  // and RESOURCE_EXHAUSTED if a limit is exceeded.
   absl::StatusOr<Text> Run(const Block& block);
 
  private:
@@ -82,7 +83,7 @@ class Interpreter {
     std::shared_ptr<Frame> outer_;
   };
 
-  // Statements.
+  // The functions for statements.
   absl::StatusOr<Flow> Execute(const Block& block, Text* out);
   absl::StatusOr<Flow> ExecuteOne(const Statement& statement, Text* out);
   absl::StatusOr<Flow> ExecuteIf(const Statement& statement, Text* out);
@@ -96,7 +97,7 @@ class Interpreter {
   absl::Status Print(const Text& text, Text* out);
   absl::Status Assign(const Target& target, const Value& value);
 
-  // Expressions.
+  // The functions for expressions.
   absl::StatusOr<Value> Evaluate(const Expression& expression);
   absl::StatusOr<Value> EvaluateKind(const Expression& expression);
   absl::StatusOr<std::vector<Value>> EvaluateAll(const Expression& expression);
@@ -112,7 +113,7 @@ class Interpreter {
   absl::StatusOr<Value> EvaluateCall(const Expression& expression);
   Value Lookup(absl::string_view name) const;
 
-  // Calls.
+  // The functions for calls.
   absl::StatusOr<Value> CallValue(const Value& function, const Arguments& arguments);
   absl::StatusOr<Value> CallMethodOf(const std::string& name, const Value& object,
                                      const Arguments& arguments);
@@ -122,7 +123,8 @@ class Interpreter {
   absl::StatusOr<Value> CallLoop(const LoopState& loop, const Arguments& arguments);
   absl::StatusOr<Value> MakeMacro(const MacroNode& macro);
   absl::StatusOr<Value> MakeNamespace(const Arguments& arguments);
-  // Keeps the frame until the rendering ends. Then cycles of references are broken.
+  // Keeps the frame until the rendering ends. At the end, cycles of references between frames and
+  // macros are broken, so that all memory is freed.
   absl::Status Capture(const std::shared_ptr<Frame>& frame);
 
   const InterpreterOptions options_;
@@ -133,7 +135,7 @@ class Interpreter {
   int depth_ = 0;                                       // current recursion depth
 };
 
-// Built-in functions.
+// The built-in functions of templates.
 absl::StatusOr<Value> MakeRange(const Arguments& arguments, Budget* budget);
 absl::StatusOr<Dict> MakeDictOf(const Arguments& arguments, Budget* budget);
 absl::StatusOr<Value> MakeCycler(const Arguments& arguments);

@@ -67,7 +67,7 @@ absl::StatusOr<Value> Convert(const Json& json, absl::string_view what, int dept
   }
 }
 
-// Writes one document.
+// Writes one JSON document.
 class JsonWriter {
  public:
   JsonWriter(const JsonStyle& style, Budget* budget)
@@ -99,7 +99,8 @@ class JsonWriter {
       return absl::InvalidArgumentError(
           absl::StrCat("tojson cannot write a value of type ", TypeName(value)));
     }
-    // Separators and indents can make the text larger than the value, so charge again.
+    // Separators and indents can make the text larger than the value, so the text must be paid for,
+    // too.
     return Pay();
   }
 
@@ -146,14 +147,14 @@ class JsonWriter {
     }
   }
 
-  // Charges the bytes written since the last call.
+  // Subtracts the bytes that were written since the last call from the budget.
   absl::Status Pay() {
     const size_t written = out_.size() - paid_;
     paid_ = out_.size();
     return budget_.Copy(written);
   }
 
-  // Writes a key as json.dumps does: numbers and constants become strings.
+  // Writes a key as json.dumps does: numbers and constants are converted to strings.
   absl::Status WriteKey(const Value& key) {
     if (const Text* text = key.AsText()) {
       WriteText(*text);
@@ -226,7 +227,7 @@ class JsonWriter {
   const std::string key_separator_;
   TextOrigin origin_ = TextOrigin::kTemplate;
   std::string out_;
-  size_t paid_ = 0;  // bytes of `out` that were charged
+  size_t paid_ = 0;  // number of bytes of out_ that were subtracted from the budget
 };
 
 }  // namespace

@@ -14,22 +14,23 @@
 
 namespace tidepool::engine::jinja {
 
-// All strings and keys of `json` count as the user's. INVALID_ARGUMENT if it is nested deeper than
-// 100, or contains an integer outside 64 signed bits or invalid UTF-8. Messages use `what` as its
-// name.
+// Converts JSON to a value. All strings and keys have the origin kUser. Returns INVALID_ARGUMENT if
+// `json` is nested deeper than 100 levels, or contains invalid UTF-8 or an integer that does not
+// fit into 64 signed bits. Error messages call the JSON `what`.
 absl::StatusOr<Value> FromJson(const nlohmann::ordered_json& json, absl::string_view what);
 
 struct JsonStyle {
-  std::optional<std::string> indent;  // one level; unset: all on one line
-  bool ascii = false;                 // escape characters outside ASCII
+  // text of one level of indentation; unset: everything on one line
+  std::optional<std::string> indent;
+  bool ascii = false;  // whether to escape characters outside of ASCII
   bool sort_keys = false;
-  std::optional<std::string> item_separator;  // unset: Python's default
+  std::optional<std::string> item_separator;  // if unset, Python's default
   std::optional<std::string> key_separator;
 };
 
-// Writes a value like Python's json.dumps. The result counts as the user's if any string in `value`
-// does. INVALID_ARGUMENT if JSON cannot represent a value, RESOURCE_EXHAUSTED if the budget is
-// exceeded.
+// Writes a value like Python's json.dumps. If any string in `value` has the origin kUser, the
+// result has it, too. Returns INVALID_ARGUMENT if JSON cannot represent a value, and
+// RESOURCE_EXHAUSTED if the budget is exceeded.
 absl::StatusOr<Text> ToJson(const Value& value, const JsonStyle& style, Budget* budget);
 
 }  // namespace tidepool::engine::jinja

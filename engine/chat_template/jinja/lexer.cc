@@ -37,7 +37,7 @@ class Lexer {
   }
 
  private:
-  // Signs at the end of a tag: "-" strips all adjacent blanks, "+" keeps them.
+  // Signs inside a tag, at its ends: "-" removes all blanks next to the tag, and "+" keeps them.
   static bool IsSign(char c) { return c == '-' || c == '+'; }
 
   void Add(Token::Kind kind, std::string text) {
@@ -52,7 +52,7 @@ class Lexer {
 
   void SkipBlanks() { Skip(std::min(rest_.find_first_not_of(kBlank), rest_.size())); }
 
-  // Reads the text up to the next tag, and that tag.
+  // Reads the text before the next tag, and the tag itself.
   absl::Status NextTag() {
     size_t begin = 0;
     while (true) {
@@ -79,7 +79,7 @@ class Lexer {
     if (!data.empty()) Add(Token::Kind::kData, std::string(data));
   }
 
-  // Returns the text before the tag at `end`, without the blanks that the tag strips.
+  // Returns the text before the tag at `end`, without the blanks that the tag removes.
   absl::string_view DataBefore(size_t end, char kind, char sign) const {
     const absl::string_view data = rest_.substr(0, end);
     if (sign == '-') return data.substr(0, data.find_last_not_of(kBlank) + 1);
@@ -91,8 +91,8 @@ class Lexer {
     return starts_line && blank ? data.substr(0, line) : data;
   }
 
-  // Skips the closing mark of a tag, whose sign was already read. If `trims` is set, skips a
-  // newline after it.
+  // Skips the closing mark of a tag. Its sign was already read. If `trims` is set, also skips a
+  // newline after the tag.
   void CloseTag(size_t size, char sign, bool trims) {
     Skip(size);
     if (sign == '-') {
@@ -110,18 +110,18 @@ class Lexer {
     return absl::OkStatus();
   }
 
-  // Returns the size of "%}", "-%}" or "+%}" at the current position. 0 if there is none.
+  // Returns the size of "%}", "-%}" or "+%}" at the current position, or 0 if there is none.
   size_t ClosingSize(char mark, char* sign) const {
     const std::string close = {mark, '}'};
     *sign = !rest_.empty() && IsSign(rest_[0]) ? rest_[0] : 0;
-    // "+}}" does not close a tag: "+" is allowed for blocks only.
+    // "+}}" does not close a tag, because "+" is allowed only in block tags.
     if (*sign == '+' && mark == '}') *sign = 0;
     const size_t skip = *sign == 0 ? 0 : 1;
     return absl::StartsWith(rest_.substr(skip), close) ? skip + 2 : 0;
   }
 
-  // If the tag body is only `name`, returns its size including the closing mark. Otherwise returns
-  // 0.
+  // If the body of the tag is only `name`, returns its size, including the closing mark. Otherwise
+  // returns 0.
   size_t MatchBareTag(absl::string_view body, absl::string_view name, char* sign) const {
     size_t at = std::min(body.find_first_not_of(kBlank), body.size());
     if (!absl::StartsWith(body.substr(at), name)) return 0;
@@ -154,10 +154,11 @@ class Lexer {
     return InvalidAt(begin_line, "a raw block has no '{% endraw %}'");
   }
 
-  // Reads the tokens of a tag up to its closing mark. `mark` is '%' or '}'.
+  // Reads the tokens of a tag up to its closing mark. `mark` is the first character of the closing
+  // mark: '%' or '}'.
   absl::Status ReadTag(char mark) {
     const int begin_line = line_;
-    std::string open;  // open brackets; inside them, "}}" is two braces
+    std::string open;  // the brackets that are open; inside of brackets, "}}" is two closing braces
     while (true) {
       SkipBlanks();
       if (rest_.empty()) {
@@ -176,7 +177,7 @@ class Lexer {
     }
   }
 
-  // Updates the open brackets after the last token.
+  // If the last token is a bracket, updates the list of open brackets.
   absl::Status MatchBracket(std::string* open) const {
     const Token& token = tokens_.back();
     const char bracket = token.text[0];
@@ -222,7 +223,8 @@ class Lexer {
     return absl::OkStatus();
   }
 
-  // Returns the size of "0x1F", "0o17" or "0b1_01". 0 for another number.
+  // Returns the size of a number such as "0x1F", "0o17" or "0b1_01" at the current position, or 0
+  // if there is none.
   size_t PrefixedIntegerSize() const {
     if (rest_.size() < 3 || rest_[0] != '0') return 0;
     const char kind = absl::ascii_tolower(rest_[1]);
@@ -255,7 +257,7 @@ class Lexer {
     }
     digits();
     bool is_float = false;
-    // A number after a dot is an index: "x.0.1" is x[0][1].
+    // After a dot, a number is an index: "x.0.1" means x[0][1].
     const bool is_index = !tokens_.empty() && tokens_.back().kind == Token::Kind::kOperator &&
                           tokens_.back().text == ".";
     if (!is_index && size < rest_.size() && rest_[size] == '.' && digit_at(size + 1)) {
@@ -296,13 +298,13 @@ class Lexer {
     return absl::OkStatus();
   }
 
-  // Appends the character of an escape sequence (of at least two bytes) and returns the sequence's
-  // size. Unknown sequences are copied.
+  // Appends the character that an escape sequence represents, and returns the size of the sequence.
+  // `escape` has at least two bytes. Unknown sequences are copied unchanged.
   static size_t AppendEscape(absl::string_view escape, std::string* value) {
     constexpr absl::string_view kLetters = "\\'\"nrtabfv";
     constexpr absl::string_view kMeanings = "\\'\"\n\r\t\a\b\f\v";
     const char letter = escape[1];
-    if (letter == '\n') return 2;  // a line continuation
+    if (letter == '\n') return 2;  // a backslash at the end of a line continues the line
     const size_t known = kLetters.find(letter);
     if (known != absl::string_view::npos) {
       value->push_back(kMeanings[known]);
@@ -327,7 +329,7 @@ class Lexer {
   const std::string text_;
   absl::string_view rest_;
   int line_ = 1;
-  bool at_line_start_ = true;  // the last skipped byte ended a line
+  bool at_line_start_ = true;  // whether the byte that was skipped last ended a line
   std::vector<Token> tokens_;
 };
 

@@ -13,7 +13,7 @@
 
 namespace tidepool::engine::jinja {
 
-inline constexpr size_t kMaxNameBytes = 1000;  // limited, because names are looked up at every step
+inline constexpr size_t kMaxNameBytes = 1000;  // limited, because each step may look up a name
 
 struct Token {
   enum class Kind : uint8_t {
@@ -23,26 +23,27 @@ struct Token {
     kBlockBegin,  // {%
     kBlockEnd,    // %}
     kName,
-    kString,  // text: unescaped
+    kString,  // `text` is the unescaped string
     kInteger,
     kFloat,
     kOperator,
-    kEnd,  // of the source
+    kEnd,  // end of the source
   };
   Kind kind = Kind::kEnd;
   std::string text;
   int line = 1;
 };
 
-// Returns "chat template, line N: MESSAGE", the format of all errors about a template.
+// Return an error "chat template, line N: MESSAGE". All errors about a template have this format.
 absl::Status InvalidAt(int line, absl::string_view message);
 absl::Status UnimplementedAt(int line, absl::string_view message);
 
-// Returns the tokens of `source`. The last one is kEnd. All line ends become "\n", and one at the
-// end of the source is dropped. A newline after a block is dropped (trim_blocks), and so are blanks
-// between a line's start and a block (lstrip_blocks). "-" and "+" in tags work as in Jinja.
-// Comments produce nothing, and raw blocks their text. INVALID_ARGUMENT for an unterminated tag,
-// comment or string, an unexpected character, or a name longer than kMaxNameBytes.
+// Returns the tokens of `source`. The last token is kEnd. Every line ending becomes "\n", and a
+// line ending at the end of the source is dropped. A newline after a block tag is dropped
+// (trim_blocks). Blanks between the start of a line and a block tag are dropped (lstrip_blocks).
+// "-" and "+" in tags have the same effect as in Jinja. Comments produce no token, and a raw block
+// produces its text. Returns INVALID_ARGUMENT for an unterminated tag, comment or string, an
+// unexpected character, or a name longer than kMaxNameBytes.
 absl::StatusOr<std::vector<Token>> Tokenize(absl::string_view source);
 
 }  // namespace tidepool::engine::jinja

@@ -1,4 +1,4 @@
-// Methods by type. The methods of strings are in text_methods.cc.
+// The methods of each type. text_methods.cc has the methods of strings.
 #include <algorithm>
 #include <iterator>
 #include <string>
@@ -43,7 +43,7 @@ Result Items(const Call& call) { return DictView(call, "items", List::Kind::kIte
 Result Keys(const Call& call) { return DictView(call, "keys", List::Kind::kKeys); }
 Result Values(const Call& call) { return DictView(call, "values", List::Kind::kValues); }
 
-// Values are immutable, so the original serves as the copy.
+// Values are immutable, so the value itself can be used as its copy.
 Result Copy(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("copy", {}));
   return call.self;
@@ -78,7 +78,7 @@ constexpr NamedFunction kDictMethods[] = {
 };
 constexpr NamedFunction kListMethods[] = {{"index", Index}, {"count", Count}, {"copy", Copy}};
 
-// Methods of Python that Jinja's sandbox forbids.
+// Methods of Python that change a value. Jinja's sandbox forbids them.
 constexpr absl::string_view kChanging[] = {"append",  "extend",     "insert", "remove", "sort",
                                            "reverse", "pop",        "clear",  "update", "popitem",
                                            "add",     "setdefault", "discard"};
@@ -91,7 +91,7 @@ absl::Span<const NamedFunction> MethodsOf(const Value& value) {
   if (value.AsDict() != nullptr) return kDictMethods;
   const List* list = value.AsList();
   if (list == nullptr || !list->HasIndex()) return {};
-  // Dicts do not have the last method, copy.
+  // Only lists have the last method, copy.
   const absl::Span<const NamedFunction> all = kListMethods;
   return list->kind == List::Kind::kList ? all : all.first(all.size() - 1);
 }

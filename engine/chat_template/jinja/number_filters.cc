@@ -23,7 +23,8 @@ absl::Status NoNumber(absl::string_view filter, const Value& value) {
       absl::StrCat(filter, " of a value of type ", TypeName(value), ", which is not a number"));
 }
 
-// Removes the underscores that Python allows between two digits. nullopt if there are others.
+// Removes underscores between two digits, which Python allows. Returns nullopt if there are other
+// underscores.
 std::optional<std::string> DropUnderscores(absl::string_view digits) {
   std::string kept;
   for (size_t i = 0; i < digits.size(); ++i) {
@@ -37,17 +38,18 @@ std::optional<std::string> DropUnderscores(absl::string_view digits) {
   return kept;
 }
 
-// float(text). nullopt if it is not a float.
+// Implements `float(text)`. Returns nullopt if the text is not a float.
 std::optional<double> ReadFloat(const Text& text) {
   const auto digits = DropUnderscores(Strip(text, Side::kBoth, std::nullopt).bytes());
   double number = 0;
-  // absl also accepts hexadecimal numbers, but Python does not.
+  // absl::SimpleAtod accepts hexadecimal numbers, but Python does not.
   if (!digits.has_value() || digits->find_first_of("xX") != std::string::npos) return std::nullopt;
   if (!absl::SimpleAtod(*digits, &number)) return std::nullopt;
   return number;
 }
 
-// int(text, base). nullopt if it is not an integer, or too large for 64 bits.
+// Implements `int(text, base)`. Returns nullopt if the text is not an integer, or if it does not
+// fit into 64 bits.
 std::optional<int64_t> ReadInt(const Text& text, int64_t base) {
   const auto kept = DropUnderscores(Strip(text, Side::kBoth, std::nullopt).bytes());
   if (!kept.has_value()) return std::nullopt;
@@ -114,7 +116,8 @@ Result Absolute(const Call& call) {
   return NoNumber("abs", call.self);
 }
 
-// round(number, precision): the decimal nearest to the exact value of `number`, with ties to even.
+// Implements `round(number, precision)`: returns the decimal number nearest to the exact value of
+// `number`. If two are equally near, returns the even one.
 double RoundFloat(double number, int64_t precision) {
   if (!std::isfinite(number)) return number;
   double rounded = 0;
@@ -126,7 +129,8 @@ double RoundFloat(double number, int64_t precision) {
   return std::nearbyint(number / scale) * scale;
 }
 
-// Same for an integer with a negative precision. nullopt if the result does not fit.
+// Like RoundFloat, for an integer and a negative precision. Returns nullopt if the result does not
+// fit.
 std::optional<int64_t> RoundInteger(int64_t number, int64_t precision) {
   // half of 10^19, which is too large for int64_t
   constexpr int64_t kHalfOfNextPower = 5'000'000'000'000'000'000;

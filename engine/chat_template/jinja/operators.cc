@@ -22,7 +22,7 @@ absl::Status TooLarge() { return absl::InvalidArgumentError("an integer does not
 
 Result Power(int64_t base, int64_t exponent) {
   int64_t result = 1;
-  // These bases never overflow, so the loop below would run too long.
+  // Powers of these bases never overflow, so the loop below would run for too long.
   if (base == 0 || base == 1) return Value::MakeInt(exponent == 0 ? 1 : base);
   if (base == -1) return Value::MakeInt(exponent % 2 == 0 ? 1 : -1);
   for (; exponent > 0; --exponent) {
@@ -31,7 +31,7 @@ Result Power(int64_t base, int64_t exponent) {
   return Value::MakeInt(result);
 }
 
-// Division and remainder round towards minus infinity, as in Python.
+// As in Python, the quotient is rounded towards minus infinity.
 Result DivideIntegers(absl::string_view op, int64_t left, int64_t right) {
   if (right == 0) return absl::InvalidArgumentError("division by zero");
   if (op == "/") return Value::MakeFloat(static_cast<double>(left) / static_cast<double>(right));
@@ -67,7 +67,7 @@ Result ApplyToIntegers(absl::string_view op, int64_t left, int64_t right) {
   return Value::MakeInt(result);
 }
 
-// As in Python's float_divmod, the remainder has the divisor's sign.
+// As in Python's float_divmod, the remainder has the sign of the divisor.
 Result DivideFloats(absl::string_view op, double left, double right) {
   double rest = std::fmod(left, right);
   double quotient = (left - rest) / right;
@@ -103,7 +103,7 @@ Result ApplyToFloats(absl::string_view op, double left, double right) {
   return DivideFloats(op, left, right);
 }
 
-// A repetition count, limited so that its product with a size does not overflow.
+// Returns a repetition count. It is limited so that its product with a size does not overflow.
 absl::StatusOr<size_t> RepeatCount(const Value& times) {
   constexpr int64_t kMaxTimes = int64_t{1} << 31;
   const int64_t count = std::max<int64_t>(ToInt64(times), 0);

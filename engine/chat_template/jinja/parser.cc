@@ -49,8 +49,8 @@ class Parser {
                        [this](absl::string_view name) { return stream_.IsName(name); });
   }
 
-  // Parses statements up to a tag with one of these names, or up to the end of the source if `ends`
-  // is empty. The tag's "{%" is consumed, and its name is the next token.
+  // Parses statements up to a tag that has one of the names in `ends`. If `ends` is empty, parses
+  // up to the end of the source. The "{%" of the tag is consumed, so its name is the next token.
   absl::Status ParseUntil(const Names& ends, Block* block) {
     const int begin_line = stream_.line();
     if (++nesting_ > kMaxNesting) {
@@ -107,7 +107,7 @@ class Parser {
       return EndTag();
     }
     if (name == "generation") {
-      // Marks the assistant's text for training. Here it only groups.
+      // The tag marks the assistant's text for training. A rendering only groups its contents.
       statement->kind = Statement::Kind::kGroup;
       return ParseBody("endgeneration", &statement->body);
     }
@@ -185,7 +185,7 @@ class Parser {
     return target;
   }
 
-  // Parses targets such as: a, (b, c), d.e
+  // Parses targets such as "a, (b, c), d.e".
   absl::StatusOr<Target> ParseTarget() {
     ASSIGN_OR_RETURN(Target first, ParseOneTarget());
     if (!stream_.IsOperator(",")) return first;
@@ -232,7 +232,7 @@ class Parser {
     return ParseBody("endfilter", &statement->body);
   }
 
-  // Parses parameters such as: (a, b=1)
+  // Parses parameters such as "(a, b=1)".
   absl::Status ParseParameters(MacroNode* macro) {
     RETURN_IF_ERROR(stream_.ExpectOperator("("));
     bool has_default = false;
@@ -253,8 +253,8 @@ class Parser {
     return stream_.ExpectOperator(")");
   }
 
-  // Parses the body of a macro, in which break and continue cannot refer to outer loops, and
-  // records which special arguments it uses.
+  // Parses the body of a macro. In it, break and continue cannot refer to loops around the macro.
+  // Also records which special arguments (varargs, kwargs, caller) the body uses.
   absl::Status ParseMacroBody(absl::string_view end, MacroNode* macro) {
     macro->body = std::make_unique<Block>();
     const int loops = std::exchange(loops_, 0);
@@ -270,7 +270,7 @@ class Parser {
     macro->takes_varargs = takes("varargs");
     macro->takes_kwargs = takes("kwargs");
     macro->takes_caller = takes("caller");
-    // As in Jinja, an enclosing macro also counts the names.
+    // As in Jinja, names that an inner macro uses also count as used by the macro around it.
     for (const std::string& name : outside) names.insert(name);
     expressions_.PutNames(std::move(names));
     return absl::OkStatus();
@@ -308,7 +308,7 @@ class Parser {
   TokenStream stream_;
   ExpressionParser expressions_;
   int nesting_ = 0;
-  int loops_ = 0;  // number of enclosing loops
+  int loops_ = 0;  // number of loops around the current statement
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Parser: builds the syntax tree that the interpreter walks.
+// Parser: builds the syntax tree that the interpreter evaluates.
 #ifndef TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_PARSER_H_
 #define TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_PARSER_H_
 
@@ -18,15 +18,16 @@
 
 namespace tidepool::engine::jinja {
 
-// INVALID_ARGUMENT if the source is not a template, UNIMPLEMENTED for an unknown tag. Both name the
-// line. The depth of trees is limited, so that parsing and walking them cannot overflow the stack.
+// Returns INVALID_ARGUMENT if the source is not a valid template, and UNIMPLEMENTED for an unknown
+// tag. Both errors name the line. The depth of trees is limited, so that neither the parser nor the
+// interpreter can overflow the stack.
 absl::StatusOr<Block> ParseTemplate(absl::string_view source);
 
 inline constexpr size_t kMaxTemplateBytes = 1 << 20;
-inline constexpr int kMaxNesting = 100;          // of tags, and of brackets
-inline constexpr int kMaxExpressionDepth = 300;  // of operators, including a + b + c ...
+inline constexpr int kMaxNesting = 100;          // nesting of tags, and of brackets
+inline constexpr int kMaxExpressionDepth = 300;  // nesting of operators; a + b + c ... also nests
 
-// Thread-compatible. The parser's position in the tokens.
+// Thread-compatible. A list of tokens with a current position.
 class TokenStream {
  public:
   explicit TokenStream(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
@@ -46,7 +47,7 @@ class TokenStream {
   absl::Status ExpectOperator(absl::string_view text);
   absl::Status Expect(Token::Kind kind, absl::string_view what);
   absl::StatusOr<std::string> ExpectName(absl::string_view what);
-  // INVALID_ARGUMENT "expected WHAT, found ...".
+  // Returns INVALID_ARGUMENT "expected WHAT, found ...".
   absl::Status Unexpected(absl::string_view expected) const;
 
  private:
@@ -62,22 +63,22 @@ class TokenStream {
   size_t at_ = 0;
 };
 
-// Thread-compatible. Parses expressions. The stream outlives it. Large because each rule of the
-// grammar has its own method.
+// Thread-compatible. Parses expressions. The stream must outlive the parser. Large because each
+// rule of the grammar has its own method.
 class ExpressionParser {
  public:
   explicit ExpressionParser(TokenStream* stream) : stream_(*stream) {}
 
   absl::StatusOr<ExpressionPtr> Parse();
-  // Parses one expression, or several separated by commas: a tuple. kNoCondition is for the
-  // iterable of a loop, because an "if" after it belongs to the loop.
+  // Parses one expression, or a tuple: several expressions separated by commas. Use kNoCondition
+  // for the iterable of a loop, because an "if" after it belongs to the loop.
   enum class TupleItems : uint8_t { kWithCondition, kNoCondition };
   absl::StatusOr<ExpressionPtr> ParseTuple(TupleItems items = TupleItems::kWithCondition);
   // Parses "name(...) | name(...)" of a filter block, or "| name(...)" of a set block. The filters
-  // are applied to kBlockText.
+  // are applied to the variable kBlockText.
   absl::StatusOr<ExpressionPtr> ParseBlockFilters();
 
-  // Returns the variables that expressions have used since the last call.
+  // Returns the names of variables that were used by the expressions since the last call.
   std::set<std::string> TakeNames() { return std::exchange(names_, {}); }
   void PutNames(std::set<std::string> names) { names_ = std::move(names); }
 
@@ -111,7 +112,8 @@ class ExpressionParser {
   absl::StatusOr<ExpressionPtr> ParseBinary(Level level,
                                             const std::vector<absl::string_view>& operators);
   ExpressionPtr Make(Expression::Kind kind, std::string name) const;
-  // Sets the depth. INVALID_ARGUMENT if it exceeds kMaxExpressionDepth.
+  // Sets the depth of the expression. Returns INVALID_ARGUMENT if the depth exceeds
+  // kMaxExpressionDepth.
   absl::StatusOr<ExpressionPtr> Finish(ExpressionPtr expression) const;
 
   TokenStream& stream_;

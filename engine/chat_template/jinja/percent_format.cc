@@ -1,4 +1,4 @@
-// Implements format % values.
+// Implements `format % values`.
 #include <algorithm>
 #include <cmath>
 
@@ -54,7 +54,7 @@ class PercentFormatter {
 
   char Peek() const { return at_ < format_.size() ? format_.bytes()[at_] : 0; }
 
-  // Parses "*" or digits. nullopt if there is neither.
+  // Parses "*" or digits. Returns nullopt if there is neither.
   absl::StatusOr<std::optional<int64_t>> Size() {
     if (Peek() == '*') {
       ++at_;
@@ -99,7 +99,7 @@ class PercentFormatter {
     return absl::OkStatus();
   }
 
-  // Parses a field after '%', up to its type.
+  // Formats one field. The position is at its '%'.
   absl::Status Field() {
     ++at_;
     std::optional<Value> value;

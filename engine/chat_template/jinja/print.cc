@@ -15,7 +15,7 @@ namespace {
 
 constexpr auto kOurs = TextOrigin::kTemplate;
 
-// The prefix of a dict view's repr.
+// The text before the items in the repr of a dict view.
 absl::string_view ViewName(List::Kind kind) {
   return kind == List::Kind::kKeys     ? "dict_keys(["
          : kind == List::Kind::kValues ? "dict_values(["
@@ -24,7 +24,7 @@ absl::string_view ViewName(List::Kind kind) {
 
 Text ListText(const List& list) {
   if (list.kind == List::Kind::kRange) return Text(list.range_text, kOurs);
-  // Python prints an address here, which differs between runs.
+  // Python prints an address here. Addresses differ between runs, so they are omitted.
   if (list.kind == List::Kind::kGenerator) return Text("<generator>", kOurs);
   const bool is_view = !list.IsTuple() && list.kind != List::Kind::kList;
   Text text(is_view ? ViewName(list.kind) : list.IsTuple() ? "(" : "[", kOurs);
@@ -51,7 +51,7 @@ Text DictText(const Dict& dict) {
 
 }  // namespace
 
-// Quotes and escapes a string as Python does.
+// Puts a string in quotes and escapes it as Python does.
 std::string QuoteString(absl::string_view bytes) {
   const bool double_quotes = absl::StrContains(bytes, '\'') && !absl::StrContains(bytes, '"');
   const char quote = double_quotes ? '"' : '\'';
@@ -86,7 +86,7 @@ std::string FormatFloat(double value) {
   const auto result = std::to_chars(buffer, buffer + kBuffer, value, std::chars_format::scientific);
   const std::string scientific(buffer, result.ptr);
   const int exponent = std::atoi(scientific.c_str() + scientific.find('e') + 1);
-  // Outside these bounds, Python uses scientific notation.
+  // Outside of these limits, Python uses scientific notation.
   if (exponent < -4 || exponent >= 16) return scientific;
   const auto plain = std::to_chars(buffer, buffer + kBuffer, value, std::chars_format::fixed);
   std::string text(buffer, plain.ptr);
@@ -103,7 +103,7 @@ Text ToText(const Value& value) {
   if (const double* number = value.As<double>()) return Text(FormatFloat(*number), kOurs);
   if (const List* list = value.AsList()) return ListText(*list);
   if (const Dict* dict = value.AsDict()) return DictText(*dict);
-  // Do not print a namespace's contents, which may include itself.
+  // The contents of a namespace are not printed, because they may include the namespace itself.
   return Text(absl::StrCat("<", TypeName(value), ">"), kOurs);
 }
 

@@ -16,8 +16,8 @@ namespace {
 using Result = absl::StatusOr<Value>;
 using Items = std::vector<Value>;
 
-// Evaluates a path such as "a.b" on a value. A numeric part is an index. If a part is undefined,
-// uses `fallback`, unless it is null.
+// Evaluates a path such as "a.b" on a value. If a part is a number, it is an index. If a part is
+// undefined, uses `fallback`, if that is not null.
 Result Dig(const Value& value, const Value& path, const Value* fallback, Budget* budget) {
   RETURN_IF_ERROR(budget->Visit(path));
   std::vector<Value> keys;
@@ -41,16 +41,16 @@ Result Dig(const Value& value, const Value& path, const Value* fallback, Budget*
   return found;
 }
 
-// Returns the argument `attribute`, or null if it is not given.
+// Returns the argument `attribute`, or null if it was not given.
 const Value* FindAttribute(const Call& call, size_t place) {
   const Value* attribute = call.arguments.Find(place, "attribute");
   return attribute == nullptr || attribute->IsNone() ? nullptr : attribute;
 }
 
-// The sort key of items. By default, strings are compared without case.
+// How to get the sort key of an item. By default, strings are compared without case.
 struct Order {
-  const Value* attribute = nullptr;  // null: use the item itself
-  const Value* fallback = nullptr;   // used if the attribute is undefined; null: none
+  const Value* attribute = nullptr;  // if null, the item itself is the key
+  const Value* fallback = nullptr;   // used if the attribute is undefined; may be null
   bool case_sensitive = false;
 };
 Result OrderKey(const Value& item, const Order& order, Budget* budget) {
@@ -76,7 +76,7 @@ absl::StatusOr<Items> OrderKeys(const Items& items, const Order& order, Budget* 
 
 // Returns `items` sorted by `keys`. The sort is stable.
 absl::StatusOr<Items> SortBy(const Items& keys, const Items& items, bool reverse, Budget* budget) {
-  // Each key takes part in about log2(n) comparisons.
+  // Each key is compared about log2(n) times.
   const auto halvings = static_cast<int64_t>(std::bit_width(keys.size()));
   for (const Value& key : keys) {
     RETURN_IF_ERROR(budget->Step(halvings));
@@ -103,7 +103,7 @@ Result Sort(const Call& call) {
   const Value* attribute = FindAttribute(call, 2);
   ASSIGN_OR_RETURN(const Items items, SelfItems(call));
   Items keys(items.size());
-  // "a,b" sorts by a, and where a is equal, by b.
+  // "a,b" means: sort by a, and by b if a is equal.
   std::vector<Value> paths;
   if (attribute != nullptr && attribute->AsText() != nullptr) {
     for (const absl::string_view path : absl::StrSplit(attribute->AsText()->bytes(), ',')) {
@@ -200,7 +200,7 @@ Result GroupBy(const Call& call) {
   RETURN_IF_ERROR(call.budget.Texts(items.size()));
   Items groups;
   for (size_t begin = 0; begin < sorted.size();) {
-    // The group's name comes from its first item.
+    // The name of a group is that of its first item.
     ASSIGN_OR_RETURN(const Value name, Dig(sorted[begin], *attribute, fallback, &call.budget));
     ASSIGN_OR_RETURN(const Value key, OrderKey(sorted[begin], order, &call.budget));
     Items members;
@@ -258,7 +258,8 @@ Result Join(const Call& call) {
   return Value::MakeText(std::move(joined));
 }
 
-// The items for map, select and similar filters. They treat every false value as an empty sequence.
+// Returns the items for map, select and similar filters. They treat a value that is false as an
+// empty sequence.
 absl::StatusOr<Items> ItemsIfTrue(const Call& call) {
   if (!call.self.Truthy()) return Items();
   return SelfItems(call);
@@ -294,7 +295,8 @@ Result Map(const Call& call) {
   return Value::MakeGenerator(std::move(mapped));
 }
 
-// select, reject, selectattr, rejectattr: keep the items that pass, or do not pass, a test.
+// Implements select, reject, selectattr and rejectattr. They keep the items that pass a test, or
+// the items that do not.
 template <bool kByAttribute, bool kWanted>
 Result Select(const Call& call) {
   Arguments rest = call.arguments;

@@ -74,7 +74,7 @@ Result ItemsFilter(const Call& call) {
   return Value::MakeGenerator(std::move(pairs));
 }
 
-// A positive size from the argument `name`.
+// Returns the argument `name`, which must be a positive size.
 absl::StatusOr<int64_t> RowSize(const Call& call, absl::string_view name) {
   ASSIGN_OR_RETURN(const std::optional<int64_t> size, call.arguments.FindInt(0, name));
   if (size.value_or(0) < 1) {
@@ -112,7 +112,7 @@ Result Slice(const Call& call) {
   ASSIGN_OR_RETURN(const Items items, SelfItems(call));
   RETURN_IF_ERROR(call.budget.Texts(static_cast<size_t>(slices)));
   const auto size = static_cast<int64_t>(items.size());
-  const int64_t longer = size % slices;  // number of slices with one additional item
+  const int64_t longer = size % slices;  // number of slices that have one more item
   Items rows;
   auto at = items.begin();
   for (int64_t i = 0; i < slices; ++i) {

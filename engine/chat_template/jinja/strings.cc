@@ -13,14 +13,14 @@
 namespace tidepool::engine::jinja {
 namespace {
 
-// Returns the beginning of the last character. Requires: the text is not empty.
+// Returns the start of the last character. Requires: the text is not empty.
 size_t LastCharacter(absl::string_view text) {
   size_t at = text.size() - 1;
   while (at > 0 && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) --at;
   return at;
 }
 
-// Returns the size without trailing blanks.
+// Returns the size of the text without the blanks at its end.
 size_t EndWithoutBlanks(absl::string_view text) {
   while (!text.empty()) {
     const size_t last = LastCharacter(text);
@@ -35,7 +35,7 @@ bool EndsLine(char32_t c) {
          c == 0x2029;
 }
 
-// The search of Knuth, Morris and Pratt.
+// Searches with the algorithm of Knuth, Morris and Pratt.
 template <typename Iterator>
 Iterator Search(Iterator begin, Iterator end, Iterator needle, Iterator needle_end) {
   return boost::algorithm::knuth_morris_pratt<Iterator>(needle, needle_end)(begin, end).first;
@@ -86,7 +86,7 @@ Parts Split(const Text& text, absl::string_view separator, const Cuts& cuts, Bud
   const absl::string_view bytes = text.bytes();
   const bool from_right = cuts.from == Side::kRight;
   std::vector<Text> parts;
-  size_t begin = 0;  // start of the part that is not split yet
+  size_t begin = 0;  // start of the text that is not split yet
   size_t end = bytes.size();
   for (int64_t limit = cuts.limit; limit != 0; --limit) {
     const size_t at = from_right ? FindLastText(bytes.substr(0, end), separator)
@@ -149,7 +149,7 @@ Parts SplitLines(const Text& text, LineEnds ends, Budget* budget) {
 Parts SplitBlanksFromRight(const Text& text, int64_t limit, Budget* budget) {
   ASSIGN_OR_RETURN(std::vector<Text> words, SplitBlanks(text, -1, budget));
   if (limit < 0 || static_cast<int64_t>(words.size()) <= limit) return words;
-  // End of the part that is not split: it ends before the words that were split off.
+  // The end of the text that is not split: the part before the words that were split off.
   size_t end = EndWithoutBlanks(text.bytes());
   for (int64_t i = 0; i < limit; ++i) {
     const size_t word = words[words.size() - 1 - static_cast<size_t>(i)].size();
@@ -195,10 +195,11 @@ absl::StatusOr<Value> PadText(const Text& text, int64_t width, Side side, const 
   const auto size = static_cast<int64_t>(CharacterOffsets(text.bytes()).size()) - 1;
   if (width <= size) return Value::MakeText(text);
   const auto missing = static_cast<size_t>(width - size);
-  // Check it alone first: the product of both could overflow.
+  // Check the number of characters alone first, because the product below could overflow.
   RETURN_IF_ERROR(budget->Grow(missing));
   RETURN_IF_ERROR(budget->Grow(text.size() + missing * fill.size()));
-  // str.center puts an odd fill on the left if the width is odd.
+  // If the number of fill characters is odd, str.center puts the additional one on the left if the
+  // width is odd.
   const size_t left = side == Side::kLeft    ? missing
                       : side == Side::kRight ? 0
                                              : missing / 2 + (missing & width & 1);
@@ -216,7 +217,7 @@ Text MapCharacters(const Text& text, std::function<void(char32_t c, std::string*
     changed.clear();
     for (absl::string_view rest = piece.text; !rest.empty();) {
       const base::Utf8Char next = base::NextUtf8Char(rest);
-      // If a character's bytes have two origins, they do not change.
+      // If the bytes of a character have two origins, the character does not change.
       if (next.kind == base::Utf8Char::Kind::kWhole) {
         change(next.code_point, &changed);
       } else {
@@ -234,7 +235,8 @@ namespace {
 constexpr char32_t kSigma = 0x3A3;
 constexpr char32_t kFinalSigma = 0x3C2;
 
-// Whether each character is cased. The position after the end is not.
+// Returns for each character whether it is cased. The last element, after the end of the text, is
+// false.
 std::vector<bool> CasedCharacters(const Text& text) {
   std::vector<bool> cased;
   for (absl::string_view rest = text.bytes(); !rest.empty();) {
@@ -304,7 +306,8 @@ std::vector<int64_t> SliceIndices(const SliceBounds& bounds, int64_t size) {
   };
   const int64_t begin = place(bounds.begin, forward ? low : high);
   const int64_t end = place(bounds.end, forward ? high : low);
-  // A step larger than the sequence visits one item, whatever its size.
+  // If the step is larger than the sequence, only one item is visited. So a larger step can be
+  // clamped.
   const int64_t step = std::clamp(bounds.step, -size - 1, size + 1);
   std::vector<int64_t> indices;
   for (int64_t i = begin; forward ? i < end : i > end; i += step) indices.push_back(i);

@@ -1,4 +1,4 @@
-// Python's string methods for Text. They keep the origin of every byte.
+// Python's string methods for Text. They keep the origin of each byte.
 #ifndef TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_STRINGS_H_
 #define TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_STRINGS_H_
 
@@ -17,64 +17,68 @@
 
 namespace tidepool::engine::jinja {
 
-// Returns the first position of `needle` in `text` at or after `from`, or the last one. npos if
-// there is none. Takes linear time, while std::string's search can take the product of both sizes.
+// Return a position of `needle` in `text`: FindText the first one at or after `from`, FindLastText
+// the last one. Both return npos if there is none. Both take linear time, while std::string's
+// search can take the product of both sizes.
 size_t FindText(absl::string_view text, absl::string_view needle, size_t from = 0);
 size_t FindLastText(absl::string_view text, absl::string_view needle);
 
 enum class Side : uint8_t { kLeft, kRight, kBoth };
 
-// Removes the characters of `characters` from the ends. Unset: Unicode whitespace.
+// Removes all characters that are in `characters` from one end or both ends. If `characters` is
+// unset, removes Unicode whitespace.
 Text Strip(const Text& text, Side side, const std::optional<Text>& characters);
 
-// Parts of a text. Each is charged to the budget before it is created.
+// The parts of a text. The cost of each part is subtracted from the budget before the part is
+// created.
 using Parts = absl::StatusOr<std::vector<Text>>;
 
-// The maximum number of cuts (negative: no limit), and whether to cut from the left or the right.
+// How to split a text: the maximum number of cuts (negative: no limit), and whether to begin at the
+// left or at the right.
 struct Cuts {
   int64_t limit = -1;
   Side from = Side::kLeft;
 };
-// Requires: the separator is not empty.
+// Splits at each `separator`. Requires: the separator is not empty.
 Parts Split(const Text& text, absl::string_view separator, const Cuts& cuts, Budget* budget);
-// Splits at runs of blanks and ignores blanks at the ends. After `limit` words, the rest is one
-// part.
+// Splits at runs of blanks, and ignores blanks at both ends. After `limit` words, the rest of the
+// text is one part.
 Parts SplitBlanks(const Text& text, int64_t limit, Budget* budget);
-// Same from the right: the last words first, then the rest at the front.
+// Like SplitBlanks, but counts words from the right. The rest of the text is the first part.
 Parts SplitBlanksFromRight(const Text& text, int64_t limit, Budget* budget);
 
-// Whether lines keep their line end characters.
+// Whether each line keeps its line ending.
 enum class LineEnds : uint8_t { kDrop, kKeep };
 Parts SplitLines(const Text& text, LineEnds ends, Budget* budget);
 
-// str.replace, charged to the budget: at most `limit` times, or without limit if it is negative.
-// Keeps origins.
+// str.replace: replaces at most `limit` occurrences, or all if `limit` is negative. Keeps origins.
 absl::StatusOr<Value> ReplaceText(const Text& text, const Text& from, const Text& to, int64_t limit,
                                   Budget* budget);
 
-// Pads `text` with `fill` to `width` characters. kLeft adds the fill on the left.
+// Pads `text` with `fill` to `width` characters. Side::kLeft adds `fill` on the left.
 absl::StatusOr<Value> PadText(const Text& text, int64_t width, Side side, const Text& fill,
                               Budget* budget);
 
 enum class LetterCase : uint8_t { kUpper, kLower, kCapitalize, kTitle, kSwap, kWords };
-// The case methods of str. kWords works like Jinja's title filter: words begin after blanks and
-// brackets. A Greek sigma at the end of a word becomes a final sigma.
+// The methods of str that change case. kWords works like Jinja's title filter: words begin after
+// blanks and brackets. A Greek sigma at the end of a word becomes a final sigma.
 Text ChangeCase(const Text& text, LetterCase letter_case);
 
-// Replaces each character by what `change` appends, with the same origin.
+// Replaces each character by the characters that `change` appends to `out`. They get the origin of
+// the replaced character.
 Text MapCharacters(const Text& text, std::function<void(char32_t c, std::string* out)> change);
 
-// Byte offsets of all characters, and the size at the end.
+// The byte offset of each character, followed by the size of the text.
 std::vector<size_t> CharacterOffsets(absl::string_view text);
 
-// The bounds of text[begin:end:step] in characters, by Python's rules. Unset: omitted. Requires:
-// step != 0.
+// The bounds of text[begin:end:step], in characters and by Python's rules. A bound is unset if it
+// is omitted. Requires: step != 0.
 struct SliceBounds {
   std::optional<int64_t> begin;
   std::optional<int64_t> end;
   int64_t step = 1;
 };
-// The indices that a slice of `size` items visits, in order.
+// The indices that a slice of a sequence of `size` items visits, in order.
 std::vector<int64_t> SliceIndices(const SliceBounds& bounds, int64_t size);
 Text SliceText(const Text& text, const SliceBounds& bounds);
 

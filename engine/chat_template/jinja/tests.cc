@@ -22,14 +22,15 @@ bool IsIterable(const Value& value) {
          value.AsList() != nullptr || value.AsLoop() != nullptr;
 }
 
-// In Python, undefined values and loop objects have __call__, although calling them fails.
+// Python's undefined values and loop objects have a __call__, although calling them fails.
 bool IsCallable(const Value& value) {
   const Carousel* carousel = value.AsCarousel();
   return value.AsCallable() != nullptr || value.IsUndefined() || value.AsLoop() != nullptr ||
          (carousel != nullptr && carousel->is_joiner);
 }
 
-// Tests of a type, without argument. nullopt if there is no such test.
+// Evaluates a test of the value's type, which has no argument. Returns nullopt if there is no such
+// test.
 std::optional<bool> TypeTest(absl::string_view name, const Value& value) {
   const bool is_bool = value.As<bool>() != nullptr;
   if (name == "defined") return !value.IsUndefined();
@@ -50,8 +51,8 @@ std::optional<bool> TypeTest(absl::string_view name, const Value& value) {
   return std::nullopt;
 }
 
-// Python's `is`: false for separately created objects, true for equal small values, which Python
-// shares.
+// Implements Python's `is`. It is false for two objects that were created separately, and true for
+// equal small values, because Python shares these.
 bool IsSame(const Value& value, const Value& other) {
   if (TypeName(value) != TypeName(other)) return false;
   if (value.AsList() != nullptr) return value.AsList() == other.AsList();
@@ -73,7 +74,7 @@ bool IsOneOf(const absl::string_view (&names)[kSize], absl::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
-// Comparisons with one argument.
+// Evaluates a comparison with one argument.
 absl::StatusOr<bool> CompareTest(absl::string_view name, const Value& value, const Value& other) {
   if (name == "eq" || name == "equalto" || name == "==") return Equals(value, other);
   if (name == "ne" || name == "!=") return !Equals(value, other);
@@ -86,7 +87,7 @@ absl::StatusOr<bool> CompareTest(absl::string_view name, const Value& value, con
   return compared >= 0;
 }
 
-// value % divisor == remainder.
+// Returns whether value % divisor == remainder.
 absl::StatusOr<bool> Divides(const Value& value, const Value& divisor, int64_t remainder,
                              Budget* budget) {
   if (!IsNumber(divisor)) {

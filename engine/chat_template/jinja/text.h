@@ -1,4 +1,4 @@
-// Text: a string that knows the origin of each byte: the template's author or the user.
+// Text: a string with the origin of each byte, which is the template's author or the user.
 #ifndef TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_TEXT_H_
 #define TIDEPOOL_ENGINE_CHAT_TEMPLATE_JINJA_TEXT_H_
 
@@ -27,23 +27,24 @@ class Text {
   // Returns bytes [begin, end) with their origins. Requires: begin <= end <= size().
   Text Slice(size_t begin, size_t end) const;
 
-  // Origin of a value derived from the whole text: the template's only if all bytes are.
+  // The origin of a value that is derived from the whole text: kTemplate if all bytes have it,
+  // otherwise kUser.
   TextOrigin origin() const;
 
-  // Runs of one origin, in order. Empty for the empty text.
+  // The runs of bytes of the same origin, in order. Empty for the empty text.
   std::vector<TextPiece> Pieces() const;
 
  private:
   struct Run {
-    size_t end;  // in bytes_
+    size_t end;  // end of the run, as an offset in bytes_
     TextOrigin origin;
   };
 
   std::string bytes_;
-  std::vector<Run> runs_;  // adjacent runs have different origins; the last one ends at size()
+  std::vector<Run> runs_;  // adjacent runs have different origins; the last run ends at size()
 };
 
-// Origin of a value derived from two values.
+// The origin of a value that is derived from two values.
 inline TextOrigin Both(TextOrigin a, TextOrigin b) {
   return a == TextOrigin::kTemplate && b == TextOrigin::kTemplate ? a : TextOrigin::kUser;
 }

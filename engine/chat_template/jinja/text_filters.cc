@@ -21,7 +21,8 @@ Result Trim(const Call& call) {
   ASSIGN_OR_RETURN(const std::optional<Text> characters, call.arguments.FindText(0, "chars"));
   ASSIGN_OR_RETURN(const Text text, SelfText(call));
   if (characters.has_value()) {
-    // Charges the search: each character of the text may be compared with all of these.
+    // The search must be paid for: each character of the text may be compared with all of
+    // `characters`.
     RETURN_IF_ERROR(call.budget.Copy(characters->size() * text.size()));
   }
   return Value::MakeText(Strip(text, Side::kBoth, characters));
@@ -85,7 +86,7 @@ Result Indent(const Call& call) {
   return Value::MakeText(std::move(result));
 }
 
-// Escapes for HTML, as markupsafe does.
+// Escapes a text for HTML, as markupsafe does.
 Result Escape(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("escape", {}));
   ASSIGN_OR_RETURN(const Text text, SelfText(call));
@@ -102,7 +103,8 @@ Result Escape(const Call& call) {
   return Value::MakeText(std::move(result));
 }
 
-// The safe filter excludes text from autoescape, which is off here.
+// Implements string and safe. The safe filter excludes a text from autoescape, which is always off
+// here.
 Result ToString(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("string", {}));
   ASSIGN_OR_RETURN(Text text, SelfText(call));
@@ -178,7 +180,7 @@ Result FormatFilter(const Call& call) {
   return FormatPercent(format, Value::MakeDict(std::move(named)), &call.budget);
 }
 
-// Quotes one string. In a query, slashes are escaped too, and blanks become plus signs.
+// Quotes one string. In a query, slashes are also quoted, and blanks become plus signs.
 Text QuoteUrl(const Text& text, bool is_query) {
   Text quoted;
   for (const TextPiece& piece : text.Pieces()) {

@@ -15,7 +15,7 @@ namespace {
 
 using Result = absl::StatusOr<Value>;
 
-// Returns the string that a method is called on, charged once.
+// Returns the string whose method is called, and subtracts its size from the budget.
 absl::StatusOr<Text> Self(const Call& call) {
   RETURN_IF_ERROR(call.budget.Copy(call.self.AsText()->size()));
   return *call.self.AsText();
@@ -33,7 +33,8 @@ Result StripMethod(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("strip", {"chars"}));
   ASSIGN_OR_RETURN(const std::optional<Text> characters, call.arguments.FindText(0, "chars"));
   if (characters.has_value()) {
-    // Charges the search: each character of the text may be compared with all of these.
+    // The search must be paid for: each character of the text may be compared with all of
+    // `characters`.
     RETURN_IF_ERROR(call.budget.Copy(characters->size() * call.self.AsText()->size()));
   }
   ASSIGN_OR_RETURN(const Text text, Self(call));
@@ -88,11 +89,11 @@ Result Partition(const Call& call) {
   return Value::MakeTuple(std::move(parts));
 }
 
-// The part of a text that a method with arguments `start` and `end` searches.
+// The part of a text that a method with the arguments `start` and `end` searches.
 struct Window {
   Text text;
-  int64_t begin = 0;      // in characters of the whole text
-  bool is_empty = false;  // beyond the end, where even '' is not found
+  int64_t begin = 0;      // position in the whole text, in characters
+  bool is_empty = false;  // the part is after the end, where even '' is not found
 };
 
 absl::StatusOr<Window> FindWindow(const Call& call) {
@@ -110,7 +111,7 @@ absl::StatusOr<Window> FindWindow(const Call& call) {
   return window;
 }
 
-// startswith and endswith, with a string or a tuple of strings.
+// Implements startswith and endswith. The argument is a string or a tuple of strings.
 template <bool kAtStart>
 Result HasEnd(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("startswith and endswith", {"prefix", "start", "end"}));
@@ -192,7 +193,7 @@ Result CaseMethod(const Call& call) {
   return Value::MakeText(ChangeCase(text, kCase));
 }
 
-// True if every character is of a kind. kEmpty is the result for the empty string.
+// Returns whether every character is of one kind. kEmpty is the result for the empty string.
 template <bool (*kIs)(char32_t), bool kEmpty>
 Result IsAll(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("a method of the kind 'is'", {}));
@@ -319,7 +320,8 @@ Result ReplaceMethod(const Call& call) {
   return ReplaceText(text, *from, *to, count.value_or(-1), &call.budget);
 }
 
-// str.join: unlike the filter, it is called on the separator, and accepts only strings.
+// Implements str.join. Unlike the filter, it is a method of the separator, and accepts only
+// strings.
 Result JoinMethod(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("join", {"items"}));
   const Value* sequence = call.arguments.Find(0, "items");

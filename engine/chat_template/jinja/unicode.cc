@@ -9,14 +9,14 @@
 namespace tidepool::engine::jinja {
 namespace {
 
-// Every `stride`-th character from first to last.
+// Every `stride`-th character from `first` to `last`.
 struct Run {
   char32_t first;
   char32_t last;
   uint32_t stride;
 };
 
-// Same, for characters that map to the character `delta` higher.
+// Like Run. Each of the characters maps to the character that is `delta` higher.
 struct Shift {
   char32_t first;
   char32_t last;
@@ -24,7 +24,7 @@ struct Shift {
   int32_t delta;
 };
 
-// A character that maps to several. Unused places are zero.
+// A character that maps to several characters. Unused elements are zero.
 struct Special {
   char32_t from;
   char32_t to[3];
@@ -32,8 +32,8 @@ struct Special {
 
 #include "engine/chat_template/jinja/unicode_tables.inc"
 
-// Finds the run of a character. Runs of stride 2 may overlap, so it need not be the last run that
-// begins before the character, but it is near.
+// Finds the run that contains a character. Runs of stride 2 may overlap, so it is not always the
+// last run that begins before the character. But it is near that run.
 template <typename Row, size_t kSize>
 const Row* FindRun(const Row (&rows)[kSize], char32_t c) {
   const auto* after = std::upper_bound(std::begin(rows), std::end(rows), c,

@@ -135,8 +135,8 @@ Extent Value::extent() const {
 
 namespace {
 
-// Appends a text that identifies `value` among all values. Returns false if Python could not hash
-// it. Every part marks its own end, so nested tuples need no copies.
+// Appends a text that identifies `value` among all values. Returns false if Python cannot hash the
+// value. The text of every part shows where the part ends, so nested tuples need no copies.
 bool AppendHashText(const Value& value, std::string* hashed) {
   if (const Text* text = value.AsText()) {
     absl::StrAppend(hashed, "s", text->size(), ":", text->bytes());
@@ -154,7 +154,8 @@ bool AppendHashText(const Value& value, std::string* hashed) {
   } else if (IsInteger(value)) {
     absl::StrAppend(hashed, "n", ToInt64(value), ";");
   } else if (const double* number = value.As<double>()) {
-    constexpr double kExact = 9e18;  // whole floats are the same keys as integers
+    // below this, a float that is a whole number is the same key as the integer
+    constexpr double kExact = 9e18;
     if (std::abs(*number) < kExact && *number == std::floor(*number)) {
       absl::StrAppend(hashed, "n", static_cast<int64_t>(*number), ";");
     } else {
@@ -277,7 +278,7 @@ absl::StatusOr<int> Compare(const Value& a, const Value& b) {
     const double right = ToDouble(b);
     return left < right ? -1 : left > right ? 1 : 0;
   }
-  // UTF-8 bytes sort in the order of code points.
+  // The bytes of UTF-8 have the same order as the code points.
   if (a.AsText() != nullptr && b.AsText() != nullptr) {
     return Sign(a.AsText()->bytes().compare(b.AsText()->bytes()));
   }

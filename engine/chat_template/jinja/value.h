@@ -27,22 +27,25 @@ struct List;
 struct LoopState;
 struct Namespace;
 
-// A missing name, key or attribute. It prints as nothing, and access to its attributes is an error.
+// The value of a name, key or attribute that does not exist. Printing it gives an empty text.
+// Access to its attributes is an error.
 struct Undefined {
-  std::shared_ptr<const std::string> what;  // the error message: "'x' is undefined"
+  std::shared_ptr<const std::string> what;  // the error message, for example "'x' is undefined"
 };
 
 struct None {};
 
-// The size of a value, computed when it is created, so that code can check it before visiting the
-// whole value. Namespaces and functions count as one item, as they are compared by identity.
+// The size of a value. It is computed when the value is created, so that code can check the size
+// before it visits the whole value. Namespaces and functions count as one item, because they are
+// compared by identity.
 struct Extent {
-  int depth = 1;       // nesting of containers; 1: not a container
-  int64_t weight = 1;  // items, keys and string bytes, including nested ones; saturates
+  int depth = 1;  // nesting of containers; 1 if the value is not a container
+  // number of items, keys and string bytes, including nested ones; saturates at the maximum
+  int64_t weight = 1;
   void Add(const Extent& part);
 };
 
-// Cheap to copy. Immutable, except for namespaces, loops and carousels.
+// Cheap to copy. Immutable, except for namespaces, loops, and carousels (cycler and joiner).
 class Value {
  public:
   using Data = std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const Text>,
@@ -69,13 +72,13 @@ class Value {
   bool IsUndefined() const { return std::holds_alternative<Undefined>(data_); }
   bool IsNone() const { return std::holds_alternative<None>(data_); }
 
-  // Returns the value as T, or null if it has another type. A bool is not an integer here.
+  // Returns the value as T, or null if it has another type. Here a bool is not an integer.
   template <typename T>
   const T* As() const {
     return std::get_if<T>(&data_);
   }
   const Text* AsText() const { return Pointee<const Text>(); }
-  const List* AsList() const { return Pointee<const List>(); }  // of any kind
+  const List* AsList() const { return Pointee<const List>(); }  // for lists of any kind
   const Dict* AsDict() const { return Pointee<const Dict>(); }
   Namespace* AsNamespace() const { return Pointee<Namespace>(); }
   LoopState* AsLoop() const { return Pointee<LoopState>(); }
@@ -95,38 +98,38 @@ class Value {
   Data data_;
 };
 
-// Python's sequences, and its views and iterators.
+// Python's sequences, and the views and iterators of its dicts.
 struct List {
   enum class Kind : uint8_t {
     kList,
     kTuple,
-    kGroup,  // a tuple (grouper, list) whose items also have these names
-    kRange,  // prints as `range_text`
-    kKeys,   // dict.keys(), dict.values(), dict.items(): they have no indices
+    kGroup,  // a tuple (grouper, list) whose items can also be accessed by these names
+    kRange,  // is printed as `range_text`
+    kKeys,   // dict.keys(), dict.values() and dict.items(); they have no indices
     kValues,
     kItems,
-    kGenerator,  // can be iterated once; true even if empty
+    kGenerator,  // can be iterated once; its truth value is true even if it is empty
   };
   std::vector<Value> items;
   Kind kind = Kind::kList;
   Extent extent = {};
   std::string range_text = {};
-  mutable size_t taken = 0;  // for a generator: items already consumed
+  mutable size_t taken = 0;  // for a generator: number of items that were consumed
 
   bool IsTuple() const { return kind == Kind::kTuple || kind == Kind::kGroup; }
   bool HasIndex() const { return kind == Kind::kList || kind == Kind::kRange || IsTuple(); }
 };
-// Sets the extent.
+// Makes a List value and sets its extent.
 Value MakeSequence(std::vector<Value> items, List::Kind kind, std::string range_text = "");
 
-// Insertion-ordered. Keys are strings, numbers, none, and tuples of these.
+// Keeps the order of insertion. Keys are strings, numbers, none, and tuples of these.
 class Dict {
  public:
   // Returns null if there is no such key.
   const Value* Find(absl::string_view key) const;
   const Value* Find(const Value& key) const;
   void Set(Text key, Value value);
-  // INVALID_ARGUMENT if Python cannot hash the key.
+  // Returns INVALID_ARGUMENT if Python cannot hash the key.
   absl::Status Set(Value key, Value value);
   const std::vector<std::pair<Value, Value>>& entries() const { return entries_; }
   size_t size() const { return entries_.size(); }
@@ -137,36 +140,37 @@ class Dict {
              Value value);
 
   std::vector<std::pair<Value, Value>> entries_;
-  absl::flat_hash_map<std::string, size_t> index_;   // keys that are strings
-  absl::flat_hash_map<std::string, size_t> others_;  // other keys, by HashText
+  absl::flat_hash_map<std::string, size_t> index_;   // for keys that are strings
+  absl::flat_hash_map<std::string, size_t> others_;  // for other keys, by HashText
   Extent extent_ = {2, 1};
 };
 
-// namespace(...).
+// The value of namespace(...).
 struct Namespace {
   Dict fields;
 };
 
-// cycler(...) and joiner(...).
+// The value of cycler(...) or joiner(...).
 struct Carousel {
-  std::vector<Value> items;  // for a joiner: the separator
+  std::vector<Value> items;  // for a joiner, its separator
   Extent extent = {};
   bool is_joiner = false;
-  size_t index = 0;  // for a joiner: whether it was called before
+  size_t index = 0;  // for a joiner, whether it was called before
 };
 
 struct Frame;
 struct MacroNode;
 struct Statement;
 
-// One running for loop. `index` advances.
+// A for loop that is running. `index` is the current iteration.
 struct LoopState {
   std::vector<Value> items;
   size_t index = 0;
   size_t depth = 1;
-  std::optional<std::vector<Value>> last_seen = {};  // arguments of the last loop.changed call
+  std::optional<std::vector<Value>> last_seen = {};  // arguments of the last call of loop.changed
   Extent extent = {};
-  // Set for a recursive loop, which can be called. The statement lives as long as the template.
+  // Set if the loop is recursive, so that it can be called. The statement lives as long as the
+  // template.
   const Statement* recursive = nullptr;
   std::shared_ptr<Frame> frame = nullptr;  // the scope around the loop
 };
@@ -181,47 +185,50 @@ struct Callable {
     kJoiner,
     kRaise,
     kStrftime,
-    kMacro,   // uses `macro` and `frame`
-    kMethod,  // uses `name` and `self`
+    kMacro,   // uses the fields `macro` and `frame`
+    kMethod,  // uses the fields `name` and `self`
   };
   Kind kind = Kind::kRange;
-  const MacroNode* macro = nullptr;        // lives as long as the template
-  std::shared_ptr<Frame> frame = nullptr;  // scope of the macro's definition
+  const MacroNode* macro = nullptr;        // valid as long as the template exists
+  std::shared_ptr<Frame> frame = nullptr;  // the scope in which the macro was defined
   Value self = {};
   std::string name = {};
 };
 
-// Python's name of the type, for messages: "str", "NoneType".
+// Python's name of the type, for error messages: for example "str" or "NoneType".
 absl::string_view TypeName(const Value& value);
 
-// True for numbers and bools.
+// Returns true for numbers and bools.
 bool IsNumber(const Value& value);
-double ToDouble(const Value& value);  // requires IsNumber
-// True for integers and bools.
+double ToDouble(const Value& value);  // requires: IsNumber(value)
+// Returns true for integers and bools.
 bool IsInteger(const Value& value);
-int64_t ToInt64(const Value& value);  // requires IsInteger
+int64_t ToInt64(const Value& value);  // requires: IsInteger(value)
 
-// Returns a text that is equal exactly for equal values. nullopt if Python could not hash the
-// value.
+// Returns a text that is the same for two values exactly if they are equal. nullopt if Python
+// cannot hash the value.
 std::optional<std::string> HashText(const Value& value);
 
-// Implements `==`. Takes time up to the smaller weight.
+// Implements `==`. The time is at most proportional to the smaller weight.
 bool Equals(const Value& a, const Value& b);
-// Negative if a < b. INVALID_ARGUMENT for types without an order.
+// Returns a negative number if a < b, 0 if they are equal, and a positive number otherwise. Returns
+// INVALID_ARGUMENT for types without an order.
 absl::StatusOr<int> Compare(const Value& a, const Value& b);
 // Implements `needle in haystack`.
 absl::StatusOr<bool> Contains(const Value& haystack, const Value& needle);
 
-// Implements str(value), which is printed.
+// Implements str(value), the text that is printed.
 Text ToText(const Value& value);
-// Implements repr(value), used inside printed lists.
+// Implements repr(value), the text of an item in a printed list.
 Text Repr(const Value& value);
 // Implements repr(value) for a string.
 std::string QuoteString(absl::string_view bytes);
-// Formats a float as Python does: the shortest digits that parse to the same value, "1.0", "1e+16".
+// Formats a float as Python does, with the fewest digits that parse to the same value, for example
+// "1.0" or "1e+16".
 std::string FormatFloat(double value);
 
-// Returns what a for loop visits: items, keys or characters. Empty for an undefined value.
+// Returns the values that a for loop over `value` visits: items, keys or characters. Empty for an
+// undefined value.
 absl::StatusOr<std::vector<Value>> Iterate(const Value& value);
 // Implements len(value).
 absl::StatusOr<int64_t> Length(const Value& value);

@@ -41,7 +41,7 @@ absl::Status ReadChatTemplate(const std::string& path, const Json& tokenizer_con
     ASSIGN_OR_RETURN(const std::string text, config.String("chat_template"));
     metadata->SetString(kKey, text);
   }
-  // The file overrides the template in tokenizer_config.json.
+  // The file has precedence over the template in tokenizer_config.json.
   if (!file.empty()) metadata->SetString(kKey, file);
   return absl::OkStatus();
 }

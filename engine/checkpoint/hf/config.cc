@@ -13,7 +13,7 @@
 namespace tidepool::engine::hf {
 namespace {
 
-// Keys that do not affect the logits at inference.
+// Keys that do not change the logits.
 constexpr absl::string_view kHarmless[] = {
     "add_cross_attention",
     "architectures",
@@ -101,7 +101,7 @@ constexpr absl::string_view kHarmless[] = {
 
 class ConfigReader {
  public:
-  // `more`: parts besides those of the family.
+  // `more` are the parts that the model has in addition to those of the family.
   ConfigReader(const JsonMembers& config, const HfFamily& family, Parts more,
                GgufMetadata* metadata)
       : config_(config), family_(family), metadata_(metadata) {
@@ -152,7 +152,7 @@ class ConfigReader {
                            absl::StrCat(eps, ", expected a number above 0 and below 1"));
     }
     metadata_->SetF32(Name("attention.layer_norm_rms_epsilon"), static_cast<float>(eps));
-    // transformers writes the second name, too.
+    // This key has two names. transformers writes num_mtp_layers.
     const bool old_name = config_.Has("num_nextn_predict_layers");
     ASSIGN_OR_RETURN(
         model_.draft_layers,
@@ -185,8 +185,8 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
-  // Multi-head latent attention. GGUF describes it as one KV head, which has the compressed keys
-  // and values and the rotated part of the keys.
+  // Reads the settings of multi-head latent attention (MLA). In GGUF, it has one KV head, which
+  // consists of the compressed keys and values and the rotated part of the keys.
   absl::Status ReadMla() {
     ASSIGN_OR_RETURN(model_.heads, Size("num_attention_heads", "attention.head_count", kMaxHeads));
     ASSIGN_OR_RETURN(const int64_t kv_heads,
@@ -277,7 +277,7 @@ class ConfigReader {
       const Json* value = config_.Find(fixed.key);
       if (value == nullptr || fixed.value.empty()) continue;
       const Json expected = Json::parse(fixed.value);
-      // A list has one value for each layer.
+      // In a list, each layer has its own value.
       const bool equal = value->is_array()
                              ? std::all_of(value->begin(), value->end(),
                                            [&](const Json& element) { return element == expected; })
@@ -306,7 +306,8 @@ class ConfigReader {
   int64_t hidden_ = 0;
 };
 
-// The classes of the published multimodal models end in ForConditionalGeneration.
+// Checks the name of the model's class ("architectures"). In published multimodal models, it ends
+// in ForConditionalGeneration.
 absl::Status CheckClass(const JsonMembers& members, bool nested) {
   const Json* classes = members.Find("architectures");
   if (classes == nullptr) return absl::OkStatus();
@@ -317,7 +318,7 @@ absl::Status CheckClass(const JsonMembers& members, bool nested) {
       "architectures", absl::StrCat(Shown(*classes), " is not supported, expected a ...", ending));
 }
 
-// Only gpt-oss is published with quantised experts that can be read.
+// Checks the quantisation. Only gpt-oss is published with quantised experts that can be read.
 absl::Status CheckQuantization(const JsonMembers& members, const std::string& type, Parts* parts) {
   const Json* quantization = members.Find("quantization_config");
   const bool gpt_oss = type == "gpt_oss";
@@ -336,11 +337,12 @@ absl::Status CheckQuantization(const JsonMembers& members, const std::string& ty
   return absl::OkStatus();
 }
 
-// Returns the configuration of the text model, with the family's values of missing keys.
+// Returns the configuration of the text model. Missing keys have the default values of the family.
 Json WithDefaults(const HfFamily& family, const Json& config) {
   Json merged = Json::parse(family.defaults);
   for (const auto& [key, value] : config.items()) {
-    // A null counts as missing, except for keys that switch a default off.
+    // A key with null is treated as missing. But for some keys, null means "off" and overrides the
+    // default.
     const bool off =
         value.is_null() && !absl::EndsWith(key, "softcapping") && key != "sliding_window";
     if (!off || !merged.contains(key)) merged[key] = value;
@@ -395,7 +397,7 @@ absl::Status ReadGenerationConfig(const std::string& path, const Json& config,
     ASSIGN_OR_RETURN(const int64_t top_k, members.Int("top_k", 0, kMaxVocabulary));
     metadata->SetU32("general.sampling.top_k", static_cast<uint32_t>(top_k));
   }
-  // If do_sample is missing, the temperature stays unchanged. False requests greedy decoding.
+  // If do_sample is false, decoding is greedy. If it is missing, the temperature does not change.
   ASSIGN_OR_RETURN(const bool sample, members.BoolOr("do_sample", true));
   if (!sample) metadata->SetF32("general.sampling.temp", 0);
   return absl::OkStatus();

@@ -14,7 +14,7 @@
 
 namespace tidepool::engine::hf {
 
-// Ids of the special tokens in config.json and generation_config.json. A model may have several EOS
+// The ids of special tokens in config.json and generation_config.json. A model may have several EOS
 // tokens.
 struct ConfigTokens {
   std::vector<int64_t> bos;  // at most one
@@ -35,8 +35,8 @@ absl::StatusOr<HfModel> ReadConfig(const std::string& path, const Json& config,
 absl::Status ReadGenerationConfig(const std::string& path, const Json& config,
                                   GgufMetadata* metadata);
 
-// Reads the ids of special tokens from either file. Returns INVALID_ARGUMENT if an id is not an
-// integer.
+// Reads the ids of special tokens from one of the two files. Returns INVALID_ARGUMENT if an id is
+// not an integer.
 absl::Status ReadTokenIds(const std::string& path, const Json& config, ConfigTokens* tokens);
 
 }  // namespace tidepool::engine::hf

@@ -11,7 +11,7 @@
 namespace tidepool::engine::hf {
 namespace {
 
-// Reads an integer, or a list of equal integers.
+// Reads an integer, or a list of integers that are all equal.
 absl::StatusOr<int64_t> Uniform(const JsonMembers& config, absl::string_view key, int64_t low,
                                 int64_t high) {
   const Json* value = config.Find(key);
@@ -63,7 +63,7 @@ class ExpertReader {
     ASSIGN_OR_RETURN(width_, Uniform(config_, keys_.width, 1, kMaxWidth));
     if (!keys_.own_width) SetU32("feed_forward_length", width_);
     SetU32("expert_feed_forward_length", width_);
-    // A second name with the same meaning, as in Hunyuan.
+    // Some models, such as Hunyuan, have a second key with the same meaning.
     constexpr absl::string_view kOtherWidth = "moe_intermediate_size";
     if (keys_.width == kOtherWidth || !config_.Has(kOtherWidth)) return absl::OkStatus();
     ASSIGN_OR_RETURN(const int64_t other_width, Uniform(config_, kOtherWidth, 1, kMaxWidth));
@@ -97,7 +97,7 @@ class ExpertReader {
     model_.parts.Add(keys_.shared_part);
   }
 
-  // How the experts are chosen and weighted.
+  // Reads how experts are chosen and weighted.
   absl::Status ReadWeighting() {
     if (keys_.gating != 0) SetU32("expert_gating_func", keys_.gating);
     if (!keys_.normalize.empty()) {
@@ -121,7 +121,7 @@ class ExpertReader {
       return config_.Error(
           "n_group", absl::StrCat(groups, ", expected a divisor of ", model_.experts, " experts"));
     }
-    // Only DeepSeek-V2 may have groups that are not used.
+    // Only DeepSeek-V2 may have groups that it does not use.
     const bool sigmoid = keys_.gating == 2;
     constexpr absl::string_view kMethod = "topk_method";
     ASSIGN_OR_RETURN(const std::string method,
@@ -154,7 +154,7 @@ class ExpertReader {
     int64_t interval = 1;
     if (!keys_.interval.empty()) {
       ASSIGN_OR_RETURN(interval, config_.IntOr(keys_.interval, 1, 1, kMaxLayers));
-      // llama.cpp requires this key of ERNIE.
+      // llama.cpp requires this key for ERNIE.
       if (keys_.interval == "moe_layer_interval") SetU32("interleave_moe_layer_step", interval);
     }
     ASSIGN_OR_RETURN(const std::vector<int64_t> dense, config_.IntsOr("mlp_only_layers"));
@@ -177,7 +177,7 @@ class ExpertReader {
     }
     const int64_t leading = found - model_.sparse.begin();
     if (leading > 0) SetU32("leading_dense_block_count", leading);
-    // The FFN width of the dense layers.
+    // Sets the FFN width of the dense layers.
     if (!keys_.own_width || (leading == 0 && !config_.Has("intermediate_size"))) {
       return absl::OkStatus();
     }
@@ -188,10 +188,11 @@ class ExpertReader {
   const ExpertKeys& keys_;
   HfModel& model_;
   GgufMetadata& metadata_;
-  int64_t width_ = 0;  // of a routed expert
+  int64_t width_ = 0;  // FFN width of a routed expert
 };
 
-// Returns which layers have a window, from layer_types or from the family's rule.
+// Returns for each layer whether it has a window, according to layer_types or to the rule of the
+// family.
 absl::StatusOr<std::vector<bool>> WindowLayers(const JsonMembers& config, const HfModel& model) {
   const size_t layers = model.sparse.size();
   std::vector<bool> windows(layers, model.family->window == ConfigWindow::kAlways);
@@ -251,7 +252,7 @@ absl::Status ReadWindow(const JsonMembers& config, const HfModel& model, GgufMet
   };
   const bool all = std::find(windows.begin(), windows.end(), false) == windows.end();
   if (size > 0) metadata->SetU32(name("sliding_window"), static_cast<uint32_t>(size));
-  // Without this key, families with ConfigWindow::kAlways have the window in every layer.
+  // If this key is missing, every layer of a family with ConfigWindow::kAlways has the window.
   if (rule != ConfigWindow::kAlways || !all) {
     metadata->SetBools(name("sliding_window_pattern"), windows);
   }

@@ -11,8 +11,8 @@
 
 namespace tidepool::engine::hf {
 
-// These limits are far above real models. Each fits in an int, and the product of any two fits in
-// 64 bits.
+// Limits that are far above the values of real models. Each limit fits in an int, and the product
+// of any two fits in 64 bits.
 inline constexpr int64_t kMaxLayers = 4096;
 inline constexpr int64_t kMaxHeads = 4096;
 inline constexpr int64_t kMaxHeadDim = 4096;
@@ -21,11 +21,11 @@ inline constexpr int64_t kMaxVocabulary = 1 << 24;
 inline constexpr int64_t kMaxExperts = 4096;
 inline constexpr int64_t kMaxContext = 1 << 30;
 
-// Sets `experts`, `sparse` and the parts of the shared expert, and the keys of the FFNs. Requires:
-// `sparse` has one value for each layer.
+// Sets `experts`, `sparse` and the parts of the shared expert in `model`, and the metadata keys of
+// the FFNs. Requires: `sparse` has one value for each layer.
 absl::Status ReadExperts(const JsonMembers& config, HfModel* model, GgufMetadata* metadata);
 
-// Sets the keys of sliding windows.
+// Sets the metadata keys of sliding windows.
 absl::Status ReadWindow(const JsonMembers& config, const HfModel& model, GgufMetadata* metadata);
 
 }  // namespace tidepool::engine::hf

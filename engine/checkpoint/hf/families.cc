@@ -130,7 +130,7 @@ constexpr char kGemma2Defaults[] =
         "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256,
         "sliding_window": 4096, "sliding_window_pattern": 2,
         "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0})";
-// The text_config of the published models leaves out much.
+// The published models omit many keys in their text_config.
 constexpr char kGemma3Defaults[] =
     R"({"head_dim": 256, "tie_word_embeddings": true, "rms_norm_eps": 1e-6,
         "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256,

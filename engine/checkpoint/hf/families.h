@@ -1,5 +1,5 @@
-// A table of the model families that a config.json can name. A family is one row: which parts its
-// layers have, which keys its config.json has, and the values of keys that are missing.
+// A table of the model families that a config.json can name. A family is one row. The row says
+// which parts the layers have, which keys the config.json has, and which values missing keys have.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_FAMILIES_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_HF_FAMILIES_H_
 
@@ -13,30 +13,30 @@
 
 namespace tidepool::engine::hf {
 
-// Groups of tensors that a model may have. The rules in tensor_rules.cc name the tensors.
+// Groups of tensors that a model may have. tensor_rules.cc has the names of the tensors.
 enum class Part : uint8_t {
   kAlways,
   kQkv,          // q_proj, k_proj, v_proj
-  kQkvBias,      // their biases
+  kQkvBias,      // the biases of kQkv
   kFusedQkv,     // qkv_proj
-  kOutputBias,   // of o_proj
+  kOutputBias,   // the bias of o_proj
   kQkNorm,       // q_norm, k_norm
   kQkLayernorm,  // query_layernorm, key_layernorm
   kSinks,
-  kMla,              // the compressed keys and values of DeepSeek
-  kMlaQuery,         // q_proj of a model with kMla
-  kMlaLowRankQuery,  // q_a_proj, q_b_proj
-  // Names of the norms besides input_layernorm.
+  kMla,       // the compressed keys and values of DeepSeek's multi-head latent attention (MLA)
+  kMlaQuery,  // q_proj in a model with kMla
+  kMlaLowRankQuery,  // q_a_proj and q_b_proj in a model with kMla
+  // Norms. Every family has input_layernorm; these are the others.
   kFfnNorm,            // post_attention_layernorm is the norm before the FFN: ffn_norm
-  kPostAttentionNorm,  // the same, but GGUF's name is post_attention_norm
-  kGemmaNorms,         // before and after both branches
-  kGlm4Norms,          // the same with other names
-  kPostNorms,          // after both branches alone
-  // Layers without experts.
+  kPostAttentionNorm,  // the same norm, but GGUF calls it post_attention_norm
+  kGemmaNorms,         // norms before and after the attention and the FFN
+  kGlm4Norms,          // the same norms under GLM-4's names
+  kPostNorms,          // norms after the attention and after the FFN, and none before them
+  // FFNs of layers without experts.
   kDense,       // gate_proj, up_proj, down_proj
   kDenseFused,  // gate_up_proj, down_proj
   kMlpBias,
-  // Layers with experts: the router and the experts.
+  // Layers with experts: the router and the experts' matrices.
   kExperts,
   kMixtralExperts,
   kGraniteExperts,
@@ -45,10 +45,10 @@ enum class Part : uint8_t {
   kGptOssMxfp4,
   kSelectionBias,
   kErnieSelectionBias,
-  // Layers with experts: the shared expert.
-  kSharedExpert,   // with a gate, as in Qwen
-  kSharedExperts,  // as in DeepSeek
-  kSharedMlp,      // as in Hunyuan
+  // Layers with experts: the shared expert's matrices.
+  kSharedExpert,   // with a gate, as in Qwen's models
+  kSharedExperts,  // as in DeepSeek's models
+  kSharedMlp,      // as in Hunyuan's models
   kGraniteShared,
 };
 
@@ -77,32 +77,33 @@ enum class ConfigBias : uint8_t {
 
 enum class ConfigWindow : uint8_t {
   kNone,
-  kAlways,    // sliding_window applies to all layers
-  kSwitched,  // use_sliding_window enables it, in layers from max_window_layers on
-  kPattern,   // every sliding_window_pattern-th layer has none
+  kAlways,    // all layers have the window `sliding_window`
+  kSwitched,  // use_sliding_window enables the window, for the layers from max_window_layers on
+  kPattern,   // every sliding_window_pattern-th layer has no window
 };
 
-// The keys that describe experts. An empty name: there is no such key.
+// The names of the keys that describe experts. A name is empty if the family has no such key.
 struct ExpertKeys {
   absl::string_view count;        // empty: the family has no experts
-  absl::string_view other_count;  // a second name of `count`
+  absl::string_view other_count;  // an alternative name of the same key
   absl::string_view used = "num_experts_per_tok";
   absl::string_view width;
   absl::string_view shared_width;
-  absl::string_view shared_count;  // shared experts, each of the width of a routed one
+  absl::string_view shared_count;  // number of shared experts; each is as wide as a routed one
   Part shared_part = Part::kAlways;
   absl::string_view normalize;
   absl::string_view scale;
-  bool groups = false;             // n_group and topk_group
-  int gating = 0;                  // expert_gating_func; 0: not written
+  bool groups = false;             // whether n_group and topk_group are read
+  int gating = 0;                  // value of expert_gating_func; 0: the key is not written
   absl::string_view first_sparse;  // number of leading layers without experts
   absl::string_view interval;      // every interval-th layer has experts
-  // intermediate_size is the width of the dense layers, not of the experts.
+  // True if the experts' width has its own key: then intermediate_size is only the dense layers'
+  // width.
   bool own_width = false;
 };
 
-// A key that a family's config.json may have. `value` is the only supported value, as JSON; empty:
-// any value, because the key does not change logits.
+// A key that a family's config.json may have. `value` is the only supported value, as JSON. If it
+// is empty, every value is accepted, because the key does not change logits.
 struct FixedKey {
   absl::string_view key;
   absl::string_view value;
@@ -116,21 +117,21 @@ struct NumberKey {
 
 struct HfFamily {
   absl::string_view model_type;
-  absl::string_view architecture;  // general.architecture
+  absl::string_view architecture;  // value of general.architecture
   Parts parts;
   // Whether GGUF interleaves the rows of the two halves of each head in q and k.
   bool rotary_pairs = false;
-  bool partial_rotary = false;  // reads partial_rotary_factor
+  bool partial_rotary = false;  // partial_rotary_factor is read
   bool gelu = false;            // the activation is gelu_pytorch_tanh instead of silu
   bool norm_plus_one = false;   // norms multiply by 1 + weight
-  bool mlp_bias = false;        // reads mlp_bias
-  bool local_rope = false;      // layers with a window have a rotary base of their own
-  bool ntk_alpha = false;       // dynamic scaling with alpha is a larger base
+  bool mlp_bias = false;        // mlp_bias is read
+  bool local_rope = false;      // layers with a window use another rotary base
+  bool ntk_alpha = false;       // dynamic scaling with alpha means a larger rotary base
   ConfigBias bias = ConfigBias::kNone;
   ConfigWindow window = ConfigWindow::kNone;
   ExpertKeys experts;
-  absl::string_view qk_norm_key;  // a switch for Part::kQkNorm
-  absl::string_view no_rope;      // a list with 0 for layers without rotation
+  absl::string_view qk_norm_key;  // key of a bool: whether the model has Part::kQkNorm
+  absl::string_view no_rope;      // key of a list that has a 0 for each layer without rotation
   absl::Span<const NumberKey> numbers;
   absl::Span<const FixedKey> fixed;
   absl::string_view defaults = "{}";  // values of missing keys, as JSON
@@ -148,19 +149,19 @@ struct HfModel {
   const HfFamily* family = nullptr;
   Parts parts;
   int64_t vocab_size = 0;
-  int64_t head_dim = 0;  // of q and k; with MLA, of their rotated part
+  int64_t head_dim = 0;  // dimension of q and k heads; with MLA, of their rotated part
   int64_t heads = 0;
   int64_t kv_heads = 0;
-  int64_t key_dim = 0;    // with MLA: of each head's keys without the rotated part
-  int64_t value_dim = 0;  // with MLA
+  int64_t key_dim = 0;    // with MLA: dimension of each head's keys without the rotated part
+  int64_t value_dim = 0;  // with MLA: dimension of each head's values
   int64_t experts = 0;
-  std::vector<bool> sparse;  // by layer: true if its FFN is a mixture of experts
-  int64_t draft_layers = 0;  // layers after the last one, which are ignored
+  std::vector<bool> sparse;  // for each layer: whether its FFN is a mixture of experts
+  int64_t draft_layers = 0;  // number of draft layers (after the last layer); they are ignored
   bool tied = false;
-  // The text model of a multimodal checkpoint.
+  // Whether the model is the text model inside a multimodal checkpoint.
   bool nested = false;
-  std::vector<float> rope_divisors;  // for llama3 scaling; empty: no such scaling
-  std::vector<float> rope_long;      // for longrope scaling; empty: no such scaling
+  std::vector<float> rope_divisors;  // of llama3 scaling; empty: no such scaling
+  std::vector<float> rope_long;      // of longrope scaling; empty: no such scaling
   std::vector<float> rope_short;
 };
 

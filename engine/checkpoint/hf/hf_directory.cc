@@ -29,7 +29,7 @@ constexpr absl::string_view kGenerationConfig = "generation_config.json";
 constexpr absl::string_view kSingleFile = "model.safetensors";
 constexpr absl::string_view kIndex = "model.safetensors.index.json";
 
-// Returns the last component of a path after it resolves symbolic links.
+// Resolves the symbolic links of a path, and returns the last component.
 std::string NameOf(const std::string& path) {
   std::error_code error;
   const std::filesystem::path whole = std::filesystem::canonical(path, error);
@@ -128,7 +128,7 @@ absl::Status HfDirectory::ReadText(const hf::Json& config, int64_t vocab_size,
                               metadata);
 }
 
-// Returns the weight files, sorted by name, and fills `index` if there is one.
+// Returns the names of the weight files, sorted. If there is an index, also sets `index`.
 absl::StatusOr<std::vector<std::string>> HfDirectory::WeightFiles(
     std::map<std::string, std::string>* index) {
   if (HasFile(kSingleFile)) return std::vector<std::string>{std::string(kSingleFile)};
@@ -190,7 +190,7 @@ absl::Status HfDirectory::ReadWeights(const hf::HfModel& model) {
                                     embedding->dims[1], " rows"));
 }
 
-// Serialises the metadata as a GGUF header and parses it. The entries point into the header.
+// Writes the metadata as a GGUF header, and parses it. The entries point into the header.
 absl::Status HfDirectory::SetMetadata(const GgufMetadata& metadata) {
   const std::string header = GgufHeader(metadata);
   owned_.push_back(std::make_unique<std::byte[]>(header.size()));

@@ -21,12 +21,13 @@
 
 namespace tidepool::engine {
 
-// Thread-safe: immutable after Open. It adds no data members to Checkpoint, so it may be moved into
-// one. Its parts are all the files that Open reads, so the checkpoint's digest covers all of them.
+// Thread-safe: immutable after Open. Adds no data members to Checkpoint, so it can be moved into a
+// Checkpoint. Its parts are all files that Open reads, so the checkpoint's digest covers all of
+// them.
 class HfDirectory : public Checkpoint {
  public:
-  // Errors name the file in the directory. Returns NOT_FOUND if a file is missing, INVALID_ARGUMENT
-  // if its content is invalid, and UNIMPLEMENTED if the model is not supported.
+  // Opens the directory. Errors name the file in it. Returns NOT_FOUND if a file is missing,
+  // INVALID_ARGUMENT if its content is invalid, and UNIMPLEMENTED if the model is not supported.
   static absl::StatusOr<HfDirectory> Open(const std::string& path);
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMaxDepth = 64;
 
-// Observes the parser. After the first fault, it discards all further values.
+// Watches the events of the parser. After the first fault, the parser discards all further values.
 class Watch {
  public:
   bool OnEvent(int depth, Json::parse_event_t event, const Json& parsed) {
@@ -38,7 +38,7 @@ class Watch {
 
  private:
   std::string fault_;
-  std::vector<std::set<std::string>> keys_;  // of the open objects
+  std::vector<std::set<std::string>> keys_;  // the keys of each open object
 };
 
 }  // namespace

@@ -17,13 +17,13 @@ namespace tidepool::engine::hf {
 
 using Json = nlohmann::json;
 
-// Parses a JSON object. Returns INVALID_ARGUMENT "PATH: ..." if the text is not JSON or not an
+// Parses a JSON object. Returns INVALID_ARGUMENT "PATH: ..." if the text is not JSON, is not an
 // object, is nested deeper than 64 levels, repeats a key in one object, or is not UTF-8.
 absl::StatusOr<Json> ParseJsonObject(const std::string& path, absl::string_view text);
 
 // Thread-compatible. Reads the members of one object. A null member counts as missing. Errors name
 // the file and the key. Returns INVALID_ARGUMENT if a value has the wrong type or is out of range.
-// `path` and `object` must outlive it.
+// `path` and `object` must outlive the JsonMembers.
 class JsonMembers {
  public:
   JsonMembers(const std::string& path, const Json& object) : path_(path), object_(object) {}
@@ -45,7 +45,7 @@ class JsonMembers {
   absl::StatusOr<std::vector<int64_t>> IntsOr(absl::string_view key) const;
 
   absl::Status Error(absl::string_view key, absl::string_view message) const;
-  // Returns UNIMPLEMENTED. Use it for a valid value that is not supported.
+  // Returns UNIMPLEMENTED, the error for a valid value that is not supported.
   absl::Status Unsupported(absl::string_view key, absl::string_view message) const;
 
   // Returns the first key, in alphabetical order, that was never read and is not in `harmless`.

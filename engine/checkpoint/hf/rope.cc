@@ -13,18 +13,18 @@ namespace {
 
 constexpr absl::string_view kPartial = "partial_rotary_factor";
 constexpr absl::string_view kOriginalContext = "original_max_position_embeddings";
-// Names of the two sets of rotary settings of models with local_rope.
+// The names of the two sets of rotary settings in models with local_rope.
 constexpr absl::string_view kFullAttention = "full_attention";
 constexpr absl::string_view kSlidingAttention = "sliding_attention";
 
-// The rotary scaling of one model. `where` is the key in config.json that holds it.
+// The rotary scaling of one model. `where` is the key in config.json under which it is.
 struct Scaling {
   const JsonMembers& config;
   const JsonMembers& members;
   absl::string_view where;
   double theta = 0;
-  int64_t dims = 0;    // rotated elements of each head
-  std::string prefix;  // "llama.rope."
+  int64_t dims = 0;    // number of rotated elements of each head
+  std::string prefix;  // prefix of the metadata keys, such as "llama.rope."
 
   absl::Status Unsupported(absl::string_view key, absl::string_view message) const {
     return members.Unsupported(absl::StrCat(where, ".", key), message);
@@ -40,8 +40,8 @@ absl::StatusOr<double> Positive(const Scaling& scaling, absl::string_view key, d
   return scaling.Error(key, absl::StrCat(value, ", expected a number above 0"));
 }
 
-// Divides the frequencies of long wavelengths by the factor and keeps those of short wavelengths. A
-// ramp connects the two.
+// Divides the frequencies of long wavelengths by the factor. Frequencies of short wavelengths do
+// not change, and those in between change gradually.
 absl::Status ApplyLlama3(const Scaling& scaling, HfModel* model) {
   ASSIGN_OR_RETURN(const double factor, Positive(scaling, "factor", 0));
   ASSIGN_OR_RETURN(const double low, Positive(scaling, "low_freq_factor", 0));
@@ -72,8 +72,8 @@ double YarnMagnitude(double factor, double mscale) {
   return factor > 1 ? 1 + 0.1 * mscale * std::log(factor) : 1;
 }
 
-// Sets YaRN's factors, which depend on mscale and mscale_all_dim: with MLA by one key of GGUF,
-// without it by another.
+// Sets YaRN's factor on cos and sin, which depends on mscale and mscale_all_dim. GGUF has one key
+// for it with MLA, and another key without MLA.
 absl::Status ApplyMagnitude(const Scaling& scaling, double factor, const HfModel& model,
                             GgufMetadata* metadata) {
   const JsonMembers& members = scaling.members;
@@ -89,8 +89,8 @@ absl::Status ApplyMagnitude(const Scaling& scaling, double factor, const HfModel
                      static_cast<float>(attention / magnitude));
     return absl::OkStatus();
   }
-  // The engine multiplies scores by the square of the magnitude of mscale_all_dim, and does not
-  // scale cos and sin.
+  // The engine multiplies scores by the square of the magnitude that mscale_all_dim gives. It does
+  // not scale cos and sin.
   if (attention != 1) {
     return scaling.Unsupported(
         "mscale", absl::StrCat(mscale, " is not supported, expected mscale_all_dim ", all_dim,
@@ -125,7 +125,7 @@ absl::Status ApplyYarn(const Scaling& scaling, const HfModel& model, GgufMetadat
   metadata->SetF32(name("yarn_beta_fast"), static_cast<float>(fast));
   metadata->SetF32(name("yarn_beta_slow"), static_cast<float>(slow));
   RETURN_IF_ERROR(ApplyMagnitude(scaling, factor, model, metadata));
-  // Our own key. Without it, the family decides.
+  // yarn_truncate is our own key. If it is missing, the family decides.
   const bool family_truncates = model.family->architecture != "gpt-oss";
   if (truncate != family_truncates) metadata->SetBool(name("yarn_truncate"), truncate);
   return absl::OkStatus();
@@ -169,12 +169,12 @@ absl::Status ApplyLongRope(const Scaling& scaling, HfModel* model, GgufMetadata*
   return absl::OkStatus();
 }
 
-// Scaling by a larger base, which does not depend on the length of the sequence.
+// Scales by increasing the base. The base does not depend on the length of the sequence.
 absl::Status ApplyAlpha(Scaling* scaling, GgufMetadata* metadata) {
   ASSIGN_OR_RETURN(const double alpha, Positive(*scaling, "alpha", 1));
   const auto dims = static_cast<double>(scaling->dims);
   if (dims < 4) return scaling->Unsupported("alpha", "needs a head_dim of at least 4");
-  // Published beside alpha, without effect.
+  // Published configurations have these keys together with alpha. They have no effect.
   for (const absl::string_view key :
        {"factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"}) {
     scaling->members.Find(key);
@@ -189,8 +189,8 @@ absl::Status ApplyScaling(Scaling* scaling, const std::string& type, HfModel* mo
   if (type == "dynamic" && model->family->ntk_alpha && scaling->members.Has("alpha")) {
     return ApplyAlpha(scaling, metadata);
   }
-  // Dynamic scaling has no effect within max_position_embeddings. Requests cannot exceed that
-  // length.
+  // Dynamic scaling has no effect on sequences within max_position_embeddings, and longer ones are
+  // not possible here.
   if (type == "default" || type == "dynamic") {
     if (type == "dynamic") RETURN_IF_ERROR(Positive(*scaling, "factor", 1).status());
     return absl::OkStatus();
@@ -211,8 +211,8 @@ absl::Status ApplyScaling(Scaling* scaling, const std::string& type, HfModel* mo
 }
 
 absl::Status CheckRead(const Scaling& scaling, const std::string& type) {
-  // Transformers writes these for every rope_type, but only some types use them. Find marks a key
-  // as read.
+  // transformers writes these keys for every rope_type, but only some types use them. Find marks a
+  // key as read.
   scaling.members.Find(kOriginalContext);
   scaling.members.Find("finetuned");
   const std::string unread = scaling.members.FirstUnread({});
@@ -247,7 +247,7 @@ absl::StatusOr<int64_t> RotatedDims(const JsonMembers& config, const JsonMembers
                                              model.head_dim, " that is an even number"));
 }
 
-// Reads the base of layers with a window, which have no scaling.
+// Reads the rotary base of layers with a window. These layers have no scaling.
 absl::Status ReadLocalRope(const JsonMembers& config, const Json& settings,
                            const std::string& prefix, GgufMetadata* metadata) {
   const std::string path(config.path());

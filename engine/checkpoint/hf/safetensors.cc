@@ -16,7 +16,7 @@ namespace tidepool::engine::hf {
 namespace {
 
 constexpr uint64_t kSizeBytes = 8;
-// This is the limit of the format itself.
+// The format itself has this limit.
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr size_t kMaxDimensions = 5;
 constexpr int64_t kMaxElements = int64_t{1} << 48;
@@ -107,7 +107,7 @@ class HeaderReader {
   const uint64_t data_bytes_;
 };
 
-// Checks for overlaps and gaps. The format forbids both.
+// Returns an error if tensors overlap or if there are gaps. The format forbids both.
 absl::Status CheckCoverage(const std::string& path, const SafetensorsContents& contents,
                            uint64_t file_bytes) {
   std::vector<const StoredTensor*> by_offset;
@@ -173,7 +173,7 @@ absl::StatusOr<std::map<std::string, std::string>> ParseSafetensorsIndex(const s
   std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : map->items()) {
     const std::string* name = file.get_ptr<const std::string*>();
-    // Reject paths because they could lead out of the folder.
+    // A name must not be a path, because a path could lead out of the folder.
     if (name == nullptr || absl::StrContains(*name, '/') || absl::StrContains(*name, '\0') ||
         !absl::EndsWith(*name, ".safetensors")) {
       return FileError(

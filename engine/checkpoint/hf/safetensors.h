@@ -19,8 +19,8 @@ namespace tidepool::engine::hf {
 
 struct StoredTensor {
   std::string name;
-  GgmlType type = GgmlType::kF32;  // F32, F16 or BF16; I8 (U8 too) or I64 if it is not a weight
-  std::vector<int64_t> shape;      // slowest first; 1 to 5 dimensions, each at least 1
+  GgmlType type = GgmlType::kF32;  // F32, F16 or BF16 for weights; else I8 (also for U8) or I64
+  std::vector<int64_t> shape;      // slowest dimension first; 1 to 5 dimensions, each at least 1
   uint64_t file_offset = 0;        // offset of the first byte
   uint64_t bytes = 0;
 };
@@ -30,14 +30,15 @@ struct SafetensorsContents {
   std::vector<StoredTensor> tensors;  // sorted by name
 };
 
-// Thread-safe. Checks the whole header: sizes, overlaps, gaps, and that every tensor lies inside
-// the file. Returns INVALID_ARGUMENT "PATH: TENSOR: ..." if a check fails, and UNIMPLEMENTED if a
-// tensor type is not supported.
+// Parses a header and checks all of it: sizes, overlaps, gaps, and that every tensor is inside the
+// file. Returns INVALID_ARGUMENT "PATH: TENSOR: ..." if a check fails, and UNIMPLEMENTED if a
+// tensor type is not supported. Thread-safe.
 absl::StatusOr<SafetensorsContents> ParseSafetensors(const std::string& path,
                                                      absl::Span<const std::byte> bytes);
 
-// Parses model.safetensors.index.json. Returns the file that holds each tensor. A file is a plain
-// name in the same folder. An INVALID_ARGUMENT error names the file and the entry.
+// Parses model.safetensors.index.json. Returns the name of the file that contains each tensor, by
+// the tensor's name. The files are in the same folder. Returns INVALID_ARGUMENT with the file and
+// the entry if the index is invalid.
 absl::StatusOr<std::map<std::string, std::string>> ParseSafetensorsIndex(const std::string& path,
                                                                          absl::string_view text);
 

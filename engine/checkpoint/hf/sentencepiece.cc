@@ -179,8 +179,8 @@ absl::Status CheckSupported(const std::string& path, const SentencePieceModel& m
   return absl::OkStatus();
 }
 
-// Adds the tokens of "added_tokens_decoder" in tokenizer_config.json: {ID: TOKEN}. They include
-// tokens that the model already has.
+// Adds the tokens of "added_tokens_decoder" in tokenizer_config.json, which has the form {ID:
+// TOKEN}. Some of them are already tokens of the model.
 absl::Status AddDecoderTokens(const JsonMembers& config, Vocabulary* vocabulary) {
   const Json* tokens = config.Find("added_tokens_decoder");
   if (tokens == nullptr) return absl::OkStatus();

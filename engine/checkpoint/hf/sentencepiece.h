@@ -31,7 +31,7 @@ struct SentencePieceModel {
   int64_t bos_id = 1;
   int64_t eos_id = 2;
   int64_t padding_id = -1;
-  std::string charsmap;  // table of character replacements; empty: none
+  std::string charsmap;  // table of character replacements; empty if there is none
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;
   bool escape_whitespaces = true;
@@ -42,8 +42,8 @@ struct SentencePieceModel {
 absl::StatusOr<SentencePieceModel> ParseSentencePiece(const std::string& path,
                                                       absl::string_view bytes);
 
-// Sets tokenizer.ggml.*, including the added tokens and the flags of tokenizer_config.json. Returns
-// the same errors as ReadTokenizerJson.
+// Sets tokenizer.ggml.* from tokenizer.model, its added tokens, and the flags of
+// tokenizer_config.json. Returns the same errors as ReadTokenizerJson.
 absl::Status ReadSentencePiece(const std::string& path, absl::string_view bytes,
                                const TokenizerFiles& files, GgufMetadata* metadata);
 

@@ -18,7 +18,7 @@ constexpr absl::string_view kDigits =
     "digit";
 constexpr absl::string_view kGpt2 =
     "\x01"
-    "gpt2";  // ByteLevel with its built-in expression
+    "gpt2";  // means ByteLevel with its built-in expression
 
 constexpr absl::string_view kAnyCase = R"((?i:'s|'t|'re|'ve|'m|'ll|'d))";
 constexpr absl::string_view kSpaceTail = R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -114,8 +114,8 @@ absl::StatusOr<std::string> SplitPattern(const std::string& path, const Json& st
   const Json* pattern = split.Find("pattern");
   ASSIGN_OR_RETURN(const std::string behavior, split.StringOr("behavior", "Isolated"));
   ASSIGN_OR_RETURN(const bool invert, split.BoolOr("invert", false));
-  // Both variants keep matches as pieces. They differ only in the text between matches, and the
-  // known expressions leave none.
+  // Both variants keep each match as a piece. They treat the text between matches differently, but
+  // the known expressions leave no text between matches.
   const bool keeps = (behavior == "Isolated" && !invert) || (behavior == "Removed" && invert);
   if (!keeps || pattern == nullptr || !pattern->is_object()) return std::string();
   const auto regex = pattern->find("Regex");
@@ -123,7 +123,7 @@ absl::StatusOr<std::string> SplitPattern(const std::string& path, const Json& st
   return regex->get<std::string>();
 }
 
-// Returns the token that a piece of a TemplateProcessing names. Returns nullopt if the piece is the
+// Returns the token that a piece of a TemplateProcessing names, or nullopt if the piece is the
 // placeholder for the text.
 absl::StatusOr<std::optional<std::string>> TemplateToken(const std::string& path,
                                                          const Json& piece) {
@@ -283,7 +283,7 @@ absl::StatusOr<AddedAround> ReadPostProcessor(const std::string& path, const Jso
   ASSIGN_OR_RETURN(const std::vector<const Json*> steps,
                    Flatten(path, "post_processor", processor));
   for (const Json* step : steps) {
-    if (TypeOfStep(*step) == "ByteLevel") continue;  // affects only offsets
+    if (TypeOfStep(*step) == "ByteLevel") continue;  // it only affects offsets
     if (TypeOfStep(*step) != "TemplateProcessing") {
       return FileUnsupported(path, "post_processor",
                              absl::StrCat(Shown(*step), " is not supported"));

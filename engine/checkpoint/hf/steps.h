@@ -13,9 +13,10 @@
 
 namespace tidepool::engine::hf {
 
-// Returns the steps in order and expands every "Sequence". If `step` is null, there are no steps.
-// Returns INVALID_ARGUMENT if a step is not an object with a type. `key`, for example "normalizer",
-// names the steps in error messages. The returned pointers point into `step`.
+// Returns the steps in order. A step of type "Sequence" is replaced by its members. If `step` is
+// null, there are no steps. Returns INVALID_ARGUMENT if a step is not an object with a type. `key`,
+// for example "normalizer", names the steps in error messages. The returned pointers point into
+// `step`.
 absl::StatusOr<std::vector<const Json*>> Flatten(const std::string& path, absl::string_view key,
                                                  const Json* step);
 
@@ -38,7 +39,7 @@ struct SpaceRules {
   Prefix prefix = Prefix::kNever;
   bool split = false;  // merges do not cross the start of a word
   bool once = false;   // add no prefix if the text begins with a space
-  std::string form;    // Unicode normalisation: "nfc" or "nfkc"; empty: none
+  std::string form;    // Unicode normalisation: "nfc" or "nfkc"; empty if there is none
 };
 
 // Returns UNIMPLEMENTED if the rules cannot express a step.

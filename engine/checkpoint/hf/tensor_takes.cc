@@ -30,7 +30,8 @@ bool IsFloat(GgmlType type) {
   return type == GgmlType::kF32 || type == GgmlType::kF16 || type == GgmlType::kBF16;
 }
 
-// Hugging Face stores elements 2 i and 2 i + 1 in one byte, GGUF elements i and i + 16.
+// Hugging Face stores the elements 2i and 2i + 1 in one byte. GGUF stores the elements i and i + 16
+// in one byte.
 void RepackMxfp4(const std::byte* from, std::byte scale, std::byte* to) {
   constexpr std::byte kLow{0x0F};
   constexpr std::byte kHigh{0xF0};
@@ -43,15 +44,15 @@ void RepackMxfp4(const std::byte* from, std::byte scale, std::byte* to) {
   }
 }
 
-// Lets the kernel take back the pages of a source that was copied, so that they do not take memory
-// beside the copy. Does not change what the pages hold.
+// Allows the kernel to reclaim the pages of a source that was copied, so that it does not take
+// memory in addition to the copy. The contents of the pages do not change.
 void Release(const std::byte* data, size_t bytes) {
 #ifdef MADV_PAGEOUT
   const size_t page = sysconf(_SC_PAGESIZE);
   const size_t before = (page - reinterpret_cast<uintptr_t>(data) % page) % page;
   if (before >= bytes) return;
   const size_t whole = (bytes - before) / page * page;
-  // Only a hint: the kernel can also reclaim these pages when it needs memory.
+  // If this fails, nothing is lost: the kernel can also reclaim these pages when it needs memory.
   if (whole > 0) madvise(const_cast<std::byte*>(data) + before, whole, MADV_PAGEOUT);
 #endif
 }
@@ -103,7 +104,7 @@ absl::StatusOr<GgufTensor> TensorTaker::Make(const std::string& name, const Tens
       RETURN_IF_ERROR(SplitMla(rule.take, source, &tensor));
       break;
   }
-  // GGUF stores vectors, and biases of all experts, as F32.
+  // In GGUF, vectors and the biases of all experts are F32.
   if (tensor.dim_count == 1 || absl::EndsWith(name, ".bias")) MakeFloat(&tensor);
   return tensor;
 }
@@ -134,7 +135,7 @@ GgufTensor TensorTaker::Floats(absl::string_view name, absl::Span<const float> v
 }
 
 std::byte* TensorTaker::Own(size_t bytes) {
-  // Not initialised, so that the pages are touched only once.
+  // The memory is not initialised, so that its pages are touched only once.
   owned_.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
   return owned_.back().get();
 }
@@ -219,7 +220,7 @@ absl::Status TensorTaker::Transpose(Take take, const TensorSource& source, GgufT
     from += rows * columns * size;
     to += rows * (columns / step) * size;
   }
-  // The odd rows are taken after the even ones.
+  // The even rows are taken first. After the odd rows, the source is not needed any more.
   if (take != Take::kTransposedEven) Release(source.data, source.tensor->bytes);
   return absl::OkStatus();
 }

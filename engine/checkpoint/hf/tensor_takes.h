@@ -27,13 +27,13 @@ class TensorTaker {
   TensorTaker(const HfModel& model, std::vector<std::unique_ptr<std::byte[]>>* owned)
       : model_(model), owned_(*owned) {}
 
-  // Makes the GGUF tensor that a rule describes. `scales` is the source that belongs to blocks of
-  // MXFP4; else null. Returns INVALID_ARGUMENT with the file and the tensor if the shape does not
-  // fit the rule, and UNIMPLEMENTED if the type is not supported.
+  // Makes the GGUF tensor that a rule describes. `scales` is the source of the scales if `source`
+  // has blocks of MXFP4, otherwise null. Returns INVALID_ARGUMENT with the file and the tensor if
+  // the shape does not fit the rule, and UNIMPLEMENTED if the type is not supported.
   absl::StatusOr<GgufTensor> Make(const std::string& name, const TensorRule& rule,
                                   const TensorSource& source, const TensorSource* scales);
 
-  // Describes the source as it is stored, under another name.
+  // Describes the source in its stored form, under the name `name`.
   absl::StatusOr<GgufTensor> Describe(absl::string_view name, const TensorSource& source);
 
   GgufTensor Floats(absl::string_view name, absl::Span<const float> values);
@@ -42,7 +42,7 @@ class TensorTaker {
   std::byte* Own(size_t bytes);
   // Returns a copy of the name that lives as long as the tensors.
   absl::string_view OwnName(absl::string_view name);
-  // Points the tensor to new owned memory for its type and dimensions.
+  // Sets the tensor's data to new owned memory, with the size for its type and dimensions.
   std::byte* OwnData(GgufTensor* tensor);
   absl::Status SetRotary(const TensorSource& source, GgufTensor* tensor) const;
   absl::Status HalveRows(Take take, const TensorSource& source, GgufTensor* tensor) const;
@@ -51,7 +51,7 @@ class TensorTaker {
   absl::Status PackMxfp4(Take take, const TensorSource& blocks, const TensorSource* scales,
                          GgufTensor* tensor);
   absl::Status SplitMla(Take take, const TensorSource& source, GgufTensor* tensor);
-  // Converts to float32 in owned memory and interleaves the rows if needed.
+  // Converts the tensor to float32 in owned memory. Interleaves its rows if head_rows is not 0.
   void MakeFloat(GgufTensor* tensor);
 
   const HfModel& model_;

@@ -18,24 +18,26 @@ namespace tidepool::engine::hf {
 namespace {
 
 constexpr absl::string_view kLayerPrefix = "model.layers.";
-// Old versions of transformers save this buffer. All versions compute it from the configuration, so
-// it is ignored.
+// Old versions of transformers saved this buffer. It is ignored, because it can be computed from
+// the configuration.
 constexpr absl::string_view kOldBuffer = "self_attn.rotary_emb.inv_freq";
-// Prefix of the layers that predict further tokens, if they are not stored under kLayerPrefix.
+// Prefix of the layers that predict further tokens, in checkpoints that do not store them under
+// kLayerPrefix.
 constexpr absl::string_view kDraftPrefix = "model.mtp_";
 
-// Prefixes of the text model of a multimodal checkpoint, in place of "model.".
+// Prefixes that the tensors of the text model have in a multimodal checkpoint, instead of "model.".
 constexpr absl::string_view kTextPrefixes[] = {"model.language_model.", "language_model.model.",
                                                "model.text_model."};
 constexpr absl::string_view kTextHead = "language_model.lm_head.";
-// Prefixes of everything else in such a checkpoint.
+// Prefixes of all other tensors in a multimodal checkpoint.
 constexpr absl::string_view kOtherPrefixes[] = {
     "model.vision_tower.", "vision_tower.",    "model.vision_model.",
     "vision_model.",       "model.visual.",    "visual.",
     "model.audio_tower.",  "audio_tower.",     "model.multi_modal_projector.",
     "model.embed_vision.", "model.connector.", "multi_modal_projector."};
 
-// Returns the name as in a checkpoint of the text model alone. Empty: the tensor is not part of it.
+// Returns the name that the tensor has in a checkpoint of only the text model. Returns an empty
+// name if the tensor is not part of the text model.
 std::string TextName(absl::string_view name) {
   for (const absl::string_view prefix : kTextPrefixes) {
     if (absl::ConsumePrefix(&name, prefix)) return absl::StrCat("model.", name);
@@ -61,7 +63,7 @@ std::optional<int64_t> ConsumeNumber(absl::string_view* text) {
   return number;
 }
 
-// Renames the tensors one by one, then checks that none is missing.
+// Renames the tensors one by one. Then checks that no tensor is missing.
 class Namer {
  public:
   Namer(const std::string& path, const HfModel& model, const std::vector<TensorSource>& sources)
@@ -78,7 +80,7 @@ class Namer {
     const std::optional<int64_t> layer = ConsumeNumber(&rest);
     if (!layer.has_value() || *layer >= layers + model_.draft_layers) return Unknown(source);
     if (*layer >= layers || rest == kOldBuffer) return absl::OkStatus();
-    // Turns "mlp.experts.12.up_proj.weight" into "mlp.experts.#.up_proj.weight".
+    // Changes "mlp.experts.12.up_proj.weight" to "mlp.experts.#.up_proj.weight".
     std::string pattern(rest);
     int64_t expert = -1;
     constexpr absl::string_view kExperts = "experts.";
@@ -118,7 +120,8 @@ class Namer {
   absl::Status AddOuter(const std::string& name, const TensorSource& source) {
     for (const TensorRule& rule : OuterRules()) {
       if (rule.hf != name) continue;
-      // Some files store the output weight although it is tied to the embedding. Ignore it.
+      // Some files have an output weight although the model uses its embedding as the output
+      // weight. Ignore it.
       if (model_.tied && rule.gguf == "output.weight") return absl::OkStatus();
       return AddTensor(std::string(rule.gguf), rule, source);
     }

@@ -78,7 +78,7 @@ class TokenizerReader {
     return vocabulary_.FillGaps();
   }
 
-  // Writes each merge as "LEFT RIGHT". The file stores it as such a string or as a pair.
+  // Writes each merge as "LEFT RIGHT". In the file, a merge is such a string or a pair of strings.
   absl::Status ReadMerges(const JsonMembers& model) {
     const Json* list = model.Find("merges");
     if (list == nullptr || !list->is_array()) {
@@ -111,7 +111,7 @@ class TokenizerReader {
     return absl::OkStatus();
   }
 
-  // Rejects model options that would change ids, unless they have a neutral value.
+  // Rejects options of the model that would change ids. Neutral values are accepted.
   absl::Status CheckOptions(const JsonMembers& model) const {
     for (const absl::string_view key :
          {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
@@ -145,7 +145,7 @@ class TokenizerReader {
     return absl::OkStatus();
   }
 
-  // Reads BPE over characters, which writes a space as "▁".
+  // Reads a BPE of characters, in which a space is written as "▁".
   absl::Status ReadMetaspace(const JsonMembers& model) {
     ASSIGN_OR_RETURN(const bool ignore_merges, model.BoolOr("ignore_merges", false));
     if (ignore_merges) {
@@ -211,7 +211,8 @@ class TokenizerReader {
     metadata_->SetBool("tokenizer.ggml.remove_extra_whitespaces", false);
   }
 
-  // Marks the unknown token and the byte tokens, which encode characters without a token.
+  // Marks the unknown token and the byte tokens. They encode characters for which there is no
+  // token.
   absl::Status MarkFallbacks(const std::string& unknown, bool bytes) {
     if (!unknown.empty()) {
       const std::optional<int32_t> id = vocabulary_.Find(unknown);
@@ -236,8 +237,8 @@ class TokenizerReader {
     return absl::OkStatus();
   }
 
-  // Returns scores for programs that merge by score. The score of a token is the negated rank of
-  // the first merge that produces it.
+  // Returns scores for programs that merge in the order of scores. A token's score is the negative
+  // rank of the first merge that produces the token.
   std::vector<float> Scores() const {
     std::vector<float> scores(vocabulary_.size(), -1e6F);
     for (size_t rank = merges_.size(); rank-- > 0;) {
@@ -250,7 +251,8 @@ class TokenizerReader {
     return scores;
   }
 
-  // Writes the vocabulary, the special tokens, and the tokens added around every text.
+  // Writes the vocabulary, the special tokens, and the tokens that are added before and after every
+  // text.
   absl::Status WriteAround() {
     vocabulary_.Write(metadata_);
     const Json none = Json::object();
@@ -262,7 +264,8 @@ class TokenizerReader {
     return WriteAdded(around.after, "eos");
   }
 
-  // A token added around every text overrides the BOS or EOS token of the configuration.
+  // A token that is added to every text has precedence over the BOS or EOS token of the
+  // configuration.
   absl::Status WriteAdded(const std::optional<std::string>& token, absl::string_view name) {
     metadata_->SetBool(absl::StrCat("tokenizer.ggml.add_", name, "_token"), token.has_value());
     if (!token.has_value()) return absl::OkStatus();

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int64_t kMaxTokens = 1 << 24;
 
-// Returns the name of a special token, or nullopt if there is none. The file stores it as a string
-// or as the "content" of an object.
+// Returns the name of a special token, or nullopt if the file does not name it. In the file, the
+// name is a string or the "content" of an object.
 absl::StatusOr<std::optional<std::string>> TokenName(const JsonMembers& config,
                                                      absl::string_view key) {
   const Json* value = config.Find(key);
@@ -29,12 +29,12 @@ absl::StatusOr<std::optional<std::string>> TokenName(const JsonMembers& config,
 }
 
 struct SpecialIds {
-  int64_t bos = -1;  // -1: none
+  int64_t bos = -1;  // -1 if there is none
   int64_t eos = -1;
   int64_t padding = -1;
 };
 
-// Sets these ids and all ids of `tokens` that end a generation.
+// Sets the ids in `special`, and all ids of `tokens` that end a generation.
 void WriteIds(const SpecialIds& special, const ConfigTokens& tokens, int64_t vocab_size,
               GgufMetadata* metadata) {
   const auto set = [&](absl::string_view name, int64_t id) {
@@ -48,7 +48,7 @@ void WriteIds(const SpecialIds& special, const ConfigTokens& tokens, int64_t voc
   for (const int64_t id : tokens.eos) {
     if (id != special.eos && id >= 0 && id < vocab_size) others.push_back(static_cast<int32_t>(id));
   }
-  // llama.cpp has two more keys, EOT and EOM. stop_token_ids is our own key.
+  // llama.cpp has two more keys for such ids, EOT and EOM. stop_token_ids is our own key.
   if (!others.empty()) set("eot", others[0]);
   if (others.size() > 1) set("eom", others[1]);
   if (others.size() > 2) metadata->SetI32s("tokenizer.ggml.stop_token_ids", others);
@@ -96,7 +96,8 @@ absl::Status Vocabulary::AddAdded(const Json* list) {
       ASSIGN_OR_RETURN(const bool set, token.BoolOr(option, false));
       if (!set) continue;
       if (option == "single_word" && id < size() && kind(id) == TokenKind::kNormal) {
-        // Words would lose the token, because special tokens are not part of words.
+        // The model could not use the token in words any more, because special tokens are never a
+        // part of words.
         return FileUnsupported(path_, absl::StrCat("added token ", Quote(text)),
                                "single_word is not supported for a token of the model's own "
                                "vocabulary, expected false");
@@ -104,7 +105,7 @@ absl::Status Vocabulary::AddAdded(const Json* list) {
       options_[std::string(option)].push_back(static_cast<int32_t>(id));
     }
     if (text.empty()) return FileError(path_, "added_tokens", "a token without text");
-    // Keep the kind of the model's own unknown and byte tokens.
+    // The model's own unknown and byte tokens keep their kind.
     const bool kept =
         id < size() && (kind(id) == TokenKind::kUnknown || kind(id) == TokenKind::kByte);
     RETURN_IF_ERROR(Add(text, id,
@@ -141,7 +142,7 @@ void Vocabulary::Write(GgufMetadata* metadata) const {
 absl::Status WriteSpecialTokens(const Vocabulary& vocabulary, const JsonMembers& config,
                                 const ConfigTokens& tokens, GgufMetadata* metadata) {
   // Returns the id of the token that tokenizer_config.json names. If it names none, returns the
-  // first of `ids`. Returns -1 if there is no such token.
+  // first of `ids`, or -1 if there is none.
   const auto find = [&](absl::string_view key,
                         const std::vector<int64_t>& ids) -> absl::StatusOr<int64_t> {
     ASSIGN_OR_RETURN(const std::optional<std::string> name, TokenName(config, key));
@@ -151,7 +152,7 @@ absl::Status WriteSpecialTokens(const Vocabulary& vocabulary, const JsonMembers&
       return config.Error(key, absl::StrCat(Quote(*name), " is not a token of ", vocabulary.path(),
                                             ", expected one of its tokens"));
     }
-    // If tokenizer_config.json omits bos_token, the model has no BOS token.
+    // If tokenizer_config.json has no bos_token, the model has no BOS token.
     if (key == "bos_token" && !tokens.bos_by_id && config.Has("tokenizer_class")) return -1;
     const int64_t id = ids.empty() ? -1 : ids[0];
     return id < vocabulary.size() ? id : -1;

@@ -18,7 +18,7 @@
 
 namespace tidepool::engine::hf {
 
-// The numbers are those of GGUF (tokenizer.ggml.token_type).
+// The kinds of tokens, with GGUF's numbers (tokenizer.ggml.token_type).
 enum class TokenKind : int32_t {
   kNormal = 1,
   kUnknown = 2,
@@ -28,18 +28,19 @@ enum class TokenKind : int32_t {
   kByte = 6,
 };
 
-// Thread-compatible. Errors are INVALID_ARGUMENT, except where noted, and name the file.
+// Thread-compatible. Errors name the file. They are INVALID_ARGUMENT unless the function says
+// otherwise.
 class Vocabulary {
  public:
   explicit Vocabulary(std::string path) : path_(std::move(path)) {}
 
-  // Fails if the id is out of range, the id already has another text, or the text already has
-  // another id.
+  // Adds a token. Fails if the id is out of range, the id already has another text, or the text
+  // already has another id.
   absl::Status Add(const std::string& text, int64_t id, TokenKind kind);
   // Adds the "added_tokens" of a tokenizer.json. Returns UNIMPLEMENTED if a token that matches only
   // whole words is also in the vocabulary of the model.
   absl::Status AddAdded(const Json* list);
-  // Gives each unused id below the largest one a placeholder text.
+  // Each unused id below the largest id gets a placeholder text.
   absl::Status FillGaps();
 
   std::optional<int32_t> Find(absl::string_view text) const;
@@ -48,16 +49,17 @@ class Vocabulary {
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
   const std::string& path() const { return path_; }
 
-  // Sets tokenizer.ggml.tokens, tokenizer.ggml.token_type, and lists of the tokens that match with
-  // the white space beside them or not inside a word.
+  // Sets tokenizer.ggml.tokens and tokenizer.ggml.token_type. Also sets the lists of tokens that
+  // take in the white space beside them, and of tokens that do not match inside a word.
   void Write(GgufMetadata* metadata) const;
 
  private:
   const std::string path_;
   std::vector<std::string> tokens_;
-  std::vector<int32_t> kinds_;  // 0: the id has no token
+  std::vector<int32_t> kinds_;  // 0 if the id has no token
   absl::flat_hash_map<std::string, int32_t> ids_;
-  std::map<std::string, std::vector<int32_t>> options_;  // ids, by the option that they have
+  // ids of the tokens that have an option, by option
+  std::map<std::string, std::vector<int32_t>> options_;
 };
 
 // Sets the ids of special tokens. The names in tokenizer_config.json override the ids in `tokens`.
@@ -65,7 +67,7 @@ class Vocabulary {
 absl::Status WriteSpecialTokens(const Vocabulary& vocabulary, const JsonMembers& tokenizer_config,
                                 const ConfigTokens& tokens, GgufMetadata* metadata);
 
-// Sets the keys of a model that has no tokenizer: its special tokens have ids alone.
+// Sets the keys of a model that has no tokenizer. Its special tokens have ids but no texts.
 void WriteNoTokenizer(const ConfigTokens& tokens, int64_t vocab_size, GgufMetadata* metadata);
 
 }  // namespace tidepool::engine::hf

@@ -1,4 +1,4 @@
-// Gemma 2 and 3: the factor on q k^T has no key.
+// Gemma 2 and 3. They need a function, because their factor on q k^T has no key.
 #ifndef TIDEPOOL_ENGINE_MODEL_FAMILIES_GEMMA_H_
 #define TIDEPOOL_ENGINE_MODEL_FAMILIES_GEMMA_H_
 
@@ -9,8 +9,8 @@
 
 namespace tidepool::engine {
 
-// Without attention.scale, the factor is 1 / sqrt(head_dim), except in the models of 27B. Their
-// factor is 1 / sqrt(hidden_size / heads). Only the number of layers tells them apart.
+// Without attention.scale, the factor is 1 / sqrt(head_dim). Only in the models of 27B it is 1 /
+// sqrt(hidden_size / heads). These models can be recognised only by their number of layers.
 absl::Status AdjustGemma(const Checkpoint& file, const Keys& keys, ModelConfig* config);
 
 }  // namespace tidepool::engine
