@@ -83,8 +83,8 @@ struct GenerationInput {
 // Use it on the loop only. If the request resumes after some tokens, a message ends exactly there.
 // CreditWindow limits the memory for messages.
 //
-// The class is large because it connects the parts of a stream. Each function is a step of the
-// request, or passes information from one part to the others.
+// Large because it connects the parts of a stream. Each function is a step of the request, or
+// passes information from one part to the others.
 class Generation final : public AnswerStream,
                          public std::enable_shared_from_this<Generation>,
                          public SessionTurn::Listener,

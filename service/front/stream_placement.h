@@ -31,8 +31,8 @@ enum class StreamStep : uint8_t { kFindModel, kPrepare, kFindReceivedText, kRun 
 
 // Use it on the loop only.
 //
-// The class is large because back-off, the queue, trials and waiting exclude each other: when one
-// of them begins, it ends the others.
+// Large because back-off, the queue, trials and waiting exclude each other: when one of them
+// begins, it ends the others.
 class StreamPlacement {
  public:
   // The stream. The placement is a member of it.

@@ -62,7 +62,7 @@ class RedisCallQueue {
 
   // Both must outlive the queue. It uses them on its thread.
   struct Observers {
-    StoreHealth* health;    // is told whether the server is available
+    StoreHealth* health;    // learns whether the server is available
     RedisWitness* witness;  // checks the store at each new connection, and remembers it
   };
   RedisCallQueue(const RedisSessionStoreOptions& options, RedisConnection connection,

@@ -1,6 +1,5 @@
 // Hashes of stored rows: XXH3-128 (https://xxhash.com). They detect accidental damage, such as
-// flipped bits and lost or old pages. They are no protection against a person who can write the
-// file.
+// flipped bits and lost or old pages. They do not protect against a person who can write the file.
 //
 //   const Hash128 hash = RowHasher("chunk").Add(previous).Add(start).Add(tokens).Finish();
 #ifndef TIDEPOOL_SERVICE_STORE_ROW_HASH_H_

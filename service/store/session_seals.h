@@ -24,7 +24,7 @@ Hash128 SealOf(const SessionRow& row);
 // DATA_LOSS if the row does not match its seal, or if a column has the wrong type.
 absl::Status CheckSeal(const SessionRow& row);
 
-// Return the hash that stands before a session's first chunk or turn in the chain.
+// Return the hash that comes before a session's first chunk or turn in the chain.
 Hash128 ChunksStart(absl::string_view session_id);
 Hash128 TurnsStart(absl::string_view session_id);
 

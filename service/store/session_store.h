@@ -165,8 +165,8 @@ class SessionStore {
   // Waits until all earlier calls are complete.
   virtual ~SessionStore() = default;
 
-  // Registers a function that is told whether the store can be written (see StoreHealth::Listen).
-  // It gets UNAVAILABLE if the store's server is unavailable or its file is missing.
+  // Registers a function that learns whether the store can be written (see StoreHealth::Listen). It
+  // gets UNAVAILABLE if the store's server is unavailable or its file is missing.
   virtual void OnHealth(StoreHealth::Listener listener) = 0;
 
   // ALREADY_EXISTS if any principal has a session with this id. RESOURCE_EXHAUSTED if the principal

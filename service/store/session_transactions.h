@@ -61,7 +61,7 @@ class SessionTransactions {
     std::function<void(absl::Status)> deliver;
   };
 
-  // `health` is told whether the file can be used. It must outlive this object.
+  // `health` learns whether the file can be used. It must outlive this object.
   SessionTransactions(const SqliteSessionStoreOptions& options, OpenedStore opened,
                       StoreHealth* health);
 
