@@ -47,7 +47,7 @@ class FailoverQueue {
     Ticket& operator=(Ticket&& other) noexcept;
     ~Ticket() { Reset(); }
     void Reset();
-    // Sets the worker on which the stream starts.
+    // Sets the worker that the stream starts on.
     void GoTo(const std::string& worker);
     bool held() const { return line_ != nullptr; }
     // Returns the worker on which the stream starts. Empty if that is not known yet.
