@@ -89,7 +89,7 @@ class FailoverQueue {
   struct OnItsWay {
     Kind kind = Kind::kUsual;
     std::string model_digest;
-    std::string worker;  // empty: not known yet
+    std::string worker;  // empty: unknown
   };
   using Line = std::deque<Waiting>;  // in the order of the calls of Enter
 
