@@ -385,7 +385,7 @@ class FrontServer final : public Server {
   std::unique_ptr<SessionStore> store_;
   EventLoop loop_;
   std::unique_ptr<NameLookup> lookup_;
-  std::unique_ptr<FrontCore> core_;  // destroyed on the loop
+  std::unique_ptr<FrontCore> core_;  // must be destroyed on the loop
   // destroyed before core_; null if the only worker is in this process
   std::unique_ptr<WorkerRoster> roster_;
   OpenAiApi api_;

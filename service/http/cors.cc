@@ -21,7 +21,7 @@ constexpr char kResponseHeaders[] = "X-Request-Id, Retry-After, WWW-Authenticate
 // Two hours, the longest time that browsers cache a preflight.
 constexpr char kMaxAgeSeconds[] = "7200";
 
-// The token grammar of RFC 9110, 5.6.2.
+// Returns whether `text` is a token, by the grammar of RFC 9110, 5.6.2.
 bool IsToken(absl::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
     return absl::ascii_isalnum(c) || absl::StrContains("!#$%&'*+-.^_`|~", absl::string_view(&c, 1));

@@ -24,7 +24,7 @@ struct Mapping {
   int status;
   const char* type;
   const char* code;
-  int retry_after_s;  // 0: none
+  int retry_after_s;  // in seconds; 0: no Retry-After header
 };
 
 Mapping MappingOf(absl::StatusCode code) {

@@ -6,7 +6,7 @@
 #include <boost/asio/ssl/stream.hpp>
 #include <memory>
 #include <optional>
-#include <utility>  // in front of Asio, which needs and does not include it
+#include <utility>
 
 struct ssl_ctx_st;  // OpenSSL's SSL_CTX
 

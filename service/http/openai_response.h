@@ -92,7 +92,7 @@ class ChoiceRenderer {
   void TakePromptLogprobs(const v1::GenerateResponse& message);
 
   int64_t prompt_tokens() const { return prompt_tokens_; }          // 0: not known yet
-  int64_t completion_tokens() const { return completion_tokens_; }  // so far
+  int64_t completion_tokens() const { return completion_tokens_; }  // until now
   // Return JSON about the prompt, which a chat response has beside its choices. Each part is
   // returned once. Empty: there is nothing to return.
   std::string GivePromptIds();

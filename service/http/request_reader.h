@@ -10,7 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>  // in front of Asio, which needs and does not include it
+#include <utility>
 
 #include "service/http/http_deadline.h"
 #include "service/http/http_exchange.h"

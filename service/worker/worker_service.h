@@ -49,7 +49,7 @@ class WorkerCore {
   const LogSink* log() const { return &log_; }
 
   v1::WorkerStats Stats() const;
-  worker::v1::WatchResponse Watch() const;  // loop only
+  worker::v1::WatchResponse Watch() const;  // used on the loop only
   // Checks the engine regularly, until StopWatching. Calls `on_liveness` with an error if work is
   // pending and the engine has made no progress for `timeout`, and with OK when it makes progress
   // again. Also shows this to fronts, in the worker's state. Calls the functions on the loop. Call
@@ -98,8 +98,8 @@ class WorkerCore {
   std::atomic<bool> draining_ = false;
   ActiveCalls runs_;
   ActiveCalls unary_calls_;         // never closed
-  std::set<Watcher*> watchers_;     // loop only
-  std::set<RunSession*> sessions_;  // loop only
+  std::set<Watcher*> watchers_;     // used on the loop only
+  std::set<RunSession*> sessions_;  // used on the loop only
   // when the process will end, on the monotonic clock; used on the loop only
   std::optional<absl::Duration> end_;
   // How the engine is checked. Used on the loop only.
@@ -112,7 +112,7 @@ class WorkerCore {
     bool ready = true;
   };
   std::optional<EngineWatch> engine_watch_;
-  bool ticking_ = false;  // loop only
+  bool ticking_ = false;  // used on the loop only
   TaskPool pool_;         // for prompts, and for texts that fronts need to serve requests
   // for Tokenize and Detokenize calls of clients, which are not counted in a principal's limits
   TaskPool text_pool_;
