@@ -24,11 +24,11 @@ ARGUMENTS = {
                  "--kv-memory", "16MiB"),
     "logits": ("--tokens", "1,2", "--threads", "1"),
 }
-# For a file of at most two MiB.
+# The limits are for files of at most 2 MiB.
 CPU_SECONDS = 10
 PEAK_BYTES = 1 << 30
 ADDRESS_BYTES = 4 << 30  # sanitizers reserve terabytes
-HANG_SECONDS = 120  # of a machine that may be busy
+HANG_SECONDS = 120  # long enough for a busy machine
 SCRATCH = harness.scratch_folder()
 
 
@@ -58,7 +58,7 @@ class Outcome:
 
 
 def json_complaint(path):
-    """The fault of inspect --json for a file that inspect accepts."""
+    """Returns what is wrong with the output of inspect --json for a file that inspect accepts."""
     result = harness.run_tidepool("inspect", "--json", "--model", path)
     try:
         return "" if json.loads(result.stdout)["tensors"] else "no tensors"
@@ -67,7 +67,7 @@ def json_complaint(path):
 
 
 def complaints(outcome, wanted, folder):
-    """The faults of an outcome; a refusal must name a file of `folder`."""
+    """Returns what is wrong with an outcome. A refusal must name a file of `folder`."""
     refusal = wanted
     if wanted == damaged_files.EITHER:
         refusal = damaged_files.FINE if outcome.code == 0 else damaged_files.Refused(())
@@ -96,7 +96,7 @@ def complaints(outcome, wanted, folder):
 
 
 def run_case(one):
-    """Runs one case with all commands: faults, and number of refusals."""
+    """Runs one case with all commands. Returns the faults and the number of refusals."""
     wrong, refusals = [], 0
     with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         paths = [pathlib.Path(folder) / name for name in one.files]
