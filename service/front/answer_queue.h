@@ -26,7 +26,7 @@ class AnswerQueue {
   // none, or if the client has not received the last returned message yet.
   std::optional<v1::GenerateResponse> Take();
   // The client has received the last returned message. Returns the number of its tokens. Prompt
-  // tokens in a prompt report are included.
+  // tokens in a prompt report (prompt_report.h) are included.
   int64_t OnTaken();
   // Returns whether the client has received the last message of the response.
   bool ended() const { return last_ && !under_way_; }

@@ -8,7 +8,8 @@
 
 namespace tidepool::service {
 
-// Plain data. The prompt tokens in a prompt report are counted like output tokens.
+// Plain data. The prompt tokens in a prompt report (prompt_report.h) are counted like output
+// tokens.
 class CreditWindow {
  public:
   static constexpr int64_t kTokens = 256;

@@ -35,7 +35,8 @@ int64_t NamedRequest::kept_from() const {
 }
 
 bool NamedRequest::Holds(int64_t after) const {
-  // The prompt report comes before the first output token, and was dropped.
+  // If messages were dropped, the prompt report was dropped, too, because it comes before position
+  // 0.
   if (after == 0 && dropped_ > 0) return false;
   if (after == begin_ && dropped_ == 0) return true;
   if (!messages_.empty() && after == end()) return true;

@@ -23,7 +23,8 @@ namespace tidepool::service {
 // Use it on the loop only. It is the sink of a generation: it keeps the generation's messages and
 // passes them to its readers. There may be any number of readers. The generation runs as fast as
 // the fastest reader reads. Without a reader, the generation pauses when its credit window is full,
-// and is cancelled after the orphan TTL. If a response is long, only its newest messages are kept.
+// and is cancelled after FrontLimits::orphan_ttl. If a response is long, only its newest messages
+// are kept.
 class NamedRequest final : public GenerationSink,
                            public std::enable_shared_from_this<NamedRequest> {
  public:

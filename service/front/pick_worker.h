@@ -15,7 +15,7 @@
 namespace tidepool::service {
 
 enum class WorkerHealth : uint8_t {
-  kDown,      // the stream of states is not open, or has sent no state since an error
+  kDown,      // the stream of the worker's states (the RPC Watch) is not open
   kSuspect,   // no states arrive, or a call failed, or the engine is stuck
   kDraining,  // accepts no new requests
   kServing,
@@ -66,8 +66,8 @@ int64_t CachedTokens(const WorkerView& worker, const PickRequest& request);
 //
 // With `affinity`, all workers whose time is within 20 % or 10 ms of the least time are candidates.
 // Candidates that are overloaded are left out: these have more than 1.25 times the mean number of
-// sequences, and more than one sequence above the mean. Of the rest, the first one in the
-// rendezvous order of `affinity` is chosen. If all are overloaded, the fastest worker is chosen.
+// sequences, and more than one sequence above the mean. Of the rest, the one with the highest
+// RendezvousHash(affinity, name) is chosen. If all are overloaded, the fastest worker is chosen.
 std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers, const PickRequest& request);
 
 // Returns a hash of (key, name) that is the same in every front.

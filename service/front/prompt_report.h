@@ -29,7 +29,7 @@ class PromptReport {
   // Returns how many prompt tokens will be reported if the prompt has `prompt_tokens` tokens.
   int64_t Expected(int64_t prompt_tokens) const { return top_.has_value() ? prompt_tokens : 0; }
 
-  // Adds the reports that have not arrived yet to the request for a run.
+  // Requests, in `start`, the reports that have not arrived yet.
   void Fill(worker::v1::Start* start) const;
   // Records the part of the report in a response. INTERNAL if it is not the next part.
   // UNIMPLEMENTED if the worker sends output tokens although a prompt report was requested and has

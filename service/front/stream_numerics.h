@@ -1,5 +1,6 @@
-// StreamNumerics: the numerics_ids of the workers that have generated tokens of a stream. If they
-// are different, the output may be different from the output of a single worker.
+// StreamNumerics: the numerics_ids of the workers that have generated tokens of a stream. A
+// numerics_id identifies everything that can change the last bits of a result (WorkerModel). If the
+// ids are different, the output may be different from the output of a single worker.
 #ifndef TIDEPOOL_SERVICE_FRONT_STREAM_NUMERICS_H_
 #define TIDEPOOL_SERVICE_FRONT_STREAM_NUMERICS_H_
 

@@ -1,6 +1,6 @@
 // StreamPlacement: decides which worker runs a stream, and what the stream does between two
-// workers: it backs off, waits for its turn, waits for a worker, or is tried alone. stream_state.h
-// lists the states.
+// workers: it backs off, waits for its turn, waits for a worker, or is tried alone (a trial, see
+// crash_evidence.h). stream_state.h lists the states.
 #ifndef TIDEPOOL_SERVICE_FRONT_STREAM_PLACEMENT_H_
 #define TIDEPOOL_SERVICE_FRONT_STREAM_PLACEMENT_H_
 

@@ -68,8 +68,8 @@ class WorkerSet {
   // Sets a function that is called when a worker is lost or fails a call.
   void OnTrouble(std::function<void()> callback) { on_trouble_ = std::move(callback); }
 
-  // Sets a function that is called when a worker's stream of states breaks and the worker was not
-  // draining. The worker may have crashed.
+  // Sets a function that is called when a worker's stream of states (the RPC Watch) breaks and the
+  // worker was not draining. The worker may have crashed.
   void OnMayHaveCrashed(std::function<void(const WorkerSighting&)> callback) {
     on_may_have_crashed_ = std::move(callback);
   }

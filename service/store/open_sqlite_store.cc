@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMaxNamed = 20;
 // A process that is killed while it creates or upgrades the store may leave at most this many
-// commits without a witness.
+// commits without a witness (StoreWitness).
 constexpr int64_t kCommitsUnwitnessed = 2;
 
 // Returns a fault of the indexes of `sessions`, or "". Queries by id or by principal use these

@@ -1,5 +1,5 @@
 // SealedLogs: the logs of sessions in a SQLite store. A log consists of chunks and turns, which
-// have hash chains.
+// have hash chains (session_seals.h).
 #ifndef TIDEPOOL_SERVICE_STORE_SEALED_LOGS_H_
 #define TIDEPOOL_SERVICE_STORE_SEALED_LOGS_H_
 

@@ -1,4 +1,5 @@
-// SealedSessions: the rows of sessions in a SQLite store, with their seals and the ledger.
+// SealedSessions: the rows of sessions in a SQLite store, with their seals (session_seals.h) and
+// the ledger (store_ledger.h).
 #ifndef TIDEPOOL_SERVICE_STORE_SEALED_SESSIONS_H_
 #define TIDEPOOL_SERVICE_STORE_SEALED_SESSIONS_H_
 

@@ -1,9 +1,9 @@
 // SessionStore: stores the token log of every session durably. Only fronts write it.
 //
-// A turn starts with BeginTurn, which takes the lease and reads the log. Then Append is called any
-// number of times. The first call contains the turn's input, and the last one its finish_reason. If
-// nothing is appended, ReleaseLease ends the turn, and the log does not change. Everything that a
-// client has received is always in the log.
+// A turn starts with BeginTurn, which reads the log and takes the lease, the exclusive right to
+// append for a limited time. Then Append is called any number of times. The first call contains the
+// turn's input, and the last one its finish_reason. If nothing is appended, ReleaseLease ends the
+// turn, and the log does not change. Everything that a client has received is always in the log.
 #ifndef TIDEPOOL_SERVICE_STORE_SESSION_STORE_H_
 #define TIDEPOOL_SERVICE_STORE_SESSION_STORE_H_
 

@@ -46,8 +46,8 @@ SessionTransactions::SessionTransactions(const SqliteSessionStoreOptions& option
   }
   file_status_ = file_.Check(opened_.db);
   file_.Reserve();
-  // A witness exists from now on, so if it is missing later, it was lost. If there is already a
-  // witness of another store, it stays until this store is written.
+  // A witness file (StoreWitness) exists from now on, so if it is missing later, it was lost. If
+  // there is already a witness of another store, it stays until this store is written.
   if (!witness_.Read().has_value()) WriteWitness();
 }
 

@@ -181,8 +181,8 @@ struct WorkPlace {
   std::string line;
 };
 
-// Runs `work` in the pool, unless the caller is not authorised, or has gone by then. gRPC keeps the
-// request and the response until the reactor finishes.
+// Runs `work` in the pool if the caller is authorised, and still waits when the task starts. gRPC
+// keeps the request and the response until the reactor finishes.
 template <typename Response, typename Work>
 grpc::ServerUnaryReactor* OnPool(const WorkPlace& place, const Gate& gate,
                                  grpc::CallbackServerContext* context, Response* response,
