@@ -8,7 +8,7 @@
 namespace tidepool::service {
 namespace {
 
-// About the memory that this adds to a response.
+// Returns about how much memory this message adds to a response.
 int64_t KeptBytes(const v1::GenerateResponse& response) {
   size_t bytes = response.text().size() + response.token_ids_size() * sizeof(int32_t);
   for (const v1::TokenLogprob& logprob : response.logprobs()) bytes += logprob.SpaceUsedLong();
@@ -74,7 +74,7 @@ absl::Status AnswerCollector::Grow(int64_t bytes) {
 void AnswerCollector::Stop(absl::Status status) {
   v1::CompleteResponse().Swap(&answer_);
   whole_->Clear();
-  // Post it, because the stream may be calling us.
+  // Post the task, because the stream may be in the middle of a call to this object.
   loop_->Post([weak = stream_, status = std::move(status)] {
     if (const auto stream = weak.lock()) stream->Cancel(status);
   });

@@ -3,8 +3,8 @@
 namespace tidepool::service {
 namespace {
 
-// Eight missed states. This is longer than a short delay of the machine, and not too long for a
-// client that waits for its next token.
+// This is the time of eight missed states. It is longer than a short delay of the machine, and
+// short enough for a client that waits for its next token.
 constexpr absl::Duration kLongSilence = absl::Seconds(2);
 
 }  // namespace

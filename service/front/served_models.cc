@@ -17,7 +17,7 @@ bool HasAlias(const v1::Model& model, absl::string_view name) {
   return std::find(aliases.begin(), aliases.end(), name) != aliases.end();
 }
 
-// Returns all distinct names that select a model, aliases first.
+// Returns all names by which a model can be selected, each once. Aliases come first.
 std::vector<absl::string_view> NamesOf(const std::vector<v1::Model>& models) {
   std::vector<absl::string_view> names;
   const auto add = [&names](absl::string_view name) {

@@ -21,7 +21,7 @@ using Labels = std::vector<ClientMetric::Label>;
 
 constexpr const char* kEndNames[kRequestEnds] = {"stop", "length", "abort", "error"};
 
-// Collects metric families in the order of their first use.
+// Collects metrics by name, in the order in which the names are first used.
 class Page {
  public:
   void Counter(const std::string& name, const std::string& help, const Labels& labels,
@@ -216,7 +216,8 @@ void AddKvDisk(const v1::KvDiskStats& disk, const Labels& labels, Page* page) {
           disk.restores_given_up_total());
 }
 
-// Hits and misses, by layer if the worker reports layers. Memory is the only fast tier.
+// Adds the hits and misses of experts, for each layer if the worker reports layers. The tier is
+// always "memory".
 void AddExpertUse(const v1::WorkerStats& worker, const Labels& labels, Page* page) {
   const auto add = [&](std::string layer, int64_t hits, int64_t misses) {
     Labels with_layer = labels;

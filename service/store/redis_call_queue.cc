@@ -14,7 +14,7 @@
 namespace tidepool::service {
 namespace {
 
-// Maximum number of calls that are sent before the first response is read.
+// Maximum number of calls that are sent before their first response is read.
 constexpr size_t kPipeline = 256;
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(50);
 // Short, because running turns wait for the next try.
@@ -86,7 +86,7 @@ void RedisCallQueue::Run() {
     if (!more) next_remember_ = absl::ZeroDuration();
     Remember();
     if (!more && connection_.link == nullptr) {
-      // The store is closing, and the server is unavailable.
+      // The store is closing, and the server is unavailable. So the calls fail.
       for (Call& call : pending_) call.deliver(Away());
       pending_.clear();
     }
@@ -169,7 +169,8 @@ void RedisCallQueue::Reconnect() {
   }
   reason_ = connection.status();
   observers_.health->Set(Away());
-  // Exponential back-off. Adds up to a half at random, so that fronts do not return all at once.
+  // Exponential back-off. A random time of up to a half is added, so that not all fronts connect at
+  // the same moment.
   const absl::Duration backoff =
       std::min(kFirstBackoff * (1 << std::min(failed_tries_++, 3)), kLongestBackoff);
   std::random_device device;
@@ -191,7 +192,7 @@ void RedisCallQueue::SendPending() {
     for (size_t i = 0; i < count; ++i) {
       absl::StatusOr<RedisReply> reply = connection_.link->Receive();
       if (absl::IsUnavailable(reply.status())) {
-        // It is unknown whether the remaining calls ran. They are sent again.
+        // It is not known whether the remaining calls have run. They are sent again.
         return LoseLink(reply.status());
       }
       const Call call = std::move(pending_.front());

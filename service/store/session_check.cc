@@ -23,7 +23,8 @@ bool IsSessionId(absl::string_view id) {
   });
 }
 
-// `length` is the length of the log when the turn began, as far as it is known.
+// Checks one turn. `length` is the length that the log had when the turn began, as far as this is
+// known.
 absl::Status CheckTurn(const StoredTurn& turn, size_t number, SessionKind kind, int64_t length) {
   if (turn.start < 0 || turn.start > length) {
     return Wrong("turn ", number, " begins at ", turn.start, ", but the log had ", length,
@@ -91,7 +92,8 @@ absl::Status CheckSession(const SessionLogData& session) {
     }
     length = turn.end;
   }
-  // It has fewer if the session was truncated to a turn that had cut the turn before it.
+  // The log may be shorter than the end of the last turn that is left: this happens if the session
+  // was truncated to a turn that had itself truncated the turn before it.
   if (session.info.token_count > length) {
     return Wrong("its last turn ends at ", length, ", and its log has ", session.info.token_count,
                  " tokens");

@@ -69,8 +69,8 @@ absl::StatusOr<SessionTable> SessionTable::Open(const SqliteDb& db, Lookup looku
 
 absl::Status SessionTable::PrepareReads(const SqliteDb& db) {
   const auto select = [](absl::string_view rest) { return absl::StrCat(kColumns, rest); };
-  // The subquery finds the key, so that all columns are read from the table and none from an index.
-  // An id whose class is damaged is found too: an index that was built from it has a blob.
+  // The subquery finds the key. So all columns are read from the table, and none from an index. An
+  // id with a damaged storage class is also found: an index that was built from it contains a blob.
   const auto by_id = [&](absl::string_view how) {
     return select(absl::StrCat("WHERE key = (SELECT key FROM sessions ", how,
                                " WHERE session_id IN (?1, CAST(?1 AS BLOB)) LIMIT 1)"));
@@ -119,7 +119,7 @@ absl::Status SessionTable::PrepareWrites(const SqliteDb& db) {
        "epoch = ?6, lease_request = ?7, lease_until_us = ?8, lease_body = ?9, log_hash = ?10, "
        "turns_hash = ?11, seal = ?12 WHERE key = ?1"},
       {&delete_, "DELETE FROM sessions WHERE key = ?1"},
-      // Each subquery reads only an index.
+      // Each subquery reads only an index, not the table.
       {&restore_indexed_,
        "UPDATE sessions SET "
        "session_id = coalesce((SELECT session_id FROM sessions INDEXED BY "
@@ -164,7 +164,8 @@ absl::Status SessionTable::Update(const SessionRow& row) {
 absl::Status SessionTable::Delete(int64_t key) { return delete_.Bind(1, key).Run(); }
 
 absl::Status SessionTable::DeleteDamaged(int64_t key) {
-  // SQLite finds a row's entries in the indexes by the row's columns.
+  // SQLite uses the columns of a row to find its entries in the indexes. So first restore the
+  // columns from the indexes.
   const TolerateIndexDamage tolerate(delete_);
   RETURN_IF_ERROR(restore_indexed_.Bind(1, key).Run());
   return Delete(key);

@@ -241,7 +241,7 @@ class GenerateTest(CommandTest):
         harness.wait_met(lambda: self.pieces_of_a_stream() > 1, "text comes piece by piece")
 
     def pieces_of_a_stream(self):
-        """In how many pieces the text of a response is read from a pipe."""
+        """Returns in how many pieces the text of a response arrives in a pipe."""
         command = [str(harness.BINARY), "generate", *self.at_server, "--prompt", "On and on",
                    "--max-tokens", "3000"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

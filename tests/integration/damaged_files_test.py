@@ -17,7 +17,7 @@ from damaged_runs import ADDRESS_BYTES, ARGUMENTS, SCRATCH, Outcome, complaints
 
 
 def json_complaint(path):
-    """The fault of inspect --json for a file that inspect accepts."""
+    """Returns what is wrong with the output of inspect --json for a file that inspect accepts."""
     result = harness.run_tidepool("inspect", "--json", "--model", path)
     try:
         return "" if json.loads(result.stdout)["tensors"] else "no tensors"
@@ -26,7 +26,7 @@ def json_complaint(path):
 
 
 def run_case(one):
-    """Runs one case with all commands: faults, and number of refusals."""
+    """Runs one case with all commands. Returns the faults and the number of refusals."""
     wrong, refusals = [], 0
     with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         paths = [pathlib.Path(folder) / name for name in one.files]

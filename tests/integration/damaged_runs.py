@@ -16,11 +16,11 @@ ARGUMENTS = {
                  "--kv-memory", "16MiB"),
     "logits": ("--tokens", "1,2", "--threads", "1"),
 }
-# For a file of at most two MiB.
+# The limits are for files of at most 2 MiB.
 CPU_SECONDS = 10
 PEAK_BYTES = 1 << 30
 ADDRESS_BYTES = 4 << 30  # sanitizers reserve terabytes
-HANG_SECONDS = 120  # of a machine that may be busy
+HANG_SECONDS = 120  # long enough for a busy machine
 SCRATCH = harness.scratch_folder()
 
 
@@ -50,7 +50,7 @@ class Outcome:
 
 
 def complaints(outcome, wanted, folder):
-    """The faults of an outcome; a refusal must name a file of `folder`."""
+    """Returns what is wrong with an outcome. A refusal must name a file of `folder`."""
     refusal = wanted
     if wanted == damaged_files.EITHER:
         refusal = damaged_files.FINE if outcome.code == 0 else damaged_files.Refused(())

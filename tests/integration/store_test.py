@@ -15,7 +15,7 @@ from harness import Client, failure, run_tidepool
 
 
 def without_hashes(export):
-    """An export as an older program wrote it, so that its lines may be changed."""
+    """Returns an export without hashes, like those of older programs, so that its lines can be changed."""
     return re.sub(r',"hash":"[0-9a-f]{32}"', "", export)
 
 
@@ -56,7 +56,7 @@ class StoreTest(unittest.TestCase):
             self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
             self.assertIn("another process", result.stderr)
             self.assertIn(str(self.store), result.stderr)
-        # Errors that do not depend on the machine come first.
+        # Errors that do not depend on the machine are reported first.
         result = run_tidepool("serve", "--model", self.folder / "none.gguf", "--store", self.store)
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn("none.gguf", result.stderr)

@@ -1,4 +1,4 @@
-// Unit tests of the parts that control failover.
+// Unit tests of the classes that control failover.
 #include "service/front/failover.h"
 
 #include <gtest/gtest.h>
@@ -170,7 +170,7 @@ TEST_F(FailoverQueueTest, AFifthOfTheRunningStreamsInTheOrderOfAsking) {
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 3, 4}));
   EXPECT_EQ(line_.under_way(), 5);
   EXPECT_EQ(line_.waiting(), 3);
-  Leave(6);  // stream 6 gave up waiting
+  Leave(6);  // stream 6 no longer waits
   Leave(2);
   Leave(0);
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 3, 4, 5, 7}));
@@ -278,7 +278,7 @@ TEST_F(FailoverQueueTest, WorkersOfOtherModelsAreNoPlacesForSuspects) {
 }
 
 TEST_F(FailoverQueueTest, SuspectsOfAllModelsGoInTheOrderOfAsking) {
-  running_ = 4;  // three at a time
+  running_ = 4;  // three may restart at the same time
   serving_ = {{"m", 2}, {"n", 2}};
   for (int i : {0, 1, 2}) Enter(Kind::kUsual, i);
   Enter(Kind::kSuspect, 3, "n");
@@ -288,8 +288,8 @@ TEST_F(FailoverQueueTest, SuspectsOfAllModelsGoInTheOrderOfAsking) {
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 3, 4, 5}));
 }
 
-// With random load, no more streams than the limit are restarting, and in the end every stream had
-// its turn.
+// Under random load, the number of restarting streams never exceeds the limit. In the end, every
+// stream has had its turn.
 TEST_F(FailoverQueueTest, NobodyIsForgottenUnderRandomLoad) {
   std::minstd_rand random{7};
   std::vector<int> under_way;

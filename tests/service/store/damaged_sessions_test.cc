@@ -1,5 +1,5 @@
-// What can be done with the damaged sessions of a SQLite store: they can be deleted, and they do
-// not stop others from expiring.
+// What is possible with damaged sessions of a SQLite store: they can be deleted, and they do not
+// prevent others from expiring.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -75,10 +75,10 @@ class DamagedSessionsTest : public testing::Test {
   std::string path_;
   std::string whole_;
   std::vector<std::string> expected_;
-  std::vector<std::string> log_;  // of the latest Open
+  std::vector<std::string> log_;  // lines since the last call of Open
 };
 
-// Every page, because any can hold the rows of some sessions.
+// Damages every page, because any page may contain rows of some sessions.
 TEST_F(DamagedSessionsTest, ExpiryPassesSessionsOnAPageThatCannotBeRead) {
   int pages = 0;
   for (size_t at = kPageBytes; at + kPageBytes <= whole_.size(); at += kPageBytes) {
@@ -95,7 +95,7 @@ TEST_F(DamagedSessionsTest, ExpiryPassesSessionsOnAPageThatCannotBeRead) {
     for (const std::string& id : damaged) EXPECT_TRUE(LogNames(id)) << at << ": " << id;
     EXPECT_EQ(DamagedIn(*store), damaged);
     EXPECT_EQ(*Count(*store), damaged.size());
-    // Each is named once.
+    // Each damaged session is logged once.
     const size_t lines = log_.size();
     EXPECT_EQ(*Expire(*store, -absl::Hours(1), 100), 0);
     EXPECT_EQ(log_.size(), lines);
@@ -118,7 +118,7 @@ TEST_F(DamagedSessionsTest, DamagedSessionsDoNotFillASearchForExpiredOnes) {
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(LogNames(SampleId(i))) << i;
 }
 
-// A byte of each column of one session's row, as it is in the file.
+// Damages one byte of each column in the row of one session.
 TEST_F(DamagedSessionsTest, ASessionIsDeletedByTheIdThatListsShow) {
   constexpr int kDamaged = 5;
   const std::string id = SampleId(kDamaged);
@@ -161,7 +161,7 @@ TEST_F(DamagedSessionsTest, ASessionIsDeletedByTheIdThatListsShow) {
   }
 }
 
-// The lease of a process that was killed means nothing to the next one.
+// The lease of a process that was killed has no meaning for the next process.
 TEST_F(DamagedSessionsTest, ADamagedSessionWhoseTurnWasKilledCanBeDeleted) {
   auto store = Open();
   ASSERT_TRUE(Create(*store, "s").ok());

@@ -1,4 +1,4 @@
-// The rows, the logs and their hashes over the tables of one database.
+// SealedSessions and SealedLogs with the tables of one database.
 #include "service/store/sealed_sessions.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class SealedSessionsTest : public testing::Test {
         .value();
   }
 
-  // A session with a turn of three tokens of input and one of output.
+  // Adds a session with one turn: three tokens of input and one token of output.
   SessionRow AddWithTurn(const std::string& id, TurnFinish finish) {
     SessionRow row = Add(id);
     EXPECT_TRUE(logs_->StartTurn(&row, {.request_id = "r", .input_ids = {1, 2, 3}}).ok());
