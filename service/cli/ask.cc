@@ -17,7 +17,7 @@ std::string WorkerTrouble(const Json& workers) {
   for (const Json& worker : workers) {
     if (worker["status_code"].get<int64_t>() == 0) return "";
   }
-  if (workers.empty()) return "it has none";
+  if (workers.empty()) return "it has no worker";
   return absl::StrCat(workers[0]["address"].get<std::string>(), ": ",
                       workers[0]["status_message"].get<std::string>());
 }
@@ -28,7 +28,7 @@ absl::Status CheckServer(const Config& config, Client* client, Console* console)
   const absl::StatusOr<Json> stats = client->Stats(kLook);
   std::string trouble;
   if (absl::IsDeadlineExceeded(stats.status())) {
-    trouble = "no word of one within a second";
+    trouble = "it did not report any within a second";
   } else if (absl::IsPermissionDenied(stats.status())) {
     return absl::OkStatus();
   } else if (!stats.ok()) {
@@ -77,11 +77,11 @@ std::string Summary(const Answer& answer, const GenerationFlags& wanted) {
   if (experts("expert_misses") > 0) {
     const int64_t needs = experts("expert_hits") + experts("expert_misses");
     absl::StrAppendFormat(
-        &text, "; experts were in memory for %.1f %% of %d needs",
+        &text, "; %.1f %% of %d needed experts were in memory",
         100.0 * static_cast<double>(experts("expert_hits")) / static_cast<double>(needs), needs);
   }
   if (answer.finish_reason == "LENGTH" && wanted.max_tokens.value_or(0) > tokens) {
-    absl::StrAppendFormat(&text, "; the context ended it, short of --max-tokens %d",
+    absl::StrAppendFormat(&text, "; the context was full before --max-tokens %d",
                           *wanted.max_tokens);
   }
   return text;

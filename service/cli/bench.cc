@@ -206,7 +206,7 @@ std::string Text(const Json& json) {
       "%s on %s\nmemory read at %.1f GB/s, over %s%s\n\n%-12s %14s %24s %12s %10s %12s\n",
       json["model"].get<std::string>(), json["machine"].get<std::string>(),
       json["probe_bytes_per_s"].get<double>() * 1e-9, FormatBytes(static_cast<double>(probed)),
-      probed < kernels::kBandwidthProbeBytes ? " for want of memory: caches may have helped" : "",
+      probed < kernels::kBandwidthProbeBytes ? " (memory is short, so caches may have helped)" : "",
       "test", "tokens/s", "(min to max)", "per token", "of memory", "peak memory");
   for (const Json& result : json["results"]) {
     const Json& speed = result["tokens_per_s"];

@@ -24,7 +24,7 @@ namespace tidepool::service {
 
 // The error for a server without the Inference service.
 inline constexpr absl::string_view kNoClientServices =
-    "this server does not serve clients; a worker's clients ask its front";
+    "this server is a worker, which serves only fronts; use the address of a front";
 
 struct ChatLine {
   std::string role;

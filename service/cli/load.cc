@@ -138,16 +138,17 @@ absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& co
   auto bundle = engine::LoadModel(config.model.path, options);
   if (bundle.ok() && !(*bundle)->digest_recorded.ok()) {
     note(absl::StrCat("the digest of ", config.model.path,
-                      " is computed again at the next start, for it cannot be recorded: ",
+                      " cannot be saved, so the next start computes it again: ",
                       (*bundle)->digest_recorded.message(),
-                      "; name a folder that takes files with --cache-dir DIR"));
+                      "; set --cache-dir DIR to a writable folder"));
   }
   const bool unguided = config.model.experts.policy.kind == moe::PolicyKind::kStatic &&
                         config.model.experts.profile_path.empty();
   if (unguided && bundle.ok() && (*bundle)->model->offload_control() != nullptr) {
     console->NoteLine(
-        "--offload-policy static knows no use of experts and spreads its slots evenly; give it "
-        "--profile TRACE, which --trace-experts writes");
+        "--offload-policy static has no --profile, so each layer gets the same number of slots; "
+        "set "
+        "--profile to a file that --trace-experts wrote");
   }
   const bool asked = config.model.experts.memory.kind != engine::ExpertMemoryKind::kAuto;
   if (asked && bundle.ok() && (*bundle)->config.moe.experts == 0) {

@@ -119,7 +119,7 @@ void Announce(const Config& config, const Server& server, const LocalServer* loc
     absl::StrAppend(&text, "  Admin     ", server.admin_address(), "\n");
   }
   if (!server.probe_address().empty()) {
-    absl::StrAppend(&text, "  probes    ", server.probe_address(), ", health alone\n");
+    absl::StrAppend(&text, "  probes    ", server.probe_address(), ", only health\n");
   }
   if (!server.http_address().empty()) {
     absl::StrAppend(&text, "  HTTP      ", server.http_address(), tls, ", OpenAI-compatible",
@@ -133,7 +133,7 @@ void Announce(const Config& config, const Server& server, const LocalServer* loc
     absl::StrAppend(&text, "  worker    ", worker, "\n");
   }
   for (const std::string& name : config.front.worker_names) {
-    absl::StrAppend(&text, "  workers   ", name, ", each address of it\n");
+    absl::StrAppend(&text, "  workers   ", name, " (all its addresses)\n");
   }
   if (config.command != Command::kWorker) {
     absl::StrAppend(&text, "  sessions  ", StoreName(config.store.location), "\n");
@@ -173,9 +173,10 @@ void Reread(const ConfigReader& read, ParsedConfig* running, Server* server, Log
                          changes.taken.empty() ? "nothing" : absl::StrJoin(changes.taken, ", "),
                          " changed"));
   if (!changes.left.empty()) {
-    log->Write(LogLevel::kWarn, absl::StrCat("SIGHUP: ", absl::StrJoin(changes.left, ", "),
-                                             " cannot change while serving, and will at the next "
-                                             "start"));
+    log->Write(LogLevel::kWarn,
+               absl::StrCat("SIGHUP: ", absl::StrJoin(changes.left, ", "),
+                            " cannot change while the server runs; the new values take effect "
+                            "at the next start"));
   }
 }
 
@@ -230,10 +231,10 @@ absl::Status RunServing(ParsedConfig parsed, const ConfigReader& read, Console* 
   while (requests.Next() == StopSignals::Request::kReread) {
     Reread(read, &parsed, server, &log);
   }
-  log.Info(absl::StrCat("stopping: new requests are taken for ",
-                        absl::FormatDuration(config.serving.drain_grace), ", running answers have ",
-                        absl::FormatDuration(config.serving.drain_timeout),
-                        "; a second signal ends at once"));
+  log.Info(absl::StrCat(
+      "stopping: new requests are accepted for ", absl::FormatDuration(config.serving.drain_grace),
+      ", and running responses may continue for ",
+      absl::FormatDuration(config.serving.drain_timeout), "; a second signal ends them at once"));
   server->Shutdown({.grace = config.serving.drain_grace, .drain = config.serving.drain_timeout});
   log.Info("stopped");
   return absl::OkStatus();

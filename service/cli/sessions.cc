@@ -186,8 +186,9 @@ absl::Status Import(const Config& config, SessionStore* store, Report* report) {
     if (Same(there, session)) {
       ++report->unchanged;
     } else {
-      report->faults.push_back(absl::StrCat(session.info.session_id,
-                                            ": another session of this id is there; left alone"));
+      report->faults.push_back(
+          absl::StrCat(session.info.session_id,
+                       ": the store has another session with this id, which was not changed"));
     }
     return absl::OkStatus();
   };
@@ -242,7 +243,7 @@ std::string Text(const Json& json) {
                       json["store"].get<std::string>(), json["sessions"].get<int64_t>(),
                       json["tokens"].get<int64_t>());
   if (json.contains("unchanged")) {
-    absl::StrAppendFormat(&text, "; %d were there already", json["unchanged"].get<int64_t>());
+    absl::StrAppendFormat(&text, "; %d already existed", json["unchanged"].get<int64_t>());
   }
   return text + "\n";
 }
@@ -285,7 +286,7 @@ absl::Status RunSessions(const Config& config, Console* console) {
   return absl::FailedPreconditionError(
       config.input.action == "import"
           ? absl::StrCat(faults, faults == 1 ? " fault" : " faults",
-                         "; whatever is whole and new was imported into ",
+                         "; all undamaged new sessions were imported into ",
                          StoreName(config.store.location))
           : absl::StrCat(faults, faults == 1 ? " fault" : " faults", " in ",
                          StoreName(config.store.location)));

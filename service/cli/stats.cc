@@ -72,11 +72,11 @@ std::string OffloadText(const Json& offload) {
   if (recent) absl::StrAppendFormat(&text, ", %s in the last %.0f s", HitRate(window), seconds);
   text += "\n";
   if (!recent) return text;
-  absl::StrAppendFormat(&text,
-                        "  reading     %s/s on demand, %s/s ahead; waiting %.0f %% of the time\n",
-                        FormatBytes(number(window, "demand_bytes") / seconds),
-                        FormatBytes(number(window, "prefetch_bytes") / seconds),
-                        100 * number(window, "stall_seconds") / seconds);
+  absl::StrAppendFormat(
+      &text, "  reading     %s/s on demand, %s/s prefetched; waiting %.0f %% of the time\n",
+      FormatBytes(number(window, "demand_bytes") / seconds),
+      FormatBytes(number(window, "prefetch_bytes") / seconds),
+      100 * number(window, "stall_seconds") / seconds);
   return text;
 }
 
@@ -148,7 +148,7 @@ std::string WorkerText(const Json& worker, double tokens_per_second) {
   std::string text =
       absl::StrFormat("worker %s %s\n", Shown(worker["worker_id"]), Shown(worker["address"]));
   if (number("status_code") != 0) {
-    return text + absl::StrFormat("  does not answer: %s\n", Shown(worker["status_message"]));
+    return text + absl::StrFormat("  does not respond: %s\n", Shown(worker["status_message"]));
   }
   absl::StrAppendFormat(&text, "  model       %s (%s), %s of weights, up %.0f s\n",
                         Shown(worker["model"]), Shown(worker["backend"]),
@@ -172,7 +172,7 @@ std::string WorkerText(const Json& worker, double tokens_per_second) {
   }
   const int64_t lookups = number("expert_hits_total") + number("expert_misses_total");
   if (lookups > 0) {
-    absl::StrAppendFormat(&text, "  experts     %.1f %% of %d needs were in fast memory\n",
+    absl::StrAppendFormat(&text, "  experts     %.1f %% of %d needed experts were in memory\n",
                           100.0 * number("expert_hits_total") / lookups, lookups);
   }
   if (IsOffloaded(worker)) absl::StrAppend(&text, OffloadText(worker["offload"]));
@@ -239,7 +239,7 @@ absl::Status CheckWorkers(const Config& config, const Json& stats) {
     return worker["status_code"].get<int64_t>() == 0;
   });
   if (any) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(config.client.server, ": no worker answers"));
+  return absl::UnavailableError(absl::StrCat(config.client.server, ": no worker responds"));
 }
 
 }  // namespace
