@@ -9,8 +9,8 @@ namespace tidepool::service {
 
 namespace {
 
-// A front replies at once if its workers refuse connections. A hanging worker shows only as a
-// timeout.
+// If its workers refuse connections, a front responds at once. If a worker hangs, the call times
+// out.
 constexpr absl::Duration kLook = absl::Seconds(1);
 
 std::string WorkerTrouble(const Json& workers) {
@@ -63,7 +63,7 @@ std::string Summary(const Answer& answer, const GenerationFlags& wanted) {
   const int64_t tokens = static_cast<int64_t>(answer.token_ids.size());
   std::string text = absl::StrFormat("%d tokens", tokens);
   const double decode_seconds = absl::ToDoubleSeconds(answer.total - answer.first_message);
-  // The time to the first token is prefill, not decoding.
+  // The time to the first token is not counted here, because it belongs to prefill.
   if (tokens > 1 && decode_seconds > 0) {
     absl::StrAppendFormat(&text, ", %.1f tokens/s", (tokens - 1) / decode_seconds);
   }

@@ -22,7 +22,7 @@
 namespace tidepool::service {
 namespace {
 
-// How long to wait for the requests that are still running when sending ends.
+// Maximum time to wait for running requests after the last one was sent.
 constexpr absl::Duration kPatience = absl::Minutes(1);
 
 absl::Status CheckSharedPrompt(const Config& config) {

@@ -28,7 +28,7 @@ absl::StatusOr<std::vector<std::shared_ptr<grpc::Channel>>> OpenClientChannels(c
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // Without this, channels with equal arguments share one connection.
+  // Without this option, channels with the same arguments share one connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   std::vector<std::shared_ptr<grpc::Channel>> channels;
   for (int64_t i = 0; i < count; ++i) {

@@ -62,7 +62,7 @@ absl::Status ApplyConfigFile(const std::string& path, const FlagValues& command_
           absl::StrCat(where, ": ", entry.key, " cannot be set in a file"));
     }
     std::vector<std::string> values = entry.values;
-    // A flag that takes one list, for example tokens = [1, 2, 3].
+    // The flag takes one list, for example tokens = [1, 2, 3].
     if (flag->kind == FlagKind::kValue && values.size() != 1) values = {absl::StrJoin(values, ",")};
     // Values in the file are checked even if the command line overrides them.
     Config unused = *config;
@@ -200,8 +200,8 @@ absl::Status Validate(const Config& config, const FlagValues& given) {
   return absl::OkStatus();
 }
 
-// Returns the directory "tidepool" in the one that an XDG variable names, else in `fallback` under
-// HOME. By the XDG rules, a relative path in the variable counts as unset.
+// Returns the folder "tidepool" in the folder that an XDG variable names. If the variable is not
+// set, uses `fallback` under HOME. By the XDG rules, a relative path counts as not set.
 absl::StatusOr<std::string> OurFolder(const Environment& environment, const std::string& variable,
                                       absl::string_view fallback, absl::string_view without_home) {
   if (!variable.empty() && variable[0] == '/') return absl::StrCat(variable, "/tidepool");
@@ -238,7 +238,7 @@ absl::Status FillDefaults(const Environment& environment, Config* config) {
     store.state_folder = folder.value_or("");
   }
   if (config->model.kv_disk_bytes > 0) {
-    // Pack files are next to the model. KV files are not: they contain users' text, not model data.
+    // Pack files are next to the model. KV files are not, because they contain data of users.
     config->model.kv_disk_folder = config->model.experts.cache_dir;
     if (config->model.kv_disk_folder.empty()) {
       ASSIGN_OR_RETURN(

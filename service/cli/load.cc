@@ -30,11 +30,11 @@ absl::string_view Verb(LoadStage stage) {
   return "";
 }
 
-// Shorter hashing is not shown. After 2 s, a user would ask whether the program hangs.
+// Hashing is shown only if it takes longer. After 2 s, a user might believe that the program hangs.
 constexpr absl::Duration kLongHashing = absl::Seconds(2);
 
-// Size of the KV cache that the command allocates besides the weights. Small for the other
-// commands.
+// Bytes of KV cache that the command allocates in addition to the weights. 0 for commands that
+// neither serve nor generate.
 int64_t KvBytes(const Config& config) {
   switch (config.command) {
     case Command::kServe:
@@ -91,7 +91,8 @@ void LoadProgressLine::Show(LoadStage stage, double fraction) {
   console_->Note(absl::StrCat("\r\033[K", shown_));
 }
 
-// On a slow disk, packing takes minutes. These lines show in a log that it still runs.
+// On a slow disk, packing takes minutes. These lines show in a log that the process still makes
+// progress.
 void LoadProgressLine::Tell(double packed) {
   const std::string what = absl::StrCat("packing the experts of ", model_);
   if (told_ < 0) console_->NoteLine(absl::StrCat(what, ", once"), LogLevel::kInfo);

@@ -15,7 +15,8 @@
 namespace tidepool::service {
 namespace {
 
-// Thread-compatible. Writes one .npy file per part of the graph, with the rows ordered by position.
+// Thread-compatible. Writes one .npy file for each part of the model's graph. The rows are in the
+// order of positions.
 class PartDump {
  public:
   explicit PartDump(std::string folder) : folder_(std::move(folder)) {}

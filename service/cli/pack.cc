@@ -1,4 +1,4 @@
-// pack: writes a model's experts in the layout that is read on demand.
+// pack: writes a model's experts to a pack file, in the layout for reads on demand.
 #include <algorithm>
 #include <memory>
 #include <string>

@@ -45,7 +45,7 @@ absl::StatusOr<GgmlType> ParseType(absl::string_view flag, absl::string_view nam
       absl::StrCat(flag, ": \"", name, "\" is not one of ", absl::StrJoin(accepted, ", ")));
 }
 
-// A warning if the input's weights are already quantised, or "".
+// Returns a warning if the weights of the input are already quantised, or "".
 std::string RequantizingNote(const engine::Checkpoint& file,
                              const std::vector<TensorChoice>& choices) {
   std::map<std::string, int> types;

@@ -28,15 +28,15 @@
 namespace tidepool::service {
 namespace {
 
-// After a second signal, the time for an orderly shutdown.
+// Time for an orderly shutdown after a second signal.
 constexpr absl::Duration kHurry = absl::Seconds(10);
-// Time for clients to read the end of their streams, after a second signal.
+// Time in which clients can read the end of their streams after a second signal.
 constexpr absl::Duration kHurriedCancel = absl::Milliseconds(250);
-// Time to flush log lines at shutdown, also after a second signal.
+// Maximum time to write the last log lines at shutdown, also after a second signal.
 constexpr absl::Duration kFlush = absl::Seconds(2);
 constexpr absl::Duration kShortFlush = absl::Milliseconds(100);
 
-// The address that other programs on this machine can connect to.
+// Returns an address that other programs on this machine can connect to.
 std::string Dialable(const std::string& address) {
   const absl::StatusOr<HostPort> parts = ParseHostPort(address);
   if (!parts.ok()) return address;
@@ -187,7 +187,7 @@ absl::Status RunServing(ParsedConfig parsed, const ConfigReader& read, Console* 
   RaiseFileLimit();
   StopSignals requests(kHurry);
   // Created before the server's threads, so that they inherit the blocked signals. Destroyed after
-  // them, so that a second signal can still end the process.
+  // them, so that a second signal can end the process during the shutdown.
   const SignalWatcher watcher({SIGINT, SIGTERM, SIGHUP}, [&](int signal) {
     // Without a --config file, SIGHUP means that the terminal was closed.
     const bool reread = signal == SIGHUP && !parsed.file.empty();
@@ -197,8 +197,8 @@ absl::Status RunServing(ParsedConfig parsed, const ConfigReader& read, Console* 
       console->NeverWait({.dropped_note = [format = config.log.format](int64_t count) {
         return DroppedLinesNote(format, count);
       }});
-  // Flush here, while signals are still handled: if the log's reader is stuck, a signal can end the
-  // process.
+  // Write the last log lines here, while signals are still handled. If the reader of the log is
+  // stuck, a signal can then end the process.
   const absl::Cleanup flush = [lines, &requests] {
     if (!lines->Flush(requests.hurried() ? kShortFlush : kFlush)) lines->Hurry();
   };
