@@ -221,7 +221,7 @@ std::string Verdict(const Json& memory) {
   const Json kept = memory.value("experts_in_memory", Json(nullptr));
   if (kept.is_number() && kept < memory["experts"]) {
     return absl::StrFormat(
-        "%d of %d experts fit beside other weights, %s and a reserve, the rest is read as needed",
+        "%d of %d experts fit, with the other weights, %s and a reserve; others are read as needed",
         kept.get<int64_t>(), memory["experts"].get<int64_t>(), kv);
   }
   const bool fits = kept.is_number() || memory["fits"].get<bool>();
