@@ -50,7 +50,7 @@ NoteLine ConsoleNote(Console* console);
 // Loads config.model.path. `note` must live as long as the model.
 absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,
                                                                 Console* console, NoteLine note);
-// Same, with ConsoleNote.
+// The same, with ConsoleNote(console) as `note`.
 absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,
                                                                 Console* console);
 

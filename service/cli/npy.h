@@ -42,7 +42,7 @@ class NpyWriter {
 
  private:
   explicit NpyWriter(const NpyOptions& options) : options_(options) {}
-  // The 128 bytes before the data.
+  // Returns the first 128 bytes of the file. The data follows them.
   std::string Header() const;
 
   const NpyOptions options_;

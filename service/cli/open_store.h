@@ -15,11 +15,11 @@ namespace tidepool::service {
 
 enum class MissingStore : uint8_t { kMake, kRefuse };
 
-// Opens a file, or connects to a Redis server. A missing file is created together with its
-// directory, or refused (`use`). `log` is called on any thread. It gets damage as an error, and an
-// unreachable server as a warning. NOT_FOUND if the file does not exist (with kRefuse), or if the
-// password file does not exist. INVALID_ARGUMENT if the directory cannot be created or
-// --store-password-file does not apply. Other errors are those of the store's Open.
+// Opens a file, or connects to a Redis server. If the file does not exist, it is created together
+// with its directory (kMake), or refused with NOT_FOUND (kRefuse). `log` is called on any thread:
+// damage is logged as an error, an unreachable server as a warning. NOT_FOUND also if the password
+// file does not exist. INVALID_ARGUMENT if the directory cannot be created or --store-password-file
+// does not apply. Other errors are those of the store's Open. `use` applies to files only.
 absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(const Config& config, MissingStore missing,
                                                         const LogSink& log = {},
                                                         StoreUse use = StoreUse::kServe);
@@ -39,7 +39,7 @@ class NewStoreFile {
 
  private:
   std::string path_;          // empty: nothing to delete
-  bool had_witness_ = false;  // STORE-commits existed before
+  bool had_witness_ = false;  // true if STORE-commits existed before
 };
 
 }  // namespace tidepool::service

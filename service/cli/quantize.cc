@@ -97,8 +97,8 @@ std::string Text(const Json& json) {
   }
   for (const auto& [type, names] : fallbacks) {
     absl::StrAppendFormat(&text,
-                          "%d of them (the first is %s) are %s: the type wanted has blocks that do "
-                          "not divide their rows\n",
+                          "%d of them (the first is %s) are %s: their rows are not a multiple of "
+                          "the block size of --type\n",
                           names.size(), names.front(), type);
   }
   return text;

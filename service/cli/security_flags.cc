@@ -30,7 +30,7 @@ absl::Status AddHttpHost(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
-// gRPC stores it as int milliseconds and treats INT_MAX, 24.8 days, as no limit.
+// gRPC stores the age as int milliseconds and treats INT_MAX, 24.8 days, as no limit.
 constexpr absl::Duration kMaxConnectionAge = absl::Hours(24 * 24);
 
 absl::Status SetMaxConnectionAge(absl::string_view value, Config* config) {

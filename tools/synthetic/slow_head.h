@@ -22,7 +22,7 @@ struct SlowHead {
   double correlation = 0;
 };
 
-// Chooses the pairs whose average is closest to one over 24 tokens.
+// Chooses the pairs with which the head comes closest to an average over 24 tokens.
 SlowHead MakeSlowHead(int64_t head_dim, double rope_base);
 
 }  // namespace tidepool::tools
