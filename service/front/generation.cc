@@ -376,7 +376,7 @@ void Generation::OnRunEnd(int32_t attempt, absl::Status status, EndedBy by) {
   if (finish_received_) return;
   LeaveWorker();
   if (by == EndedBy::kDrain) return placement_.Migrate();
-  if (status.ok()) status = absl::UnknownError("the stream ended without a finish");
+  if (status.ok()) status = absl::UnknownError("the stream ended without a finish reason");
   if (IsWorkerFailure(status)) {
     // A worker that had nothing to compute, because the client reads nothing, did not fail because
     // of this stream.

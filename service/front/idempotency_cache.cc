@@ -55,7 +55,7 @@ absl::StatusOr<std::shared_ptr<NamedRequest>> IdempotencyCache::Find(
   }
   // Its messages end at other positions, because another front served the client meanwhile.
   const int64_t number = found->second.number;
-  named->Cancel(absl::AbortedError("the client resumed the request elsewhere"));
+  named->Cancel(absl::AbortedError("the client has resumed this request with another call"));
   Forget(name, number);
   return nullptr;
 }
