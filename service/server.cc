@@ -156,7 +156,7 @@ class WorkerServer final : public Server {
 
   void OnLiveness(const absl::Status& live) {
     if (live.ok()) {
-      log_(LogLevel::kWarn, "the engine moves again");
+      log_(LogLevel::kWarn, "the engine makes progress again");
     } else {
       log_(LogLevel::kError, live.message());
     }
@@ -272,14 +272,15 @@ class FrontServer final : public Server {
     if (std::exchange(down_, true)) return;
     RunOn(&loop_, [this] {
       core_->CloseGenerations(
-          absl::UnavailableError("the server is shutting down; retry at another"));
+          absl::UnavailableError("the server is shutting down; retry at another server"));
     });
     const base::Clock& clock = base::Clock::Real();
     const absl::Duration end = clock.Monotonic() + times.cancel;
     const bool ended = calls_.AwaitNone(times.cancel);
     if (!ended && !hurried_) {
-      log_(LogLevel::kWarn, absl::StrCat("some clients did not read the end of their streams in ",
-                                         absl::FormatDuration(times.cancel)));
+      log_(LogLevel::kWarn,
+           absl::StrCat("some clients did not read the end of their streams within ",
+                        absl::FormatDuration(times.cancel)));
     }
     hosts_->Shutdown(hurried_ ? absl::ZeroDuration() : GrpcHost::kLastBytes);
     if (http_ != nullptr) {

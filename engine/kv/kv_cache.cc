@@ -282,8 +282,8 @@ absl::StatusOr<std::unique_ptr<KvCache>> KvCache::Create(const std::vector<KvSpe
   if (options.memory_bytes < least) {
     return absl::InvalidArgumentError(
         absl::StrCat("--kv-memory of ", options.memory_bytes,
-                     " bytes holds no KV block; this model needs at least ", least, " bytes for ",
-                     kBlockTokens, " tokens"));
+                     " bytes cannot hold a KV block; this model needs at least ", least,
+                     " bytes for ", kBlockTokens, " tokens"));
   }
   const int64_t blocks = KvBlocksIn(options.memory_bytes, layout);
   const size_t bytes = blocks * layout.block_bytes;

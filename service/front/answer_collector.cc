@@ -66,9 +66,9 @@ absl::Status AnswerCollector::Grow(int64_t bytes) {
   absl::Status room = whole_->Grow(bytes);
   if (!whole_->IsTooLong()) return room;
   return absl::InvalidArgumentError(
-      absl::StrCat("the answer is past ", WholeAnswer::kMaxBytes >> 20,
-                   " MiB, the most that is sent as one; ask with Generate, which streams, or for "
-                   "fewer tokens or logprobs"));
+      absl::StrCat("the response exceeds ", WholeAnswer::kMaxBytes >> 20,
+                   " MiB, the limit for one message; use Generate, which streams, or request fewer "
+                   "tokens or logprobs"));
 }
 
 void AnswerCollector::Stop(absl::Status status) {

@@ -21,9 +21,9 @@ constexpr absl::Duration kLongest = absl::Seconds(30);
 absl::Status OfWorker(const absl::Status& status, absl::Duration asked_until,
                       absl::Duration deadline) {
   if (!absl::IsDeadlineExceeded(status) || asked_until >= deadline) return status;
-  return absl::UnavailableError(absl::StrCat(
-      "no answer within ", absl::FormatDuration(kLongest),
-      ": a step in progress takes longer; a change may still be made when it ends; retry later"));
+  return absl::UnavailableError(absl::StrCat("no response within ", absl::FormatDuration(kLongest),
+                                             ": the running step takes longer. The change may "
+                                             "still be made when this step ends; retry later"));
 }
 
 // Returns the status for the case that no worker succeeded. It is the first worker's error, with

@@ -377,7 +377,7 @@ void Generation::OnRunEnd(int32_t attempt, absl::Status status, EndedBy by) {
   if (finish_received_) return;
   LeaveWorker();
   if (by == EndedBy::kDrain) return placement_.Migrate();
-  if (status.ok()) status = absl::UnknownError("the stream ended without a finish");
+  if (status.ok()) status = absl::UnknownError("the stream ended without a finish reason");
   if (IsWorkerFailure(status)) {
     // The worker had nothing to compute for this stream, because the client does not read. So this
     // stream cannot be the reason why the worker failed.

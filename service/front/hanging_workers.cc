@@ -18,7 +18,7 @@ std::vector<HangingWorker> HangingWorkers(const WorkerSet& workers, absl::Durati
     if ((!silent && !stuck) || !workers.ServedElsewhere(member->link.get())) continue;
     left.push_back(
         {.link = member->link.get(),
-         .why = silent ? "says nothing any more" : "says that it cannot serve all requests"});
+         .why = silent ? "has stopped responding" : "reports that it cannot serve all requests"});
   }
   return left;
 }

@@ -56,7 +56,7 @@ absl::StatusOr<std::shared_ptr<NamedRequest>> IdempotencyCache::Find(
   // The messages of this response end at other positions, because another front has served the
   // client in the meantime.
   const int64_t number = found->second.number;
-  named->Cancel(absl::AbortedError("the client resumed the request elsewhere"));
+  named->Cancel(absl::AbortedError("the client has resumed this request with another call"));
   Forget(name, number);
   return nullptr;
 }

@@ -54,7 +54,8 @@ absl::Status PoisonedPrompts::Check(uint64_t digest) {
   const absl::Duration left = absl::Ceil(found->second - clock_->Monotonic(), absl::Seconds(1));
   return absl::InternalError(absl::StrCat(
       "workers crashed while they computed this prompt; it is refused to its sender for another ",
-      absl::FormatDuration(left), ": change it, or tell whoever runs the workers"));
+      absl::FormatDuration(left),
+      ": change the prompt, or report it to the operator of the workers"));
 }
 
 }  // namespace tidepool::service

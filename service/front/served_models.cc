@@ -57,7 +57,7 @@ std::vector<v1::Model> ServedModels(const WorkerSet& workers) {
 absl::StatusOr<v1::Model> FindModel(const WorkerSet& workers, absl::string_view name) {
   std::vector<v1::Model> models = ServedModels(workers);
   if (models.empty()) {
-    return absl::UnavailableError("no worker has responded yet; start one, or retry later");
+    return absl::UnavailableError("no worker has responded yet; start a worker, or retry later");
   }
   const bool one_name = std::all_of(models.begin(), models.end(), [&](const v1::Model& model) {
     return model.name() == models[0].name();

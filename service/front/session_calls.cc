@@ -28,7 +28,7 @@ constexpr int64_t kExpiredAtOnce = 1000;
 constexpr absl::Duration kTextTimeout = absl::Seconds(10);
 
 absl::Status ShuttingDown() {
-  return absl::UnavailableError("the server is shutting down; retry at another");
+  return absl::UnavailableError("the server is shutting down; retry at another server");
 }
 
 void AnswerWith(const SessionCalls::Done<v1::Session>& done, absl::StatusOr<SessionInfo> info) {

@@ -213,12 +213,13 @@ bool StreamPlacement::IsRefused(StreamStep step) {
 
 bool StreamPlacement::EndIfConvicted(StreamStep step) {
   if (IsRefused(step)) {
-    owner_->End(absl::InternalError(absl::StrCat(
-        context_.failover->evidence.CrashesOf(prompt_.content),
-        " workers crashed while they computed this prompt, one of them while nothing else ran that "
-        "could be the cause; it is refused to its sender for ",
-        absl::FormatDuration(PoisonedPrompts::kRefusedFor),
-        "; the last: ", last_failure_.message())));
+    owner_->End(
+        absl::InternalError(absl::StrCat(context_.failover->evidence.CrashesOf(prompt_.content),
+                                         " workers crashed while they computed this prompt, one of "
+                                         "them while no other request could "
+                                         "be the cause; the prompt is refused to its sender for ",
+                                         absl::FormatDuration(PoisonedPrompts::kRefusedFor),
+                                         "; the last: ", last_failure_.message())));
   } else if (IsExhausted()) {
     owner_->End(absl::InternalError(
         absl::StrCat(RetryState::kMaxAttempts,

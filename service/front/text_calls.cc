@@ -16,7 +16,7 @@ constexpr int64_t kMaxTexts = 64;
 }  // namespace
 
 TextCalls::TextCalls(const WorkerSet* workers)
-    : workers_(workers), places_("the front's line of texts", kMaxTexts) {}
+    : workers_(workers), places_("the front's queue of Tokenize and Detokenize calls", kMaxTexts) {}
 
 template <typename Request, typename Response>
 void TextCalls::Ask(Request request, const Caller& caller, Done<Response> done,

@@ -61,7 +61,7 @@ void WorkerRoster::OnAddresses(const WorkerName& name,
   if (std::exchange(known.complaint, complaint) != complaint && !complaint.empty()) {
     surroundings_.log(LogLevel::kWarn,
                       absl::StrCat(complaint,
-                                   "; its workers stay as they were, and it is asked "
+                                   "; the known workers stay in use, and the name is looked up "
                                    "again every ",
                                    absl::FormatDuration(kPeriod)));
   }

@@ -30,7 +30,7 @@ WorkerHealth HealthOf(worker::v1::WorkerState state) {
 void TellUnreachable(const LogSink& log, WorkerSet::Member* member, const absl::Status& status) {
   if (std::exchange(member->told, status.code()) == status.code()) return;
   const absl::string_view reason =
-      absl::IsUnimplemented(status) ? "what answers there is no Tidepool worker" : status.message();
+      absl::IsUnimplemented(status) ? "the endpoint is not a Tidepool worker" : status.message();
   log(LogLevel::kWarn,
       absl::StrCat("worker at ", member->link->address(), " cannot be watched: ", reason));
 }
@@ -52,8 +52,8 @@ bool WorkerSet::Retire(const WorkerLink* link) {
   if (found == members_.end()) return true;
   Member& member = **found;
   if (!std::exchange(member.retired, true)) {
-    log_(LogLevel::kInfo,
-         absl::StrCat("worker at ", link->address(), " is no longer named, and gets no new work"));
+    log_(LogLevel::kInfo, absl::StrCat("worker at ", link->address(),
+                                       " is no longer configured, and gets no new requests"));
     TellReadiness();
   }
   if (member.link.use_count() > 1) return false;

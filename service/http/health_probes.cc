@@ -27,7 +27,7 @@ void HealthProbes::AddTo(Routes* routes) const {
   routes->push_back({{.path = "/health",
                       .method = "GET",
                       .who = kWho,
-                      .summary = "Whether requests are served; no body.",
+                      .summary = "Whether requests are served. The response has no body.",
                       .answers = Answers::kNothing},
                      [this](const HttpRequest&, const std::shared_ptr<HttpExchange>& exchange) {
                        exchange->Answer(Health());

@@ -62,11 +62,12 @@ absl::Status CheckInfo(const SessionLogData& session) {
   if (info.create_time > info.update_time)
     return Wrong("its update_time is before its create_time");
   if (info.token_count != static_cast<int64_t>(session.token_ids.size())) {
-    return Wrong("its token_count is ", info.token_count, ", but it has ",
+    return Wrong("its token_count is ", info.token_count, ", but the length of its token_ids is ",
                  session.token_ids.size());
   }
   if (info.turn_count != static_cast<int64_t>(session.turns.size())) {
-    return Wrong("its turn_count is ", info.turn_count, ", but it has ", session.turns.size());
+    return Wrong("its turn_count is ", info.turn_count, ", but the length of its turns is ",
+                 session.turns.size());
   }
   if ((info.kind == SessionKind::kNew) != session.turns.empty()) {
     return Wrong("its kind does not fit its ", session.turns.size(), " turns");

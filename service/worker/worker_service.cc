@@ -197,7 +197,7 @@ grpc::ServerUnaryReactor* OnPool(const WorkPlace& place, const Gate& gate,
   reactor->Enter(place.core->unary_calls()).IgnoreError();
   place.pool->Post(place.line, [context, reactor, response, work = std::move(work)] {
     absl::StatusOr<Response> result =
-        context->IsCancelled() ? absl::CancelledError("the caller no longer waits for it") : work();
+        context->IsCancelled() ? absl::CancelledError("the caller has cancelled the call") : work();
     if (result.ok()) *response = *std::move(result);
     reactor->Finish(ToGrpcStatus(result.status()));
   });

@@ -206,7 +206,7 @@ class AdminTest(CommandTest):
         self.refuse(*at, "--refresh", "--prefetch", "on", named="--refresh")
         self.refuse("offload", "--server", "127.0.0.1:1", code=1, named="no server answers")
         self.refuse("offload", "--server", self.server.http_address, code=1,
-                    named="speaks HTTP, not gRPC")
+                    named="serves HTTP, not gRPC")
 
     def test_the_live_picture(self):
         self.client.generate(text="The tide", max_tokens=12)

@@ -116,7 +116,7 @@ class OffloadTest(CommandTest):
         self.pack.write_bytes(data)
         self.assertEqual(self.answer("--expert-memory", "75%")["token_ids"], whole)
         result = self.run_well("pack", "--model", self.model)
-        self.assertIn("is there already", result.stdout)
+        self.assertIn("already exists", result.stdout)
 
     def test_a_server_outlives_its_pack_s_damage(self):
         self.run_well("pack", "--model", self.model)

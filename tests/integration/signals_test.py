@@ -84,7 +84,7 @@ class DrainTest(unittest.TestCase):
         server.signal(signal.SIGTERM)
         code, message = failure(lambda: stream)
         self.assertEqual((code, message),
-                         ("UNAVAILABLE", "the server is shutting down; retry at another"))
+                         ("UNAVAILABLE", "the server is shutting down; retry at another server"))
         self.assertEqual(server.wait(), 0)
 
     def test_a_second_signal_cuts_the_drain_short(self):

@@ -143,8 +143,8 @@ class StoreTest(unittest.TestCase):
         other = re.sub(r'"answer":"', '"answer":"not ', without_hashes(export))
         result = run_tidepool("sessions", "import", "--store", self.store, stdin=other.encode())
         self.assertEqual(result.returncode, 1, result.stdout)
-        self.assertIn("chat: another session of this id is there", result.stderr)
-        self.assertIn("2 faults; whatever is whole and new was imported", result.stderr)
+        self.assertIn("chat: the store has another session with this id", result.stderr)
+        self.assertIn("2 faults; all undamaged new sessions were imported", result.stderr)
         self.assertEqual(run_tidepool("sessions", "export", "--store", self.store).stdout, export)
 
     def test_imports_that_are_wrong_name_the_line(self):
@@ -162,7 +162,7 @@ class StoreTest(unittest.TestCase):
             result = run_tidepool("sessions", "import", "--store", target, stdin=text.encode())
             self.assertEqual(result.returncode, 1, text)
             self.assertIn(wanted, result.stderr)
-            self.assertIn("1 fault; whatever is whole and new was imported", result.stderr)
+            self.assertIn("1 fault; all undamaged new sessions were imported", result.stderr)
             self.assertEqual(len(result.stderr.splitlines()), 2, result.stderr)
         for text, wanted in (("", "not an export of sessions"), ("garbage\n", "not an export of sessions"),
                              (head.replace("1", "9"), "version is 9")):

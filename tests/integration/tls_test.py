@@ -44,7 +44,7 @@ class CommandsTest(CommandTest):
                     named=(str(pair[1]), "CA"))
         self.refuse(*asked, *pair_flags("tls", pair), named="--tls-ca")
         self.refuse(*asked, code=1, named=f"no server answers at {server.address}; "
-                    "check the address, and --tls-ca FILE where it speaks TLS")
+                    "check the address; if the server uses TLS, set --tls-ca FILE")
 
 
 class HttpsTest(CommandTest):

@@ -93,7 +93,7 @@ TEST_F(LivenessTest, AStepThatDoesNotReturnIsTold) {
   EXPECT_GE(lines.size(), 2);
   EXPECT_EQ(lines.size() % 2, 0);
   for (size_t i = 0; i < lines.size(); ++i) {
-    EXPECT_EQ(lines[i], i % 2 == 0 ? kStandsStill : "the engine moves again") << i;
+    EXPECT_EQ(lines[i], i % 2 == 0 ? kStandsStill : "the engine makes progress again") << i;
   }
 }
 

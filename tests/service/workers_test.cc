@@ -276,7 +276,7 @@ TEST_F(FourWorkersTest, APromptThatCrashedThreeWorkersDoesNotReachTheFourth) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INTERNAL);
   EXPECT_THAT(status.error_message(),
               testing::StartsWith("3 workers crashed while they computed this prompt, one of them "
-                                  "while nothing else ran that could be the cause; "));
+                                  "while no other request could be the cause; "));
 
   for (const auto& worker : workers_) worker->engine.model.Release();
   grpc::ClientContext again_context;
@@ -306,7 +306,7 @@ TEST_F(FourWorkersTest, NorDoesOneThatCrashesThemInTheMiddleOfItsResponse) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INTERNAL) << status.error_message();
   EXPECT_THAT(status.error_message(),
               testing::StartsWith("3 workers crashed while they computed this prompt, one of them "
-                                  "while nothing else ran that could be the cause; "));
+                                  "while no other request could be the cause; "));
   EXPECT_LT(received.tokens.size(), 60);
   for (const auto& worker : workers_) worker->engine.model.Release();
   EXPECT_EQ(Complete(Text("sound", 10)).completions(0).token_ids_size(), 10);

@@ -17,8 +17,8 @@ namespace {
 class BlameTest : public SimulatedWorkersTest {
  protected:
   static constexpr absl::string_view kConvicted =
-      "3 workers crashed while they computed this prompt, one of them while nothing else ran that "
-      "could be the cause; it is refused to its sender for 10m; the last: reset";
+      "3 workers crashed while they computed this prompt, one of them while no other request "
+      "could be the cause; the prompt is refused to its sender for 10m; the last: reset";
 
   // Two streams at each worker have nothing to compute, and nothing was computed there yet since
   // they moved to it. Then prompt 50, that of the last client, is tried alone; it does not crash.

@@ -81,7 +81,7 @@ TEST(PoisonedPromptsTest, AreRefusedForTenMinutes) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(refused.message(),
             "workers crashed while they computed this prompt; it is refused to its sender for "
-            "another 6m: change it, or tell whoever runs the workers");
+            "another 6m: change the prompt, or report it to the operator of the workers");
   EXPECT_TRUE(prompts.Check(8).ok());
   clock.Advance(absl::Minutes(6));
   EXPECT_TRUE(prompts.Check(7).ok());

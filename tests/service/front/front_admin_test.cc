@@ -192,8 +192,9 @@ TEST_F(FrontAdminTest, AWorkerThatTakesLongerThanTheFrontWaitsIsUnavailable) {
   Set("a");
   links_[0]->sets[0].second(absl::DeadlineExceededError("Deadline Exceeded"));
   EXPECT_TRUE(absl::IsUnavailable(answer_->status()));
-  EXPECT_THAT(std::string(answer_->status().message()),
-              AllOf(HasSubstr("worker 'a': no answer within 30s"), HasSubstr("may still be made")));
+  EXPECT_THAT(
+      std::string(answer_->status().message()),
+      AllOf(HasSubstr("worker 'a': no response within 30s"), HasSubstr("may still be made")));
   answer_.reset();
   Set("a", clock_.Monotonic() + absl::Seconds(2));
   links_[0]->sets[1].second(absl::DeadlineExceededError("Deadline Exceeded"));

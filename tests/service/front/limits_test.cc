@@ -160,9 +160,10 @@ TEST_F(WholeAnswerTest, EndsPastItsLimitAndNamesTheCallThatHasNone) {
   Say(kMiB, call.get());
   ASSERT_TRUE(call->end.has_value());
   EXPECT_EQ(call->end->status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(call->end->status().message(),
-            "the answer is past 32 MiB, the most that is sent as one; ask with Generate, which "
-            "streams, or for fewer tokens or logprobs");
+  EXPECT_EQ(
+      call->end->status().message(),
+      "the response exceeds 32 MiB, the limit for one message; use Generate, which streams, or "
+      "request fewer tokens or logprobs");
   EXPECT_TRUE(call->run->gone);
   EXPECT_EQ(core_->whole_answers().bytes(), 0);
 }
