@@ -3,9 +3,9 @@
 Usage: summarize_tests.py [--passed=NAME[=SECONDS]] [--failed=NAME[=SECONDS]] EVENTS.json...
 Each NAME is a check that ran outside Bazel. Exits with 1 when a case failed or nothing ran.
 
-A target whose test.xml lists cases counts case by case; one without (a script) counts as one. A
-target that could not be built or timed out counts as one failure and is named. A table of the
-slowest targets that ran (cached results did not) and checks comes before the counts.
+If a target's test.xml lists test cases, each case is counted. Otherwise (a script) the target counts
+as one case. A target that could not be built or timed out counts as one failure and is named. Before
+the counts, a table shows the slowest targets and checks that ran. (Cached results did not run.)
 """
 
 import json

@@ -70,8 +70,8 @@ def lines_of(name):
 
 
 def write_texts(model, tokenizer, seed):
-    """(answers, continuations): rows of ids, each a prompt with its continuation up to an end of
-    turn."""
+    """Returns (answers, continuations): lists of rows of ids. Each row is a prompt
+    with its continuation up to an end of turn."""
     turn = "<|im_start|>{}\n{}<|im_end|>\n"
     prompts = [turn.format("system", SYSTEM) + turn.format("user", question)
                + "<|im_start|>assistant\n" for question in lines_of("prompts.txt")]
