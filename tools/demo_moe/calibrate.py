@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Decides how to split the FFNs of SmolLM2-135M-Instruct into experts, and writes routing.npz.
 
-.cache/venv/bin/python tools/demo_moe/calibrate.py            # needs tools/setup --peers; ~15
-minutes
+    .cache/venv/bin/python tools/demo_moe/calibrate.py
+
+The script needs `tools/setup --peers` and takes about 15 minutes.
 
 The weights of the model are not trained. The script only fits a linear router for each layer and a
 scale for each neuron (after MoEfication, arXiv 2110.01786; the always-on shared expert as in CMoE,
@@ -95,9 +96,9 @@ def fast_products():
 
 
 def find_metrics(model, rows):
-    """For each layer the root of the mean square of gradients, [hidden, hidden].
+    """Returns a matrix [hidden, hidden] for each layer: the root of the mean square of gradients.
 
-    It maps an error of the layer's output, relative to the stream, to a vector whose length is the
+    The matrix maps an error of the layer's output, relative to the stream, to a vector whose length is the
     effect on the loss.
     """
     hidden = model.embedding.shape[1]
@@ -123,7 +124,7 @@ def find_metrics(model, rows):
 
 
 def move_through(layer, stream, lengths):
-    """(inputs of the FFN, inputs of its down projection, the stream after it), [tokens, ...] each.
+    """Returns (inputs of the FFN, inputs of its down projection, the stream after the layer), [tokens, ...] each.
 
     The texts are concatenated; `lengths` are their lengths.
     """
@@ -167,7 +168,7 @@ def parse_arguments():
 
 
 def texts_of(args, model):
-    """Rows to fit on, answers and continuations in turn; every eighth pair is left out."""
+    """Returns the rows to fit on: answers and continuations in turn. Every eighth pair is left out."""
     tokenizer = build_tokenizer(model.fields)
     if args.keep_texts and args.keep_texts.exists():
         texts = torch.load(args.keep_texts)

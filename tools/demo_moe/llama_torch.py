@@ -12,7 +12,7 @@ CANDIDATES = 256  # sampling considers this many of the most probable ids
 
 
 def read_gguf(path):
-    """({key: value}, {tensor name: float32 tensor in PyTorch shape})."""
+    """Returns ({key: value}, {tensor name: float32 tensor in PyTorch shape})."""
     reader = gguf.GGUFReader(path)
     fields = {name: field.contents() for name, field in reader.fields.items()}
     tensors = {}
@@ -24,8 +24,8 @@ def read_gguf(path):
 
 
 class Cache:
-    """Keys and values of one layer: [batch, kv heads, capacity, head_dim]; `used` positions are
-    valid."""
+    """Keys and values of one layer: [batch, kv heads, capacity, head_dim]. The first `used` positions
+    are valid."""
 
     def __init__(self, batch, config, room):
         self.k = torch.empty(batch, config["kv_heads"], room, config["head_dim"])
@@ -51,7 +51,7 @@ class Layer:
         self.gate, self.up, self.down = (part("ffn_" + name) for name in ("gate", "up", "down"))
 
     def activations(self, x):
-        """The input of the down projection: [..., neurons]."""
+        """Returns the input of the down projection: [..., neurons]."""
         return F.silu(x @ self.gate.T) * (x @ self.up.T)
 
     def ffn(self, x):
@@ -61,7 +61,7 @@ class Layer:
         return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.config["eps"]) * weight
 
     def attend(self, stream, cache, pads):
-        """The stream [batch, tokens, hidden] plus attention. Appends k and v to the cache, if any.
+        """Returns the stream [batch, tokens, hidden] plus attention. Appends k and v to the cache, if there is one.
 
         The first pads[b] positions of row b are padding, which other positions ignore (None: no
         padding).
@@ -88,7 +88,7 @@ class Layer:
         return stream + mixed.reshape(batch, tokens, heads * dim) @ self.o.T
 
     def rotate(self, x, start):
-        """RoPE on interleaved pairs, the row order of a llama GGUF file."""
+        """Applies RoPE to interleaved pairs, the row order of a llama GGUF file."""
         dim = x.shape[-1]
         speed = self.config["rope_base"] ** (-torch.arange(0, dim, 2) / dim)
         angle = torch.arange(start, start + x.shape[2])[:, None] * speed
@@ -124,8 +124,8 @@ class Llama:
         return self.layers[0].norm(stream, self.output_norm) @ self.embedding.T
 
     def loss(self, stream, ids):
-        """Summed negative log-likelihood of ids [tokens], for the stream [tokens, hidden] after the
-        last layer.
+        """Returns the sum of the negative log-likelihoods of ids [tokens]. `stream` [tokens, hidden] is the
+        output of the last layer.
         """
         return F.cross_entropy(self.logits(stream[:-1]), ids[1:], reduction="sum")
 

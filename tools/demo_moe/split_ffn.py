@@ -1,4 +1,4 @@
-"""Splits one FFN into a shared expert and routed ones; calibrate.py calls it for each layer.
+"""Splits one FFN into a shared expert and routed experts. calibrate.py calls it for each layer.
 
 Errors are weighted by their effect on the loss:
  - `metric` [hidden, hidden] maps an error of the FFN's output to a vector whose squared length is the
@@ -32,8 +32,8 @@ class Sample:
 
 
 def balanced_clusters(profiles, count, generator):
-    """The cluster of each item, [items]: k-means by cosine on normalised rows, all clusters of
-    equal size."""
+    """Returns the cluster of each item, [items]: k-means by cosine on normalised rows. All clusters have
+    the same size."""
     items = profiles.shape[0]
     size = items // count
     centres = profiles[torch.randperm(items, generator=generator)[:count]]
@@ -58,7 +58,7 @@ def balanced_clusters(profiles, count, generator):
 
 
 def group_neurons(sample, shape, generator):
-    """A permutation of the neurons: the shared ones, then expert by expert."""
+    """Returns a permutation of the neurons: first the shared ones, then those of each expert."""
     norms = sample.down.float().norm(dim=0)
     importance = sample.h.float().square().mean(0) * norms.square()
     order = importance.argsort(descending=True, stable=True)
@@ -72,7 +72,7 @@ def group_neurons(sample, shape, generator):
 
 
 def contributions(sample, neurons, shape):
-    """Squared length of each routed expert's contribution to each token, [tokens, experts]."""
+    """Returns the squared length of each routed expert's contribution to each token, [tokens, experts]."""
     own = neurons[shape.shared:].view(shape.experts, shape.width)
     down = sample.down.float()[:, own].permute(1, 0, 2)
     alike = down.transpose(1, 2) @ down
@@ -84,24 +84,24 @@ def contributions(sample, neurons, shape):
 
 
 def choose(scores, top_k):
-    """(mask, edge): the mask is 1 for the top_k scores of each row; the edge is halfway to the next
-    score."""
+    """Returns (mask, edge). The mask is 1 for the top_k scores of each row. The edge is halfway between
+    the last of these and the next score."""
     best = scores.topk(min(top_k + 1, scores.shape[1]), dim=1)
     mask = torch.zeros_like(scores).scatter_(1, best.indices[:, :top_k], 1.0)
     return mask, best.values[:, -2:].mean(1, keepdim=True)
 
 
 def imitation_loss(scores, squares, top_k):
-    """Loss unless the k experts that contribute most have the k largest scores; near ties count
-    little."""
+    """Returns a loss that is high if the k experts that contribute most do not have the k largest scores.
+    Near ties count little."""
     target, edge = choose(squares, top_k)
     return F.binary_cross_entropy_with_logits(scores, target, (squares - edge).abs(),
                                               reduction="sum") / squares.sum()
 
 
 def train_router(x, squares, top_k, generator):
-    """A router [experts, hidden] whose k largest scores select the experts; `squares` are
-    contributions."""
+    """Returns a router [experts, hidden], whose k largest scores select the experts. `squares` are the
+    results of contributions()."""
     inputs_scale = x.square().mean().sqrt()
     router = torch.zeros(squares.shape[1], x.shape[1], requires_grad=True)
     optimiser = torch.optim.Adam([router], ROUTER_RATE)
@@ -122,14 +122,15 @@ def scores_of(x, router):
 
 
 def neuron_mask(x, router, shape):
-    """Mask [tokens, neurons]: 1 if the neuron is shared or belongs to a selected expert, else 0."""
+    """Returns a mask [tokens, neurons]: 1 if the neuron is shared or belongs to a selected expert, else 0."""
     mask, _ = choose(scores_of(x, router), shape.top_k)
     always = torch.ones(x.shape[0], shape.shared)
     return torch.cat([always, mask.repeat_interleave(shape.width, 1)], 1)
 
 
 def fit_neurons(sample, neurons, router, shape):
-    """(scale [neurons], relative error): least-squares fit of the masked FFN to the dense one."""
+    """Returns (scale [neurons], relative error) of the least-squares fit of the masked FFN to the dense
+    one."""
     count = len(neurons)
     down = sample.down[:, neurons]
     gram, match, total = torch.zeros(count, count), torch.zeros(count), 0.0
@@ -149,7 +150,7 @@ def fit_neurons(sample, neurons, router, shape):
 
 
 class Fit:
-    """One layer's `neurons`, `router` and `scale`, and the relative `error` with them."""
+    """The result for one layer: `neurons`, `router` and `scale`, and the relative `error` with them."""
 
 
 def fit_layer(sample, shape, generator):
