@@ -47,8 +47,8 @@ absl::Status ForbidEnds(const Tokenizer& tokenizer, int vocab_size, Sequence* se
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   if (static_cast<int64_t>(ids.size()) < vocab_size) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("min_tokens is ", stopping.min_tokens, " and stop_token_ids are all ",
-                   vocab_size, " tokens: none is left to sample; remove one of them"));
+      absl::StrCat("min_tokens is ", stopping.min_tokens, " and stop_token_ids has all ",
+                   vocab_size, " tokens, so no token can be sampled; unset one of the two fields"));
 }
 
 }  // namespace tidepool::engine

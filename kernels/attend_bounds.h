@@ -1,5 +1,5 @@
-// Sizes by which Attend divides its work. They limit its arena bytes: AttendBytes (ops.h) adds them
-// up, and kernels/cpu/attention.cc stays within them.
+// Sizes by which Attend divides its work. They limit its arena bytes: AttendScratchBytes (ops.h)
+// adds them up, and kernels/cpu/attention.cc stays within them.
 #ifndef TIDEPOOL_KERNELS_ATTEND_BOUNDS_H_
 #define TIDEPOOL_KERNELS_ATTEND_BOUNDS_H_
 

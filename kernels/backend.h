@@ -269,10 +269,6 @@ class KernelBackend {
   // The inner part of a gated FFN, before `down`: glu(gate x + gate_bias, up x + up_bias),
   // [x.rows, gate.rows].
   virtual Activation MatMulGlu(const Activation& x, const FfnWeights& ffn, Arena* arena) = 0;
-  Activation MatMulSwiGlu(const Activation& x, const PackedMatrix& gate, const PackedMatrix& up,
-                          Arena* arena) {
-    return MatMulGlu(x, {.gate = gate, .up = up}, arena);
-  }
 
   // Writes the cos and sin of position * inv_freq, each multiplied by `scale`. Both are [positions,
   // inv_freq.size()].

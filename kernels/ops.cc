@@ -57,7 +57,9 @@ size_t ActivationBytes(int64_t rows, int64_t cols) {
   return rows * (cols * (sizeof(float) + 1) + blocks * 3 * sizeof(float)) + 5 * kAlignment;
 }
 
-size_t HeadBytes(int64_t best, int threads) { return threads * best * sizeof(ArgMax) + kAlignment; }
+ArgMax* AllocateHeadScratch(const HeadTarget& target, int threads, Arena* arena) {
+  return arena->Allocate<ArgMax>(threads * target.rows());
+}
 
 void MergeArgMax(const ArgMax& other, ArgMax* best) {
   if (other.unsound >= 0 && (best->unsound < 0 || other.unsound < best->unsound)) {
@@ -72,12 +74,24 @@ void MergeArgMax(const ArgMax& other, ArgMax* best) {
   best->value = other.value;
 }
 
-size_t GroupedFfnBytes(int64_t rows, int64_t groups, int64_t width) {
-  return ActivationBytes(rows, width) + (groups + 1) * 2 * sizeof(int64_t) +
-         rows * sizeof(float) * width + 3 * kAlignment;
+GroupScratch AllocateGroupScratch(absl::Span<const ExpertGroup> groups, Precision precision,
+                                  Arena* arena) {
+  int64_t rows = 0;
+  for (const ExpertGroup& group : groups) rows += static_cast<int64_t>(group.rows.size());
+  GroupScratch scratch;
+  scratch.offsets = arena->Allocate<int64_t>(std::max<int64_t>(rows, groups.size()));
+  scratch.hidden = AllocateActivation(rows, groups[0].weights->gate.rows, precision,
+                                      ActivationParts::kAll, arena);
+  return scratch;
 }
 
-size_t AttendBytes(int64_t rows, int64_t spans, int heads, const KvLayer& layer, int threads) {
+ActivationBuffer AllocateAttended(const AttendCall& call, Precision precision, Arena* arena) {
+  return AllocateActivation(call.q.rows, int64_t{call.heads} * call.layer.v_dim, precision,
+                            ActivationParts::kAll, arena);
+}
+
+size_t AttendScratchBytes(const AttendCall& call, int threads) {
+  const KvLayer& layer = call.layer;
   const int64_t dims = layer.k_dim + layer.v_dim;
   // A running fold, or a segment's part of one: v_dim floats, rounded up, and two more.
   const int64_t fold = (layer.v_dim + kFoldUnit - 1) / kFoldUnit * kFoldUnit + 2;
@@ -87,9 +101,9 @@ size_t AttendBytes(int64_t rows, int64_t spans, int heads, const KvLayer& layer,
   const int64_t scratch = dims * (kKvBlockTokens + 1) + kFoldUnit +
                           kFoldVectors * (kKvSegmentTokens + 2 * fold + 8) +
                           (kAttendPartsPerThread + kAttendLongFoldsPerThread) * fold;
-  // The query vectors of a job belong to one span and KV head.
-  const int64_t jobs = rows * heads / kFoldVectors + spans * layer.kv_heads;
-  return ActivationBytes(rows, int64_t{heads} * layer.v_dim) + jobs * kAttendJobBytes +
+  // The query vectors of a job belong to one span and KV head. Each span has at least one row.
+  const int64_t jobs = call.q.rows * call.heads / kFoldVectors + call.q.rows * layer.kv_heads;
+  return jobs * kAttendJobBytes +
          threads * (scratch * sizeof(float) + kAttendSmallParts * kAlignment) + 8 * kAlignment;
 }
 

@@ -67,8 +67,9 @@ ActivationBuffer AllocateActivation(int64_t rows, int64_t cols, Precision precis
 // An upper bound of the arena bytes of one Activation, including alignment.
 size_t ActivationBytes(int64_t rows, int64_t cols);
 
-// An upper bound of the arena bytes of MatMulHead for `best` argmax rows.
-size_t HeadBytes(int64_t best, int threads);
+// The memory of MatMulHead: [threads][target.rows()], of which only argmax rows are used. So the
+// size does not depend on how many rows are argmax rows.
+ArgMax* AllocateHeadScratch(const HeadTarget& target, int threads, Arena* arena);
 
 // Takes output `index` of a row into account in the row's argmax. Must be called in ascending order
 // of index.
@@ -86,12 +87,20 @@ inline void AddToArgMax(int32_t index, float value, ArgMax* best) {
 // Merges the argmax of two sets of outputs of one row.
 void MergeArgMax(const ArgMax& other, ArgMax* best);
 
-// An upper bound of the arena bytes of GroupedFfn for `rows` rows in all `groups`.
-size_t GroupedFfnBytes(int64_t rows, int64_t groups, int64_t width);
+// The memory of GroupedFfn. It grows with the rows of all groups, but not with the groups.
+struct GroupScratch {
+  int64_t* offsets = nullptr;  // [groups]: each group's first row in `hidden`
+  ActivationBuffer hidden;     // [rows of all groups, width]
+};
+GroupScratch AllocateGroupScratch(absl::Span<const ExpertGroup> groups, Precision precision,
+                                  Arena* arena);
 
-// An upper bound of the arena bytes of Attend, including its result, for a batch of `rows` rows in
-// `spans` spans. `threads` is the backend's.
-size_t AttendBytes(int64_t rows, int64_t spans, int heads, const KvLayer& layer, int threads);
+// The result of Attend.
+ActivationBuffer AllocateAttended(const AttendCall& call, Precision precision, Arena* arena);
+
+// An upper bound of the other arena bytes of Attend, which depend on its slots. It grows with the
+// rows of the call. `threads` is the backend's.
+size_t AttendScratchBytes(const AttendCall& call, int threads);
 
 // The KV slots [begin, end) that one query row sees. There is always at least one.
 struct SlotRange {

@@ -114,10 +114,12 @@ class Buffer {
 // The memory of one forward pass. Allocations live until Reset. Thread-compatible.
 class Arena {
  public:
-  explicit Arena(size_t bytes) : buffer_(bytes) {}
+  explicit Arena(size_t bytes) : buffer_(bytes), base_(buffer_.data()), capacity_(buffer_.size()) {}
+  // An arena without memory. After a dry run of a pass, high_water() is the size that its arena
+  // needs. Nothing may access what it allocates.
+  static Arena Counting() { return Arena(); }
 
-  // Returns `count` elements of T, aligned to kAlignment, not initialised. Requires: they fit. The
-  // owner computes the arena's size from its limits.
+  // Returns `count` elements of T, aligned to kAlignment, not initialised. Requires: they fit.
   template <typename T>
   T* Allocate(int64_t count) {
     return reinterpret_cast<T*>(AllocateBytes(count * sizeof(T)));
@@ -125,26 +127,37 @@ class Arena {
   MatrixView AllocateMatrix(int64_t rows, int64_t cols) {
     return MatrixView(Allocate<float>(rows * cols), rows, cols);
   }
+  // Ends the process unless `bytes` more fit, and counts them in high_water(). An op whose memory
+  // depends on more than shapes calls this with an upper bound before it allocates.
+  void Reserve(size_t bytes) {
+    if (bytes > capacity_ - used_) DieFull(bytes);
+    if (used_ + bytes > high_water_) high_water_ = used_ + bytes;
+  }
   void Reset() { used_ = 0; }
   // Frees everything that was allocated since used() returned `mark`.
   void ResetTo(size_t mark) { used_ = mark; }
 
   size_t used() const { return used_; }
-  size_t capacity() const { return buffer_.size(); }
+  size_t capacity() const { return capacity_; }
   size_t high_water() const { return high_water_; }
 
  private:
+  // The address is not null, because offsets are added to it.
+  Arena() : base_(reinterpret_cast<std::byte*>(kAlignment)), capacity_(PTRDIFF_MAX / 2) {}
+
   // Inlined, because a step allocates some hundreds of times.
   std::byte* AllocateBytes(size_t bytes) {
     const size_t begin = (used_ + kAlignment - 1) & ~(kAlignment - 1);
-    if (begin > capacity() || bytes > capacity() - begin) DieFull(bytes);
+    if (begin > capacity_ || bytes > capacity_ - begin) DieFull(bytes);
     used_ = begin + bytes;
     if (used_ > high_water_) high_water_ = used_;
-    return buffer_.data() + begin;
+    return base_ + begin;
   }
   [[noreturn]] void DieFull(size_t bytes) const;
 
   Buffer buffer_;
+  std::byte* base_;
+  size_t capacity_;
   size_t used_ = 0;
   size_t high_water_ = 0;
 };

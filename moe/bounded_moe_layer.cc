@@ -13,7 +13,7 @@ using kernels::MatrixView;
 int64_t CallRows(int64_t call_bytes, int64_t width) {
   constexpr int64_t kMin = 16;
   constexpr int64_t kMany = 1024;
-  const auto bytes = static_cast<int64_t>(kernels::GroupedFfnBytes(kMany, 1, width));
+  const auto bytes = static_cast<int64_t>(kernels::ActivationBytes(kMany, width));
   return std::max(kMin, call_bytes * kMany / bytes);
 }
 

@@ -33,8 +33,19 @@ struct ExpertPlan {
 ExpertPlan MakeExpertPlan(absl::Span<const int32_t> ids, const float* weights, int top_k,
                           kernels::Arena* arena);
 
-// Arena bytes that a plan needs.
-size_t ExpertPlanBytes(int64_t tokens, int top_k);
+// The memory of a plan. Arrays are [tokens * top_k], except for `filled` [tokens].
+struct ExpertPlanMemory {
+  int32_t* order = nullptr;
+  int32_t* experts = nullptr;
+  int32_t* ends = nullptr;
+  int32_t* tokens = nullptr;
+  float* weights = nullptr;
+  int32_t* rows = nullptr;
+  int32_t* slot_rows = nullptr;
+  float* slot_weights = nullptr;
+  int32_t* filled = nullptr;
+};
+ExpertPlanMemory AllocateExpertPlan(int64_t tokens, int top_k, kernels::Arena* arena);
 
 }  // namespace tidepool::moe
 

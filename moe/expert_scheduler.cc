@@ -1,13 +1,13 @@
 #include "moe/expert_scheduler.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
-#include "kernels/ops.h"
 #include "moe/bounded_moe_layer.h"
 
 namespace tidepool::moe {
@@ -136,16 +136,25 @@ absl::Status ExpertScheduler::Run(const Routing& routing, const Activation& x, M
   return computed;
 }
 
-size_t ExpertScheduler::WorkspaceBytes(const ExpertShape& shape) const {
+void ExpertScheduler::Measure(const ExpertShape& shape, kernels::KernelBackend* counting,
+                              Arena* arena) const {
+  const size_t mark = arena->used();
   const int64_t pairs = shape.tokens * shape.top_k;
-  const int64_t whole = std::min(pairs, RowsIn(memory_.whole_bytes, shape.hidden));
-  const int64_t kept = RowsIn(memory_.kept_bytes, shape.hidden);
-  const int64_t rows = pairs > whole ? std::max(whole, kept + shape.tokens) : whole;
-  const int64_t call = std::min(pairs, CallRows(memory_.call_bytes, shape.width));
-  const int64_t groups = std::min<int64_t>(call, shape.experts);
-  constexpr int kMatrices = 2;
-  return ExpertPlanBytes(shape.tokens, shape.top_k) + rows * shape.hidden * sizeof(float) +
-         kMatrices * kernels::kAlignment + kernels::GroupedFfnBytes(call, groups, shape.width);
+  const ExpertPlanMemory plan = AllocateExpertPlan(shape.tokens, shape.top_k, arena);
+  if (shape.asked.has_value()) (*shape.asked)();
+  const int64_t call = std::min(pairs, CallRows(memory_.call_bytes, shape.expert->gate.rows));
+  const auto rows = absl::MakeConstSpan(plan.rows, call);
+  const ExpertGroup group = {shape.expert, rows, rows};
+  const auto measure = [&](std::initializer_list<int64_t> matrices) {
+    const size_t begin = arena->used();
+    for (const int64_t matrix : matrices) arena->AllocateMatrix(matrix, shape.hidden);
+    counting->GroupedFfn(Activation(), {&group, 1}, MatrixView(), arena);
+    arena->ResetTo(begin);
+  };
+  const int64_t whole = RowsIn(memory_.whole_bytes, shape.hidden);
+  measure({std::min(pairs, whole)});
+  if (pairs > whole) measure({RowsIn(memory_.kept_bytes, shape.hidden), shape.tokens});
+  arena->ResetTo(mark);
 }
 
 ExpertLookups ExpertScheduler::TakeLookups() { return std::exchange(lookups_, ExpertLookups()); }

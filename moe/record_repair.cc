@@ -40,15 +40,17 @@ absl::Status RecordRepair::Repair(ExpertRef expert, const RecordRead& read,
     if (!std::exchange(noted_loss_, true)) {
       Note(absl::StrCat(path_, ": a record ", both,
                         "; requests that need it fail, and the server is not ready. Restore the "
-                        "model file and restart the server. Further records are only counted"));
+                        "model file and restart the server. Further damaged records are counted, "
+                        "but not logged"));
     }
     return absl::DataLossError(both);
   }
   lost_.erase(read.ticket);
   if (rebuilt_++ == 0) {
-    Note(absl::StrCat(path_, ": a record ", damage.message(),
-                      "; it was rebuilt from the model file, as others will be. Check the "
-                      "disk. Further records are only counted"));
+    Note(absl::StrCat(
+        path_, ": a record ", damage.message(),
+        "; it was rebuilt from the model file. Check the disk. Further damaged records "
+        "are rebuilt too; they are counted, but not logged"));
   }
   writer_->Write(read);
   return absl::OkStatus();

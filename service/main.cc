@@ -1,4 +1,4 @@
-// The tidepool binary.
+// The main function of the tidepool binary.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -63,19 +63,19 @@ absl::Status Run(const ParsedConfig& parsed, const ConfigReader& read, Console* 
   return absl::InternalError("unknown command");
 }
 
-// Prints the error on one line without control characters.
+// Prints the error on one line, without control characters.
 int Fail(const absl::Status& status, int code, Console* console) {
   console->Note(absl::StrCat("tidepool: ", OneLine(status.message()), "\n"));
   return code;
 }
 
-// If the parent closed stdin, stdout or stderr, the next opened file would get that number, and our
-// output would go there. So open /dev/null with that number, in a mode in which reads or writes
-// fail as before.
+// The parent process may have closed stdin, stdout or stderr. Then the next file that we open would
+// get that number, and would receive our output. So open /dev/null with that number. Its mode makes
+// reads or writes fail, as they do on a closed file.
 void OccupyStandardFiles() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(fd, F_GETFD) >= 0) continue;
-    // open uses the lowest free number, which is `fd`.
+    // open uses the lowest free number, which is `fd` here.
     (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
 }
@@ -83,17 +83,18 @@ void OccupyStandardFiles() {
 int Main(const std::vector<std::string>& args) {
   OccupyStandardFiles();
 #ifdef NDEBUG
-  // gRPC locks with Abseil's mutexes, and Debian builds Abseil without NDEBUG. Then each lock and
-  // unlock searches a graph of all locks held together, under a lock of the process, and aborts at
-  // a cycle. This is useful only in debug builds.
+  // gRPC locks with Abseil's mutexes, and Debian builds Abseil without NDEBUG. In such a build,
+  // each lock and unlock searches a graph of all locks that are held together, under a lock of the
+  // whole process, and aborts if the graph has a cycle. That is only useful in debug builds.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 #endif
-  // If a pipe's reader closes it, the write fails instead of a signal ending the process.
+  // If the reader of a pipe has closed it, our write must fail. Without this, a signal would end
+  // the process.
   std::signal(SIGPIPE, SIG_IGN);
-  // Same for a file that has reached its size limit.
+  // The same for a file that has reached its size limit.
   std::signal(SIGXFSZ, SIG_IGN);
-  // Disable gRPC's own log, which repeats what ours reports. Users can set the variable to enable
-  // it.
+  // Disables gRPC's own log, which repeats what our log reports. Users can set the variable to
+  // enable gRPC's log.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   Console console(STDOUT_FILENO, STDERR_FILENO);
   const Environment environment = {.home = Variable("HOME"),

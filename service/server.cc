@@ -26,18 +26,19 @@
 namespace tidepool::service {
 namespace {
 
-// Time for cancelled calls to workers to end.
+// Maximum time for cancelled calls to workers to end.
 constexpr absl::Duration kCancelGrace = absl::Seconds(5);
-// How long a worker waits until its last messages have reached its fronts.
+// Maximum time for a worker to deliver its last messages to its fronts.
 constexpr absl::Duration kLastWords = absl::Seconds(1);
-// How long `serve` waits for the first state of its own worker.
+// Maximum time for `serve` to wait for the first state of its own worker.
 constexpr absl::Duration kOwnWorkerWait = absl::Seconds(10);
 
 std::string NameOrDrawn(const std::string& name) {
   return name.empty() ? absl::StrCat("worker-", base::RandomHex(8)) : name;
 }
 
-// Lowers the level of a worker's lines if its front, in the same process, logs the same events.
+// Logs a worker's info lines as debug lines. Used if the worker's front is in the same process,
+// because the front logs the same events.
 LogSink InfoAsDebug(const LogSink& log) {
   return [log](LogLevel level, absl::string_view line, LogFields fields) {
     log(level == LogLevel::kInfo ? LogLevel::kDebug : level, line, fields);
@@ -53,7 +54,7 @@ WebAccess WebAccessOf(const ServerOptions& options) {
   return web;
 }
 
-// Runs `task` on the loop and waits for it. Requires: not called on the loop.
+// Runs `task` on the loop and waits until it has run. Requires: the caller is not on the loop.
 void RunOn(Executor* loop, std::function<void()> task) {
   std::promise<void> ran;
   loop->Post([&] {
@@ -72,7 +73,8 @@ class WorkerServer final : public Server {
     GrpcHostOptions host = {.listen = options.listen,
                             .tls = options.tls,
                             .max_connection_age = options.max_connection_age,
-                            // A request that a front took comes with its session's log.
+                            // A front adds the session's log to a client's request, so a worker
+                            // accepts larger messages.
                             .max_message_bytes = 2 * options.max_message_bytes,
                             .services = {&server->worker_, &server->admin_},
                             .health_names = {"tidepool.worker.v1.Worker", "tidepool.v1.Admin"}};
@@ -94,8 +96,9 @@ class WorkerServer final : public Server {
     if (hosts_ != nullptr) Shutdown({});
   }
 
-  // Sets a listener for whether the engine is alive; null removes it. It is called on the worker's
-  // loop, and never after TellLiveness(nullptr) has returned.
+  // Sets the function that is called when the engine's liveness changes. It is called on the
+  // worker's loop. Null removes it: after TellLiveness(nullptr) has returned, it is not called any
+  // more.
   void TellLiveness(WorkerCore::OnLiveness listener) {
     RunOn(core_.loop(), [&] { liveness_listener_ = std::move(listener); });
   }
@@ -127,7 +130,8 @@ class WorkerServer final : public Server {
     base::MutexLock lock(&mutex_);
     if (std::exchange(down_, true)) return;
     if (in_haste) return hosts_->Shutdown();
-    // Ends the runs with a status: to a front, a run whose connection breaks looks like a crash.
+    // Ends each run with a status. Without one, the front would treat the broken connection as a
+    // crash.
     if (!empty) core_.GiveUpRuns();
     core_.runs()->AwaitNone(kLastWords);
     core_.unary_calls()->Drain(kLastWords);
@@ -152,7 +156,7 @@ class WorkerServer final : public Server {
 
   void OnLiveness(const absl::Status& live) {
     if (live.ok()) {
-      log_(LogLevel::kWarn, "the engine moves again");
+      log_(LogLevel::kWarn, "the engine makes progress again");
     } else {
       log_(LogLevel::kError, live.message());
     }
@@ -160,15 +164,15 @@ class WorkerServer final : public Server {
     if (liveness_listener_) liveness_listener_(live);
   }
 
-  // A front in this process watches the worker's state, so it needs no call here.
+  // If a front is in this process, it watches the worker's state, so it needs no call here.
   void OnReadiness(bool ready) { hosts_->SetReady(ready); }
 
   const LogSink log_;
-  WorkerCore::OnLiveness liveness_listener_;  // on the core's loop
+  WorkerCore::OnLiveness liveness_listener_;  // used on the core's loop only
   WorkerCore core_;
   WorkerService worker_;
-  WorkerAdminService admin_;      // where fronts are served
-  WorkerAdminService own_admin_;  // at its own port
+  WorkerAdminService admin_;      // Admin at the address where fronts call
+  WorkerAdminService own_admin_;  // Admin at its own address
   std::unique_ptr<GrpcHosts> hosts_;
   base::Mutex mutex_;
   bool down_ TIDEPOOL_GUARDED_BY(mutex_) = false;
@@ -176,7 +180,8 @@ class WorkerServer final : public Server {
 
 class FrontServer final : public Server {
  public:
-  // `own_worker` is the worker in this process. If it is null, uses options.live.workers.
+  // `own_worker` is a channel to the worker in this process. If it is null, the workers are those
+  // of options.live.workers.
   static absl::StatusOr<std::unique_ptr<FrontServer>> Start(
       std::shared_ptr<grpc::Channel> own_worker, std::unique_ptr<SessionStore> store,
       const ServerOptions& options) {
@@ -210,11 +215,11 @@ class FrontServer final : public Server {
 
   ~FrontServer() override {
     store_->OnHealth(nullptr);
-    // Without hosts, no call has begun.
+    // If Start failed before there were hosts, no call has begun.
     hosts_ != nullptr ? Shutdown({}) : LeaveWorkers();
     hosts_.reset();
-    // The result of a call can lead to one more call: a turn that began too late releases its
-    // lease, and a failed append ends its turn. So flush twice.
+    // Flush the store twice, because the result of a store call can cause one more call: a turn
+    // that began too late releases its lease, and a failed append ends its turn.
     for (int answers = 0; answers < 2; ++answers) FlushStore();
     store_.reset();
     loop_.Stop();
@@ -229,7 +234,7 @@ class FrontServer final : public Server {
     return hosts_->main().InProcessChannel();
   }
 
-  // Sets the liveness of the worker in this process. Any thread.
+  // Sets the liveness of the worker in this process. May be called on any thread.
   void SetLive(const absl::Status& live) {
     hosts_->SetLive(live.ok());
     api_.SetLive(live);
@@ -243,7 +248,7 @@ class FrontServer final : public Server {
     });
   }
 
-  // Returns false if no worker was ready in time.
+  // Waits until a worker is ready. Returns false if none was ready within `timeout`.
   bool WaitReady(absl::Duration timeout) {
     base::MutexLock lock(&mutex_);
     while (!ready_) {
@@ -267,14 +272,15 @@ class FrontServer final : public Server {
     if (std::exchange(down_, true)) return;
     RunOn(&loop_, [this] {
       core_->CloseGenerations(
-          absl::UnavailableError("the server is shutting down; retry at another"));
+          absl::UnavailableError("the server is shutting down; retry at another server"));
     });
     const base::Clock& clock = base::Clock::Real();
     const absl::Duration end = clock.Monotonic() + times.cancel;
     const bool ended = calls_.AwaitNone(times.cancel);
     if (!ended && !hurried_) {
-      log_(LogLevel::kWarn, absl::StrCat("some clients did not read the end of their streams in ",
-                                         absl::FormatDuration(times.cancel)));
+      log_(LogLevel::kWarn,
+           absl::StrCat("some clients did not read the end of their streams within ",
+                        absl::FormatDuration(times.cancel)));
     }
     hosts_->Shutdown(hurried_ ? absl::ZeroDuration() : GrpcHost::kLastBytes);
     if (http_ != nullptr) {
@@ -311,7 +317,8 @@ class FrontServer final : public Server {
     return started.status();
   }
 
-  // A Shutdown call of another thread waits at most `most` for clients from now on.
+  // Shortens a Shutdown call that runs on another thread: from now on, it waits at most `most` for
+  // clients.
   void Hurry(absl::Duration most) {
     hurried_ = true;
     calls_.Hurry(most);
@@ -320,7 +327,7 @@ class FrontServer final : public Server {
 
   WorkerLinkLoop link_loop() { return {.executor = &loop_, .calls = &link_calls_}; }
 
-  // On the loop.
+  // Called on the loop.
   void MakeRoster(const ServerOptions& options) {
     lookup_ = MakeSystemLookup(&loop_);
     const auto make_link = [this, bytes = 2 * options.max_message_bytes,
@@ -338,7 +345,7 @@ class FrontServer final : public Server {
                                                                   .log = options.log});
   }
 
-  // Requires: no call is running, so nothing else uses the workers.
+  // Disconnects from all workers. Requires: no call is running, so nothing else uses the workers.
   void LeaveWorkers() {
     RunOn(&loop_, [this] {
       roster_.reset();
@@ -347,7 +354,7 @@ class FrontServer final : public Server {
     link_calls_.Drain(kCancelGrace);
   }
 
-  // Returns when the loop has received the results of all earlier calls to the store.
+  // Returns when the results of all earlier store calls have arrived on the loop.
   void FlushStore() {
     std::promise<void> answered;
     store_->Count([&](absl::StatusOr<int64_t>) { answered.set_value(); });
@@ -363,7 +370,7 @@ class FrontServer final : public Server {
     ready_changed_.NotifyAll();
   }
 
-  // On any thread.
+  // Called on any thread.
   void OnStore(const absl::Status& status) {
     api_.SetStore(status);
     base::MutexLock lock(&mutex_);
@@ -372,28 +379,31 @@ class FrontServer final : public Server {
   }
 
   const LogSink log_;
-  ActiveCalls calls_;                 // of clients
-  ActiveCalls link_calls_;            // to workers
-  std::unique_ptr<HttpServer> http_;  // outlives the loop, whose tasks hold its exchanges
+  ActiveCalls calls_;       // calls from clients
+  ActiveCalls link_calls_;  // calls to workers
+  // must outlive the loop, because the loop's tasks hold exchanges of the server
+  std::unique_ptr<HttpServer> http_;
   std::unique_ptr<SessionStore> store_;
   EventLoop loop_;
   std::unique_ptr<NameLookup> lookup_;
-  std::unique_ptr<FrontCore> core_;       // destroyed on the loop
-  std::unique_ptr<WorkerRoster> roster_;  // destroyed before core_; null: only our own worker
+  std::unique_ptr<FrontCore> core_;  // must be destroyed on the loop
+  // destroyed before core_; null if the only worker is in this process
+  std::unique_ptr<WorkerRoster> roster_;
   OpenAiApi api_;
   FrontServices services_;
   std::unique_ptr<GrpcHosts> hosts_;
 
   base::Mutex mutex_;
   base::CondVar ready_changed_;
-  bool ready_ TIDEPOOL_GUARDED_BY(mutex_) = false;  // a worker takes requests
+  bool ready_ TIDEPOOL_GUARDED_BY(mutex_) = false;  // a worker accepts requests
   bool store_ok_ TIDEPOOL_GUARDED_BY(mutex_) = true;
   std::atomic<bool> hurried_ = false;
   base::Mutex shutdown_mutex_;
   bool down_ TIDEPOOL_GUARDED_BY(shutdown_mutex_) = false;
 };
 
-// A front over its own worker. The front ends first, since its streams run in the worker.
+// A front with its own worker. The front shuts down first, because its responses are computed by
+// the worker.
 class ServeServer final : public Server {
  public:
   ServeServer(std::unique_ptr<WorkerServer> worker, std::unique_ptr<FrontServer> front)
@@ -439,7 +449,7 @@ absl::StatusOr<std::unique_ptr<Server>> StartServe(const WorkerModel* model, eng
                                                    std::unique_ptr<SessionStore> store,
                                                    const ServerOptions& options) {
   ServerOptions inner = options;
-  // Only this process's front can reach the worker, so it needs no token.
+  // Only the front in this process can reach the worker, so no token is needed.
   inner.listen.clear();
   inner.admin_listen.clear();
   inner.probe_listen.clear();

@@ -1,4 +1,4 @@
-// The servers that the binary runs: a worker, a front, or both in one process.
+// The servers of the tidepool binary: a worker, a front, or both in one process.
 //
 //   ASSIGN_OR_RETURN(auto store, SqliteSessionStore::Open("sessions.db", {}));
 //   ASSIGN_OR_RETURN(auto server, StartServe(&model, engine.get(), std::move(store), options));
@@ -36,103 +36,115 @@ class ClientSecurity;
 
 // Options that can change while a server runs.
 struct LiveOptions {
-  // Used by a front.
+  // The first three are used by a front.
   FrontLimits front_limits;
   PromptLogging log_prompts = PromptLogging::kNever;
-  WorkerSources workers;  // for a front that StartFrontServer created
-  // Used by a worker. nullopt: the engine's own limit.
+  WorkerSources workers;  // only for a front that StartFrontServer has created
+  // Used by a worker. If nullopt, the engine keeps its own limit.
   std::optional<int64_t> max_queued;
 };
 
 struct ServerOptions {
-  // HOST:PORT. Port 0 takes a free port. Empty: no port, only InProcessChannel().
+  // HOST:PORT. Port 0: the system chooses a free port. Empty: the server opens no port, and is
+  // reached only through InProcessChannel().
   std::string listen = "127.0.0.1:50051";
-  // Separate port for Admin. Empty: Admin is served on `listen`. Fronts always call a worker's
-  // Admin on `listen`.
+  // Separate address for the service Admin. Empty: Admin is served at `listen`. Fronts always call
+  // a worker's Admin at `listen`.
   std::string admin_listen;
-  // Port for health only, in plain text and without tokens. Empty: none.
+  // Separate address for gRPC health checks, in plain text and without tokens. Empty: none.
   std::string probe_listen;
-  // HTTP address of servers with a front. Empty: no HTTP.
+  // HTTP address of a server with a front. Empty: no HTTP.
   std::string http;
   enum class PortTaken : uint8_t { kFail, kTakeAnother };
-  // Access rules of HTTP. If `http` is a loopback address, `web.hosts` is checked, unless any page
-  // may call.
+  // Access rules for HTTP. `web.hosts` has an effect only if `http` is a loopback address and
+  // `web.pages` does not allow all pages.
   WebAccess web;
-  // What to do if the port of `http` is in use. If the user did not choose the port, another one
-  // may be taken.
+  // What to do if the port in `http` is in use. kTakeAnother suits a default port that the user did
+  // not choose.
   PortTaken http_port_taken = PortTaken::kFail;
-  // Longer messages are refused with RESOURCE_EXHAUSTED before they are read.
+  // Maximum size of a gRPC message and of an HTTP request's body. A larger message is refused with
+  // RESOURCE_EXHAUSTED, a larger body with HTTP status 413. A worker accepts twice this size,
+  // because a request from a front also contains the session's log.
   int64_t max_message_bytes = 32 << 20;
   LiveOptions live;
-  // The worker's name in fronts and stats. Empty: a random name.
+  // The worker's name in fronts and in statistics. Empty: a random name.
   std::string worker_name;
-  // How a front authenticates to workers and verifies them. Null: plain text without tokens.
+  // How a front authenticates itself to workers and verifies the workers' certificates. Null: plain
+  // text, without tokens.
   std::shared_ptr<ClientSecurity> worker_security;
-  // Certificate for gRPC and HTTP over TLS. Outlives the server. Null: plain text.
+  // The certificate for gRPC and HTTP over TLS. It must outlive the server. Null: plain text.
   const WatchedFiles<TlsIdentity>* tls = nullptr;
-  // For TLS: an older connection accepts no new calls, and closes when its running calls end.
+  // Only for TLS: a connection that is older than this accepts no new calls, and closes when its
+  // running calls have ended.
   absl::Duration max_connection_age = absl::Hours(1);
-  // Identifies callers. Outlives the server. Null: anyone may call.
+  // Identifies callers. It must outlive the server. Null: everyone may call.
   const Authenticator* authenticator = nullptr;
-  // How often an HTTP stream without output gets a comment, which keeps the connection alive.
+  // After this time without output, an HTTP stream sends a comment, which keeps the connection
+  // alive.
   absl::Duration http_comment_every = absl::Seconds(15);
-  // If a worker's engine has pending work and makes no progress for this time, liveness fails.
+  // If a worker's engine has pending work but makes no progress for this time, liveness checks
+  // fail.
   absl::Duration stall_timeout = absl::Minutes(1);
-  // Receives log lines: workers that connect or fail, requests that end, an engine that hangs.
-  // Called on any thread.
+  // Receives log lines: workers connect or fail, requests end, an engine hangs. It is called on any
+  // thread.
   LogSink log;
-  WorkerAdmin::Process process;  // used by a worker; called on any thread
+  WorkerAdmin::Process process;  // used by a worker; its functions are called on any thread
 };
 
-// The times of a shutdown. By default, the server stops at once.
+// The phases of a shutdown, one after the other. The default is to stop at once.
 struct ShutdownTimes {
-  // For this time, new requests are still accepted, until clients learn to use other servers.
+  // First, new requests are accepted for this time, until clients have learnt to use other servers.
   absl::Duration grace = absl::ZeroDuration();
-  absl::Duration drain = absl::ZeroDuration();  // then, time for running requests to finish
-  // Then, time for cancelled calls to send their last bytes.
+  absl::Duration drain = absl::ZeroDuration();  // Then running requests have this time to finish.
+  // Then the rest is cancelled, and the cancelled calls have this time to send their last bytes.
   absl::Duration cancel = absl::Seconds(5);
 };
 
 // Thread-safe.
 class Server {
  public:
-  // Stops at once and cancels running requests.
+  // Stops at once. Running requests are cancelled.
   virtual ~Server() = default;
 
-  // The port that it listens on. 0 if none.
+  // Returns the port of `listen`, or 0 if there is none.
   virtual int port() const = 0;
-  // HOST:PORT with the actual port. Empty if none.
+  // Returns HOST:PORT with the port that is really used. Empty if there is none.
   virtual const std::string& address() const = 0;
-  // Same for HTTP, Admin's own port and the probe port. Empty if none.
+  // Same for the addresses of HTTP, Admin and health checks. Empty if there is none.
   virtual std::string http_address() const { return ""; }
   virtual std::string admin_address() const = 0;
   virtual std::string probe_address() const = 0;
-  // Returns a channel to this server that needs no port. The server outlives its calls.
+  // Returns a channel to this server that uses no network port. The server must outlive its calls.
   virtual std::shared_ptr<grpc::Channel> InProcessChannel() = 0;
 
-  // Applies to requests that begin from now on.
+  // Changes options. They apply to requests that begin after this call.
   virtual void Change(const LiveOptions& options) = 0;
 
-  // Sets all health except liveness to NOT_SERVING. After the grace time, new requests fail with
-  // UNAVAILABLE, and a worker offers its streams to other workers. Running requests may finish
-  // within the drain time, then they are cancelled. Returns when all requests have ended. Calling
-  // it again does nothing, but another thread may call it with shorter times to speed up the first
-  // call.
+  // Shuts down in the phases of `times`. All health checks except liveness report NOT_SERVING at
+  // once. After times.grace, new requests fail with UNAVAILABLE, and a worker asks its fronts to
+  // move running responses to other workers. After times.drain, requests that still run are
+  // cancelled. Returns when all requests have ended.
+  //
+  // A second call does not start another shutdown. But if its times are shorter, it shortens the
+  // first call, which runs on another thread.
   virtual void Shutdown(const ShutdownTimes& times) = 0;
 };
 
-// Serves tidepool.worker.v1.Worker, Admin, health and reflection. `model` and `engine` outlive the
-// server. INVALID_ARGUMENT if an address is invalid, UNAVAILABLE if a port is in use.
+// Starts a worker. It serves tidepool.worker.v1.Worker, Admin, health and reflection. `model` and
+// `engine` must outlive the server. INVALID_ARGUMENT if an address is invalid. UNAVAILABLE if a
+// port is in use.
 absl::StatusOr<std::unique_ptr<Server>> StartWorkerServer(const WorkerModel* model,
                                                           engine::Engine* engine,
                                                           const ServerOptions& options);
 
-// Serves Inference, Sessions, Admin, health and reflection with options.live.workers. The workers
-// need not run yet. Same errors as StartWorkerServer.
+// Starts a front. It serves Inference, Sessions, Admin, health and reflection. Its workers are
+// those of options.live.workers, which may start later than the front. Errors are the same as for
+// StartWorkerServer.
 absl::StatusOr<std::unique_ptr<Server>> StartFrontServer(std::unique_ptr<SessionStore> store,
                                                          const ServerOptions& options);
 
-// Same as StartFrontServer, with one worker in this process, over an in-process channel.
+// Starts a front with one worker in the same process. The front calls the worker over an in-process
+// channel. Errors are the same as for StartWorkerServer.
 absl::StatusOr<std::unique_ptr<Server>> StartServe(const WorkerModel* model, engine::Engine* engine,
                                                    std::unique_ptr<SessionStore> store,
                                                    const ServerOptions& options);

@@ -353,9 +353,10 @@ absl::Status Parser::CheckEnd() const {
   }
   const uint64_t left = bytes_.size() - end;
   if (left <= std::max(alignment_, kMaxPadding)) return absl::OkStatus();
-  return Error(last, absl::StrCat("the last of ", contents_.tensors.size(), " tensors, but ", left,
-                                  " bytes follow, expected at most padding: the header's counts "
-                                  "or the file's end are wrong"));
+  return Error(last,
+               absl::StrCat("is the last of ", contents_.tensors.size(), " tensors, but ", left,
+                            " bytes follow, expected at most padding: the header's counts "
+                            "or the file's end are wrong"));
 }
 
 }  // namespace

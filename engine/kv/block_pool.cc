@@ -12,7 +12,7 @@ BlockPool::BlockPool(int32_t blocks) : blocks_(blocks) {
 }
 
 int32_t BlockPool::Allocate() {
-  int32_t block = oldest_;
+  int32_t block = Victim();
   if (!unused_.empty()) {
     block = unused_.back();
     unused_.pop_back();
@@ -35,9 +35,19 @@ void BlockPool::AddHolder(int32_t block) {
   ++entry.holders;
 }
 
-void BlockPool::Release(int32_t block) {
+int32_t BlockPool::Victim() const {
+  const List& passed = lists_[kPassed];
+  if (passed.size > 0 && passed.size * kPassedShare >= cached()) return passed.oldest;
+  for (const Class next : {kBoundary, kPassed, kWanted}) {
+    if (lists_[next].size > 0) return lists_[next].oldest;
+  }
+  return kNoBlock;
+}
+
+void BlockPool::Release(int32_t block, BlockValue value) {
   Block& entry = blocks_[block];
   CHECK_GT(entry.holders, 0) << "block " << block;
+  entry.value = std::max(entry.value, value);
   if (--entry.holders > 0) return;
   if (entry.indexed) {
     Link(block);
@@ -51,6 +61,7 @@ void BlockPool::Index(int32_t block, const BlockKey& key, absl::Span<const int32
   CHECK(entry.holders > 0 && !entry.indexed) << "block " << block;
   if (!index_.emplace(key, block).second) return;
   entry.indexed = true;
+  entry.value = BlockValue::kPassedOutput;
   entry.key = key;
   entry.tokens.assign(tokens.begin(), tokens.end());
 }
@@ -61,28 +72,61 @@ int32_t BlockPool::Find(const BlockKey& key, absl::Span<const int32_t> tokens) c
   return absl::MakeConstSpan(blocks_[found->second].tokens) == tokens ? found->second : kNoBlock;
 }
 
+void BlockPool::Want(const BlockKey& key) {
+  if (++wanted_[key] > 1) return;
+  const auto found = index_.find(key);
+  if (found == index_.end() || IsHeld(found->second)) return;
+  Unlink(found->second);
+  Link(found->second);
+}
+
+void BlockPool::Unwant(const BlockKey& key) {
+  const auto wanted = wanted_.find(key);
+  CHECK(wanted != wanted_.end());
+  if (--wanted->second > 0) return;
+  wanted_.erase(wanted);
+  const auto found = index_.find(key);
+  if (found == index_.end()) return;
+  blocks_[found->second].value = BlockValue::kBoundary;
+  if (IsHeld(found->second)) return;
+  Unlink(found->second);
+  Link(found->second);
+}
+
 std::vector<int32_t> BlockPool::CachedBlocks() const {
   std::vector<int32_t> blocks;
-  blocks.reserve(cached_);
-  for (int32_t block = newest_; block != kNoBlock; block = blocks_[block].older) {
-    blocks.push_back(block);
+  blocks.reserve(cached());
+  for (const Class next : {kWanted, kBoundary, kPassed}) {
+    for (int32_t block = lists_[next].newest; block != kNoBlock; block = blocks_[block].older) {
+      blocks.push_back(block);
+    }
   }
   return blocks;
 }
 
 void BlockPool::Link(int32_t block) {
-  blocks_[block].older = newest_;
-  blocks_[block].newer = kNoBlock;
-  (newest_ == kNoBlock ? oldest_ : blocks_[newest_].newer) = block;
-  newest_ = block;
-  ++cached_;
+  Block& entry = blocks_[block];
+  if (wanted_.contains(entry.key)) {
+    entry.list = kWanted;
+  } else {
+    entry.list = entry.value == BlockValue::kBoundary ? kBoundary : kPassed;
+  }
+  List& list = lists_[entry.list];
+  // Passed output is evicted first.
+  const bool oldest = entry.list == kPassed && entry.value == BlockValue::kPassedOutput;
+  entry.older = oldest ? kNoBlock : list.newest;
+  entry.newer = oldest ? list.oldest : kNoBlock;
+  (entry.older == kNoBlock ? list.oldest : blocks_[entry.older].newer) = block;
+  (entry.newer == kNoBlock ? list.newest : blocks_[entry.newer].older) = block;
+  ++list.size;
 }
 
 void BlockPool::Unlink(int32_t block) {
   const Block& entry = blocks_[block];
-  (entry.older == kNoBlock ? oldest_ : blocks_[entry.older].newer) = entry.newer;
-  (entry.newer == kNoBlock ? newest_ : blocks_[entry.newer].older) = entry.older;
-  --cached_;
+  List& list = lists_[entry.list];
+  (entry.older == kNoBlock ? list.oldest : blocks_[entry.older].newer) = entry.newer;
+  (entry.newer == kNoBlock ? list.newest : blocks_[entry.newer].older) = entry.older;
+  --list.size;
 }
 
 }  // namespace tidepool::engine

@@ -4,6 +4,7 @@
 #ifndef TIDEPOOL_ENGINE_KV_BLOCK_POOL_H_
 #define TIDEPOOL_ENGINE_KV_BLOCK_POOL_H_
 
+#include <array>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -29,8 +30,20 @@ struct BlockKey {
   }
 };
 
+// What a block is worth when its last holder releases it.
+enum class BlockValue : uint8_t {
+  kPassedOutput,  // left its window; can only continue a part of the sequence's own output
+  kPassed,        // left its window; no known boundary needs it
+  kBoundary,      // a boundary needs it: a position where sequences end, fork or continue
+};
+
 // Engine thread only. A block is unused, held (by one or more holders), or cached (not held, but
-// indexed). If no block is unused, Allocate reuses the cached block that was released first.
+// indexed). If no block is unused, Allocate evicts a cached block. Each class of cached blocks has
+// its own order, the least recently released first:
+// - passed blocks, as long as they are at least 1 / kPassedShare of the cached blocks. Passed
+//   output goes first.
+// - blocks of boundaries
+// - wanted blocks: a sequence that runs now needs them to be found (see Want)
 class BlockPool {
  public:
   explicit BlockPool(int32_t blocks);
@@ -41,8 +54,14 @@ class BlockPool {
   int32_t Allocate();
   // Adds a holder. Requires: the block is held or cached.
   void AddHolder(int32_t block);
-  // Removes a holder. Requires: the block is held.
-  void Release(int32_t block);
+  // Removes a holder. A block of a boundary remains one until it is evicted. Requires: the block is
+  // held.
+  void Release(int32_t block, BlockValue value = BlockValue::kBoundary);
+
+  // From now on, a cached block with this content is evicted last. The content need not exist yet.
+  void Want(const BlockKey& key);
+  // Undoes one Want. After the last one, the block counts as released now, for a boundary.
+  void Unwant(const BlockKey& key);
 
   // Adds a held block that contains these tokens to the index. Does nothing if the index has
   // another block with the same content.
@@ -58,40 +77,55 @@ class BlockPool {
   absl::Span<const int32_t> TokensOf(int32_t block) const { return blocks_[block].tokens; }
 
   // The cached block that Allocate would reuse next, or kNoBlock.
-  int32_t NextEvicted() const { return unused_.empty() ? oldest_ : kNoBlock; }
-  // All cached blocks, the most recently released first.
+  int32_t NextEvicted() const { return unused_.empty() ? Victim() : kNoBlock; }
+  // All cached blocks, in reverse order of eviction within each class.
   std::vector<int32_t> CachedBlocks() const;
+
+  static constexpr int32_t kPassedShare = 4;
 
   int32_t total() const { return static_cast<int32_t>(blocks_.size()); }
   // Number of blocks that Allocate can return: unused and cached ones.
-  int32_t free() const { return static_cast<int32_t>(unused_.size()) + cached_; }
-  int32_t cached() const { return cached_; }
+  int32_t free() const { return static_cast<int32_t>(unused_.size()) + cached(); }
+  int32_t cached() const {
+    return lists_[kPassed].size + lists_[kBoundary].size + lists_[kWanted].size;
+  }
   // Number of blocks that were never held.
   int32_t untouched() const { return total() - touched_; }
   bool IsHeld(int32_t block) const { return blocks_[block].holders > 0; }
   int32_t holders(int32_t block) const { return blocks_[block].holders; }
 
  private:
+  enum Class : uint8_t { kPassed, kBoundary, kWanted, kClasses };
+
   struct Block {
     int32_t holders = 0;
     bool indexed = false;
-    // Links of the list of cached blocks, from oldest to newest.
+    BlockValue value = BlockValue::kPassedOutput;  // the highest since it was indexed
+    // The list of a cached block, and its links.
+    Class list = kPassed;
     int32_t older = kNoBlock;
     int32_t newer = kNoBlock;
     BlockKey key;
     std::vector<int32_t> tokens;  // the block's tokens, if it is indexed
   };
 
-  void Link(int32_t block);    // append as the newest cached block
-  void Unlink(int32_t block);  // remove from the list
+  // The cached blocks of one class, in the order of eviction.
+  struct List {
+    int32_t oldest = kNoBlock;
+    int32_t newest = kNoBlock;
+    int32_t size = 0;
+  };
+
+  int32_t Victim() const;
+  void Link(int32_t block);    // adds it to the list of its class
+  void Unlink(int32_t block);  // removes it from its list
 
   std::vector<Block> blocks_;
   std::vector<int32_t> unused_;  // used as a stack
   absl::flat_hash_map<BlockKey, int32_t> index_;
-  int32_t cached_ = 0;
+  absl::flat_hash_map<BlockKey, int32_t> wanted_;  // number of Wants
+  std::array<List, kClasses> lists_;
   int32_t touched_ = 0;  // blocks [0, touched_) were held at least once
-  int32_t oldest_ = kNoBlock;
-  int32_t newest_ = kNoBlock;
 };
 
 }  // namespace tidepool::engine

@@ -25,6 +25,10 @@ absl::Span<const int32_t> TokensOfBlock(absl::Span<const int32_t> tokens, int64_
 // The maximum time that the engine waits until the disk accepts a block.
 constexpr absl::Duration kWritePatience = absl::Milliseconds(20);
 
+// Prompts often differ from later ones in their last message. So the boundaries in this number of
+// blocks before the end of a prompt are known.
+constexpr int64_t kPromptEndBlocks = 4;
+
 }  // namespace
 
 KvReservation::KvReservation(KvReservation&& other) noexcept
@@ -34,14 +38,16 @@ KvReservation::~KvReservation() {
   if (lease_ != nullptr) lease_->ShrinkTables(blocks_);
 }
 
-KvLease::KvLease(KvCache* cache, const BlockHash& root)
-    : cache_(cache), root_(root), tables_(cache->groups()) {}
+KvLease::KvLease(KvCache* cache, const BlockHash& root, int64_t prompt_blocks)
+    : cache_(cache), root_(root), prompt_blocks_(prompt_blocks), tables_(cache->groups()) {}
 
 KvLease& KvLease::operator=(KvLease&& other) noexcept {
   if (this == &other) return *this;
   Reset();
   cache_ = std::exchange(other.cache_, nullptr);
   root_ = other.root_;
+  prompt_blocks_ = other.prompt_blocks_;
+  tails_ = std::exchange(other.tails_, {});
   slots_ = std::exchange(other.slots_, 0);
   hashes_ = std::exchange(other.hashes_, {});
   tables_ = std::exchange(other.tables_, {});
@@ -77,51 +83,50 @@ const BlockHash& KvLease::HashOf(absl::Span<const int32_t> tokens, int64_t block
   return hashes_[block];
 }
 
-// Returns the number of blocks of the longest reusable prefix: each full group has all of them, and
-// each window group the ones that the next token needs.
-int64_t KvLease::CachedBlocks(absl::Span<const int32_t> tokens, bool with_disk) {
-  if (tokens.empty()) return 0;
+// Finds the longest reusable prefix: each full group has all of its blocks, and each window group
+// the ones that the next token needs.
+KvLease::Match KvLease::FindBlocks(absl::Span<const int32_t> tokens, bool with_disk) {
+  Match match;
+  if (tokens.empty()) return match;
   const int64_t limit = (static_cast<int64_t>(tokens.size()) - 1) / kBlockTokens;
   // number of consecutive cached blocks up to the current one
   std::vector<int64_t> run(tables_.size(), 0);
-  int64_t best = 0;
   for (int64_t block = 0; block < limit; ++block) {
     const BlockHash hash = HashOf(tokens, block);
     const absl::Span<const int32_t> own = TokensOfBlock(tokens, block);
-    const int64_t slots = (block + 1) * kBlockTokens;
     bool usable = true;
     for (int group = 0; group < cache_->groups(); ++group) {
       const bool found = cache_->IsThere({hash, group}, own, with_disk);
       // This block has other tokens. The next blocks may also follow other tokens, although their
       // own tokens are equal. So stop here.
-      if (!found && cache_->IsKnown({hash, group}, with_disk)) return best;
+      if (!found && cache_->IsKnown({hash, group}, with_disk)) return match;
       run[group] = found ? run[group] + 1 : 0;
-      const int64_t first = cache_->FirstVisible(group, slots) / kBlockTokens;
-      if (block + 1 - run[group] <= first) continue;
+      if (block + 1 - run[group] <= cache_->FirstOfTail(group, block + 1)) continue;
       usable = false;
       // If a full group lacks this block, no longer prefix is complete.
-      if (cache_->specs_[group].kind == KvKind::kFull) return best;
+      if (cache_->specs_[group].kind == KvKind::kFull) return match;
     }
-    if (usable) best = block + 1;
+    if (usable) match.usable = block + 1;
+    match.full = cache_->has_full_group_ ? block + 1 : match.usable;
   }
-  return best;
+  return match;
 }
 
 int64_t KvLease::CachedTokens(absl::Span<const int32_t> tokens) {
   CHECK(cache_ != nullptr && slots_ == 0) << slots_ << " slots are attached";
-  return CachedBlocks(tokens, /*with_disk=*/false) * kBlockTokens;
+  return FindBlocks(tokens, /*with_disk=*/false).usable * kBlockTokens;
 }
 
 KvPrefix KvLease::FindPrefix(absl::Span<const int32_t> tokens) {
   KvPrefix prefix;
   prefix.memory_tokens = prefix.tokens = CachedTokens(tokens);
   if (cache_->disk_ == nullptr) return prefix;
-  const int64_t blocks = CachedBlocks(tokens, /*with_disk=*/true);
+  const int64_t blocks = FindBlocks(tokens, /*with_disk=*/true).usable;
   prefix.tokens = blocks * kBlockTokens;
   if (prefix.tokens == prefix.memory_tokens) return prefix;
   for (int64_t block = 0; block < blocks; ++block) {
     for (int group = 0; group < cache_->groups(); ++group) {
-      if (block < cache_->FirstVisible(group, prefix.tokens) / kBlockTokens) continue;
+      if (block < cache_->FirstOfTail(group, blocks)) continue;
       const BlockKey key = {hashes_[block], group};
       const int32_t id = cache_->pool_.Find(key, TokensOfBlock(tokens, block));
       if (id == kNoBlock) {
@@ -136,9 +141,10 @@ KvPrefix KvLease::FindPrefix(absl::Span<const int32_t> tokens) {
 
 int64_t KvLease::AttachPrefix(absl::Span<const int32_t> tokens) {
   CHECK(cache_ != nullptr && slots_ == 0 && table_blocks() == 0) << slots_ << " slots are attached";
-  const int64_t blocks = CachedBlocks(tokens, /*with_disk=*/false);
+  const Match match = FindBlocks(tokens, /*with_disk=*/false);
+  const int64_t blocks = match.usable;
   for (int group = 0; group < cache_->groups(); ++group) {
-    const int64_t first = cache_->FirstVisible(group, blocks * kBlockTokens) / kBlockTokens;
+    const int64_t first = cache_->FirstOfTail(group, blocks);
     for (int64_t block = 0; block < blocks; ++block) {
       const int32_t id =
           block < first ? kNoBlock
@@ -148,6 +154,9 @@ int64_t KvLease::AttachPrefix(absl::Span<const int32_t> tokens) {
     }
   }
   slots_ = blocks * kBlockTokens;
+  WantTail({blocks, blocks});
+  // Other sequences continued the tokens there, and now this one does. So more will.
+  if (match.full > blocks) WantTail({match.full, match.full});
   return slots_;
 }
 
@@ -184,6 +193,9 @@ void KvLease::Commit(absl::Span<const int32_t> tokens) {
       cache_->pool_.Index(tables_[group][block], {hash, group}, TokensOfBlock(tokens, block));
     }
   }
+  if (slots_ / kBlockTokens < prompt_blocks_ && slots / kBlockTokens >= prompt_blocks_) {
+    WantTail({std::max<int64_t>(0, prompt_blocks_ - kPromptEndBlocks), prompt_blocks_});
+  }
   slots_ = slots;
   FreeBlocksOutOfReach();
 }
@@ -191,11 +203,39 @@ void KvLease::Commit(absl::Span<const int32_t> tokens) {
 void KvLease::FreeBlocksOutOfReach() {
   for (int group = 0; group < cache_->groups(); ++group) {
     std::vector<int32_t>& table = tables_[group];
-    const int64_t first = cache_->FirstVisible(group, slots_) / kBlockTokens;
-    // Earlier commits released the blocks before these, in ascending order.
-    for (int64_t block = std::min<int64_t>(first, table.size()) - 1; block >= 0; --block) {
-      if (table[block] == kNoBlock) break;
-      cache_->pool_.Release(std::exchange(table[block], kNoBlock));
+    // Keeps what is needed to continue after the last full block, where others can attach.
+    const int64_t first = cache_->FirstOfTail(group, slots_ / kBlockTokens);
+    // Earlier commits released the blocks before these.
+    int64_t begin = first;
+    while (begin > 0 && table[begin - 1] != kNoBlock) --begin;
+    for (int64_t block = begin; block < first; ++block) {
+      cache_->pool_.Release(std::exchange(table[block], kNoBlock), block < prompt_blocks_
+                                                                       ? BlockValue::kPassed
+                                                                       : BlockValue::kPassedOutput);
+    }
+  }
+}
+
+void KvLease::WantTail(const Tail& tail) {
+  if (tail.last_boundary == 0) return;
+  for (int group = 0; group < cache_->groups(); ++group) {
+    if (cache_->specs_[group].kind == KvKind::kFull) continue;
+    for (int64_t block = cache_->FirstOfTail(group, tail.first_boundary);
+         block < tail.last_boundary; ++block) {
+      cache_->pool_.Want({hashes_[block], group});
+    }
+  }
+  tails_.push_back(tail);
+}
+
+void KvLease::UnwantTails(int64_t block) {
+  for (const Tail& tail : tails_) {
+    for (int group = 0; group < cache_->groups(); ++group) {
+      if (cache_->specs_[group].kind == KvKind::kFull || block >= tail.last_boundary ||
+          block < cache_->FirstOfTail(group, tail.first_boundary)) {
+        continue;
+      }
+      cache_->pool_.Unwant({hashes_[block], group});
     }
   }
 }
@@ -224,7 +264,13 @@ void KvLease::ShrinkTables(int64_t blocks) {
 void KvLease::Reset() {
   if (cache_ == nullptr) return;
   if (slots_ >= kBlockTokens) cache_->NoteReleased(hashes_[slots_ / kBlockTokens - 1]);
-  ShrinkTables(0);
+  int64_t blocks = table_blocks();
+  for (const Tail& tail : tails_) blocks = std::max(blocks, tail.last_boundary);
+  for (int64_t block = blocks - 1; block >= 0; --block) {
+    ShrinkTables(block);
+    UnwantTails(block);
+  }
+  tails_.clear();
   slots_ = 0;
 }
 
@@ -236,8 +282,8 @@ absl::StatusOr<std::unique_ptr<KvCache>> KvCache::Create(const std::vector<KvSpe
   if (options.memory_bytes < least) {
     return absl::InvalidArgumentError(
         absl::StrCat("--kv-memory of ", options.memory_bytes,
-                     " bytes holds no KV block; this model needs at least ", least, " bytes for ",
-                     kBlockTokens, " tokens"));
+                     " bytes cannot hold a KV block; this model needs at least ", least,
+                     " bytes for ", kBlockTokens, " tokens"));
   }
   const int64_t blocks = KvBlocksIn(options.memory_bytes, layout);
   const size_t bytes = blocks * layout.block_bytes;
@@ -258,14 +304,19 @@ absl::StatusOr<std::unique_ptr<KvCache>> KvCache::Create(const std::vector<KvSpe
 }
 
 KvCache::KvCache(std::vector<KvSpec> specs, KvView view, size_t block_bytes, int32_t blocks)
-    : specs_(std::move(specs)), view_(std::move(view)), block_bytes_(block_bytes), pool_(blocks) {}
+    : specs_(std::move(specs)), view_(std::move(view)), block_bytes_(block_bytes), pool_(blocks) {
+  has_full_group_ = std::any_of(specs_.begin(), specs_.end(),
+                                [](const KvSpec& spec) { return spec.kind == KvKind::kFull; });
+}
 
 KvCache::~KvCache() {
   CHECK_EQ(pool_.free(), pool_.total()) << "a lease outlives its KvCache";
   munmap(memory_, memory_bytes_);
 }
 
-KvLease KvCache::NewLease(absl::string_view salt) { return KvLease(this, HashRoot(seed_, salt)); }
+KvLease KvCache::NewLease(absl::string_view salt, int64_t prompt_tokens) {
+  return KvLease(this, HashRoot(seed_, salt), prompt_tokens / kBlockTokens);
+}
 
 int64_t KvCache::FirstVisible(int group, int64_t slot) const {
   const KvSpec& spec = specs_[group];

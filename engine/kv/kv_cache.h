@@ -11,12 +11,19 @@
 // A group is a set of layers of equal KvSpec, with its own block table. All groups share one pool
 // of blocks of one size: kKvBlockTokens tokens of the group's layers. So the layers of each spec
 // are divided among as many groups as waste little memory.
+//
+// A prefix is found at a boundary between blocks if all blocks of full groups before it are cached,
+// and the window's blocks of window groups (its tail). Boundaries are known where sequences end,
+// where their prompts end, where they attached a prefix, and where their tokens begin to differ
+// from cached ones. Tails of these boundaries are cached as long as the blocks of full groups.
+// Other blocks that leave a window are cached while there is room (BlockPool).
 #ifndef TIDEPOOL_ENGINE_KV_KV_CACHE_H_
 #define TIDEPOOL_ENGINE_KV_KV_CACHE_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -88,7 +95,8 @@ class KvLease {
   int64_t blocks_held_alone() const;
 
   // Attaches the longest prefix of `tokens` that is cached in every group. It consists of whole
-  // blocks and excludes the last token, which must always be computed. Returns slots(). Requires:
+  // blocks and excludes the last token, which must always be computed. Returns slots(). The prefix
+  // can be found by others as long as this lease exists, unless the memory is needed. Requires:
   // slots() is 0.
   int64_t AttachPrefix(absl::Span<const int32_t> tokens);
   // If there is a disk, marks the attached blocks as used in the disk's index, so that the disk
@@ -110,8 +118,8 @@ class KvLease {
   std::optional<KvReservation> Reserve(int64_t slots);
 
   // Declares that `tokens`, counted from slot 0, are final and their KV is written. Full blocks
-  // enter the index. Blocks outside of every window are released. Requires: space was reserved, and
-  // `tokens` begin with those of earlier commits.
+  // enter the index. Blocks that no window of the last full block's end reaches are released.
+  // Requires: space was reserved, and `tokens` begin with those of earlier commits.
   void Commit(absl::Span<const int32_t> tokens);
 
   // Returns the block table of each group for the slots [0, slots). Valid until the next Reserve,
@@ -124,15 +132,30 @@ class KvLease {
  private:
   friend class KvCache;
   friend class KvReservation;
-  KvLease(KvCache* cache, const BlockHash& root);
+  KvLease(KvCache* cache, const BlockHash& root, int64_t prompt_blocks);
+
+  // The last blocks of window groups before one or more boundaries, which are wanted in the pool.
+  struct Tail {
+    int64_t first_boundary = 0;  // in blocks
+    int64_t last_boundary = 0;
+  };
+  // What is cached of a prefix, in blocks.
+  struct Match {
+    int64_t usable = 0;
+    int64_t full = 0;  // in the full groups, or `usable` if there are none
+  };
 
   int64_t table_blocks() const { return tables_.empty() ? 0 : tables_[0].size(); }
   void ShrinkTables(int64_t blocks);
   void FreeBlocksOutOfReach();
-  int64_t CachedBlocks(absl::Span<const int32_t> tokens, bool with_disk);
+  Match FindBlocks(absl::Span<const int32_t> tokens, bool with_disk);
+  void WantTail(const Tail& tail);
+  void UnwantTails(int64_t block);
 
   KvCache* cache_ = nullptr;
   BlockHash root_;
+  int64_t prompt_blocks_ = 0;  // full blocks of the prompt
+  std::vector<Tail> tails_;
   int64_t slots_ = 0;
   // hashes of the full blocks, from the first; computed when needed
   std::vector<BlockHash> hashes_;
@@ -155,7 +178,9 @@ class KvCache {
   KvCache& operator=(const KvCache&) = delete;
 
   const KvView& view() const { return view_; }
-  KvLease NewLease(absl::string_view salt);
+  // `prompt_tokens`: number of tokens before the sequence's output.
+  KvLease NewLease(absl::string_view salt,
+                   int64_t prompt_tokens = std::numeric_limits<int64_t>::max());
 
   // From now on, evicted blocks are written to the disk, and prefixes are also searched there. The
   // disk must outlive the cache, unless SetDisk(nullptr) is called before.
@@ -200,12 +225,17 @@ class KvCache {
   KvCache(std::vector<KvSpec> specs, KvView view, size_t block_bytes, int32_t blocks);
   // The first slot that a row at `slot` can see in this group.
   int64_t FirstVisible(int group, int64_t slot) const;
+  // The first block that a sequence needs in this group to continue after `block` blocks.
+  int64_t FirstOfTail(int group, int64_t block) const {
+    return FirstVisible(group, block * kernels::kKvBlockTokens) / kernels::kKvBlockTokens;
+  }
   bool IsThere(const BlockKey& key, absl::Span<const int32_t> tokens, bool with_disk) const;
   bool IsKnown(const BlockKey& key, bool with_disk) const;
   int32_t Allocate();
   absl::Span<const std::byte> BytesOf(int32_t block) const;
 
   std::vector<KvSpec> specs_;  // by group
+  bool has_full_group_ = false;
   KvView view_;
   size_t block_bytes_;
   std::string seed_;

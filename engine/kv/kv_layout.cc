@@ -116,8 +116,10 @@ KvLayout MakeKvLayout(const std::vector<KvSpec>& layers) {
 
 int64_t KvBlocksFor(const KvSpec& spec, int64_t slots, int64_t step) {
   const int64_t blocks = KvBlocksOf(slots);
-  // A window and the rows of a step may begin and end inside of blocks.
-  return spec.kind == KvKind::kFull ? blocks : std::min(blocks, KvBlocksOf(spec.window + step) + 1);
+  if (spec.kind == KvKind::kFull) return blocks;
+  // The tail before the last boundary between blocks. Then up to one row less than a block, and the
+  // rows of the step.
+  return std::min(blocks, KvBlocksOf(spec.window - 1) + KvBlocksOf(kBlockTokens - 1 + step));
 }
 
 int64_t KvBlocksIn(size_t memory_bytes, const KvLayout& layout) {

@@ -11,8 +11,6 @@
 #include "engine/model/linear.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
-#include "kernels/ops.h"
-#include "kernels/panel.h"
 #include "moe/resident_experts.h"
 #include "moe/traced_experts.h"
 
@@ -91,105 +89,111 @@ absl::StatusOr<StepOutput> TransformerModel::Forward(const Batch& batch, const K
   workspace->Reset();
   expert_counts_ = ExpertCounts();
   ++forwards_;
-  const Pass pass = Begin(batch, kv, workspace);
-  Observe("embedding", pass.x);
-  RETURN_IF_ERROR(CheckHiddenValues(kEmbeddingLayer, pass.x, pass.zero_since));
-  const size_t mark = workspace->used();
+  return Walk({.batch = batch,
+               .kv = kv,
+               .backend = backend_,
+               .arena = workspace,
+               .rows = &rows_,
+               .live = this});
+}
+
+absl::StatusOr<StepOutput> TransformerModel::Walk(Pass pass) const {
+  Begin(&pass);
+  RETURN_IF_ERROR(EndLayer(kEmbeddingLayer, pass));
+  const size_t mark = pass.arena->used();
   for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) {
     RETURN_IF_ERROR(Attention(layer, pass));
-    workspace->ResetTo(mark);
-    if (observer_) Observe(absl::StrCat("layer.", layer, ".attention"), pass.x);
+    pass.arena->ResetTo(mark);
+    if (observer_) Observe(absl::StrCat("layer.", layer, ".attention"), pass, pass.x);
     if (config_.layers[layer].ffn == FfnKind::kMoe) {
       RETURN_IF_ERROR(MoeFfn(layer, pass));
     } else {
       DenseFfn(layer, pass);
     }
-    workspace->ResetTo(mark);
-    RETURN_IF_ERROR(CheckHiddenValues(layer, pass.x, pass.zero_since));
-    ++layers_done_;
-    if (observer_) Observe(absl::StrCat("layer.", layer), pass.x);
-    if (layer_end_) layer_end_();
+    pass.arena->ResetTo(mark);
+    RETURN_IF_ERROR(EndLayer(layer, pass));
   }
   return Head(pass);
 }
 
-TransformerModel::Pass TransformerModel::Begin(const Batch& batch, const KvView& kv, Arena* arena) {
-  const int64_t rows = batch.rows();
-  moe::Phase* phases = arena->Allocate<moe::Phase>(rows);
-  int64_t* requests = arena->Allocate<int64_t>(rows);
-  int32_t* zero_since = arena->Allocate<int32_t>(rows);
-  const Pass pass = {batch,
-                     kv,
-                     arena,
-                     arena->AllocateMatrix(rows, config_.hidden_size),
-                     AllocateRotations(rows, arena),
-                     arena->Allocate<KvSpan>(static_cast<int64_t>(batch.spans.size())),
-                     absl::MakeSpan(zero_since, rows),
-                     absl::MakeConstSpan(phases, rows),
-                     absl::MakeConstSpan(requests, rows)};
-  const size_t mark = arena->used();
-  int32_t* ids = arena->Allocate<int32_t>(rows);
-  int64_t* positions = arena->Allocate<int64_t>(rows);
+void TransformerModel::Begin(Pass* pass) const {
+  PassRows& rows = *pass->rows;
+  const int64_t count = pass->batch.rows();
+  rows.ids.resize(count);
+  rows.positions.resize(count);
+  rows.phases.resize(count);
+  rows.requests.resize(count);
+  rows.zero_since.resize(count);
+  rows.spans.resize(pass->batch.spans.size());
   int64_t at = 0;
-  for (const RowSpan& span : batch.spans) {
+  for (const RowSpan& span : pass->batch.spans) {
     for (int64_t i = 0; i < span.rows(); ++i, ++at) {
-      ids[at] = span.token_ids[i];
-      phases[at] = span.phase;
-      requests[at] = span.request;
-      positions[at] = span.positions.empty() ? span.first_slot + i : span.positions[i];
+      rows.ids[at] = span.token_ids[i];
+      rows.phases[at] = span.phase;
+      rows.requests[at] = span.request;
+      rows.positions[at] = span.positions.empty() ? span.first_slot + i : span.positions[i];
     }
   }
-  backend_->Embed(weights_.embedding, absl::MakeConstSpan(ids, rows), pass.x);
-  if (config_.embedding_scale != 1) backend_->Scale(pass.x, config_.embedding_scale);
-  FillRotations(absl::MakeConstSpan(positions, rows), pass);
-  arena->ResetTo(mark);
-  return pass;
-}
-
-const TransformerModel::Rotation* TransformerModel::AllocateRotations(int64_t rows,
-                                                                      Arena* arena) const {
-  auto* rotations = arena->Allocate<Rotation>(static_cast<int64_t>(inv_freq_.size()));
-  for (size_t rope = 0; rope < inv_freq_.size(); ++rope) {
-    const auto pairs = static_cast<int64_t>(inv_freq_[rope].size());
-    rotations[rope] = {arena->AllocateMatrix(rows, pairs), arena->AllocateMatrix(rows, pairs)};
+  pass->x = pass->arena->AllocateMatrix(count, config_.hidden_size);
+  pass->backend->Embed(weights_.embedding, rows.ids, pass->x);
+  if (config_.embedding_scale != 1) pass->backend->Scale(pass->x, config_.embedding_scale);
+  rows.rotations.clear();
+  for (const std::vector<double>& frequencies : inv_freq_) {
+    const auto pairs = static_cast<int64_t>(frequencies.size());
+    rows.rotations.push_back(
+        {pass->arena->AllocateMatrix(count, pairs), pass->arena->AllocateMatrix(count, pairs)});
   }
-  return rotations;
+  FillRotations(*pass);
 }
 
-void TransformerModel::FillRotations(absl::Span<const int64_t> positions, const Pass& pass) {
+void TransformerModel::FillRotations(const Pass& pass) const {
+  const absl::Span<const int64_t> positions = pass.rows->positions;
   for (size_t rope = 0; rope < inv_freq_.size(); ++rope) {
-    const auto& [cos, sin] = pass.rotations[rope];
+    const auto& [cos, sin] = pass.rows->rotations[rope];
     const RopeConfig& config = config_.ropes[rope];
     if (config.short_slots == 0) {
-      backend_->RopeTable(positions, inv_freq_[rope], config.scale, cos, sin);
+      pass.backend->RopeTable(positions, inv_freq_[rope], config.scale, cos, sin);
       continue;
     }
     int64_t first = 0;
     for (const RowSpan& span : pass.batch.spans) {
       const int64_t rows = span.rows();
       const bool is_short = span.slot_limit > 0 && span.slot_limit <= config.short_slots;
-      backend_->RopeTable(positions.subspan(first, rows),
-                          is_short ? inv_freq_[rope] : long_inv_freq_[rope], config.scale,
-                          cos.RowRange(first, rows), sin.RowRange(first, rows));
+      pass.backend->RopeTable(positions.subspan(first, rows),
+                              is_short ? inv_freq_[rope] : long_inv_freq_[rope], config.scale,
+                              cos.RowRange(first, rows), sin.RowRange(first, rows));
       first += rows;
     }
   }
 }
 
-Branch TransformerModel::AttentionBranch(int layer) const {
+// The end of a layer, or of the embedding. The observer also sees an output that is an error.
+absl::Status TransformerModel::EndLayer(int layer, const Pass& pass) const {
+  if (pass.dry()) return absl::OkStatus();
+  if (observer_) {
+    Observe(layer == kEmbeddingLayer ? "embedding" : absl::StrCat("layer.", layer), pass, pass.x);
+  }
+  RETURN_IF_ERROR(CheckHiddenValues(layer, pass.x, absl::MakeSpan(pass.rows->zero_since)));
+  if (layer == kEmbeddingLayer) return absl::OkStatus();
+  ++pass.live->layers_done_;
+  if (layer_end_) layer_end_();
+  return absl::OkStatus();
+}
+
+Branch TransformerModel::AttentionBranch(int layer, const Pass& pass) const {
   const LayerWeights& w = weights_.layers[layer];
-  return {backend_, w.attention_norm, w.attention_post_norm, config_.norm_eps,
+  return {pass.backend, w.attention_norm, w.attention_post_norm, config_.norm_eps,
           config_.residual_scale};
 }
 
-Branch TransformerModel::FfnBranch(int layer) const {
+Branch TransformerModel::FfnBranch(int layer, const Pass& pass) const {
   const LayerWeights& w = weights_.layers[layer];
-  return {backend_, w.ffn_norm, w.ffn_post_norm, config_.norm_eps, config_.residual_scale};
+  return {pass.backend, w.ffn_norm, w.ffn_post_norm, config_.norm_eps, config_.residual_scale};
 }
 
 // Computes the rows of a long prompt in parts, each after the KV of the earlier ones. The queries
 // and outputs of all rows at once would need more memory than anything else in a pass.
-absl::Status TransformerModel::Attention(int layer, const Pass& pass) {
+absl::Status TransformerModel::Attention(int layer, const Pass& pass) const {
   const absl::Span<const KvSpan> spans = SpansOf(layer, pass);
   if (pass.x.rows <= kMaxAttentionRows) return AttendRows(layer, pass, 0, spans);
   const size_t mark = pass.arena->used();
@@ -222,64 +226,75 @@ absl::Status TransformerModel::Attention(int layer, const Pass& pass) {
   return attend();
 }
 
+// Requires: the spans cover rows [0, n), which are rows [first_row, first_row + n) of the batch.
 absl::Status TransformerModel::AttendRows(int layer, const Pass& pass, int64_t first_row,
-                                          absl::Span<const KvSpan> spans) {
-  if (config_.layers[layer].has_mla()) return AttendLatentRows(layer, pass, first_row, spans);
+                                          absl::Span<const KvSpan> spans) const {
   const LayerWeights& w = weights_.layers[layer];
   const LayerConfig& config = config_.layers[layer];
   const kernels::KvLayer& kv = pass.kv.layers[layer];
-  const Branch branch = AttentionBranch(layer);
+  const Branch branch = AttentionBranch(layer, pass);
   const int64_t rows = spans.back().first_row + spans.back().rows;
   const MatrixView x = pass.x.RowRange(first_row, rows);
+  Rotation rotation;
+  if (config.rope != kNoRope) {
+    const Rotation& table = pass.rows->rotations[config.rope];
+    rotation = {table.cos.RowRange(first_row, rows), table.sin.RowRange(first_row, rows)};
+  }
 
   const Activation a = branch.Input(x, pass.arena);
-  const MatrixView q = pass.arena->AllocateMatrix(rows, w.q.outputs());
-  const MatrixView k = pass.arena->AllocateMatrix(rows, w.k.outputs());
-  const MatrixView v = pass.arena->AllocateMatrix(rows, w.v.outputs());
-  Multiply(backend_, a, {w.q.Into(q), w.k.Into(k), w.v.Into(v)});
-  if (config.qk_norm != QkNorm::kHeadAfterRope) NormQk(w, q, k);
-  if (config.rope != kNoRope) RotateQk(config, pass.rotations[config.rope], first_row, q, k);
-  if (config.qk_norm == QkNorm::kHeadAfterRope) NormQk(w, q, k);
+  const Qkv qkv = config.has_mla() ? ProjectLatent(layer, pass, a, rotation)
+                                   : Project(layer, pass, a, rotation);
   // Check before storing, because stored KV may be shared.
-  RETURN_IF_ERROR(CheckKvValues(layer, kv.dtype, k, v));
-  backend_->StoreKv(k, v, kv, spans);
-  const Activation attended = backend_->Attend({.q = q,
-                                                .heads = config.heads,
-                                                .scale = config.attention_scale,
-                                                .layer = kv,
-                                                .spans = spans,
-                                                .soft_cap = config.attention_softcap,
-                                                .sinks = w.sinks},
-                                               pass.arena);
+  if (!pass.dry()) RETURN_IF_ERROR(CheckKvValues(layer, kv.dtype, qkv.k, qkv.v));
+  pass.backend->StoreKv(qkv.k, qkv.v, kv, spans);
+  Activation attended = pass.backend->Attend({.q = qkv.q,
+                                              .heads = config.heads,
+                                              .scale = config.attention_scale,
+                                              .layer = kv,
+                                              .spans = spans,
+                                              .soft_cap = config.attention_softcap,
+                                              .sinks = w.sinks},
+                                             pass.arena);
+  if (config.has_mla()) attended = LatentValues(layer, pass, attended);
   branch.AddProduct(attended, w.attention_output, x, pass.arena);
   return absl::OkStatus();
 }
 
+TransformerModel::Qkv TransformerModel::Project(int layer, const Pass& pass, const Activation& x,
+                                                const Rotation& rotation) const {
+  const LayerWeights& w = weights_.layers[layer];
+  const LayerConfig& config = config_.layers[layer];
+  const int64_t rows = x.values.rows;
+  const Qkv qkv = {pass.arena->AllocateMatrix(rows, w.q.outputs()),
+                   pass.arena->AllocateMatrix(rows, w.k.outputs()),
+                   pass.arena->AllocateMatrix(rows, w.v.outputs())};
+  Multiply(pass.backend, x, {w.q.Into(qkv.q), w.k.Into(qkv.k), w.v.Into(qkv.v)});
+  if (config.qk_norm != QkNorm::kHeadAfterRope) NormQk(w, pass, qkv);
+  if (config.rope != kNoRope) {
+    const auto style = config_.ropes[config.rope].style;
+    pass.backend->Rope(qkv.q, config.head_dim, style, rotation.cos, rotation.sin);
+    pass.backend->Rope(qkv.k, config.head_dim, style, rotation.cos, rotation.sin);
+  }
+  if (config.qk_norm == QkNorm::kHeadAfterRope) NormQk(w, pass, qkv);
+  return qkv;
+}
+
 // The weights are as wide as a head, or as a row.
-void TransformerModel::NormQk(const LayerWeights& weights, MatrixView q, MatrixView k) {
+void TransformerModel::NormQk(const LayerWeights& weights, const Pass& pass, const Qkv& qkv) const {
   if (weights.q_norm.empty()) return;
-  backend_->HeadNorm(q, weights.q_norm, config_.norm_eps);
-  backend_->HeadNorm(k, weights.k_norm, config_.norm_eps);
+  pass.backend->HeadNorm(qkv.q, weights.q_norm, config_.norm_eps);
+  pass.backend->HeadNorm(qkv.k, weights.k_norm, config_.norm_eps);
 }
 
-void TransformerModel::RotateQk(const LayerConfig& layer, const Rotation& rotation,
-                                int64_t first_row, MatrixView q, MatrixView k) {
-  const auto style = config_.ropes[layer.rope].style;
-  const MatrixView cos = rotation.cos.RowRange(first_row, q.rows);
-  const MatrixView sin = rotation.sin.RowRange(first_row, q.rows);
-  backend_->Rope(q, layer.head_dim, style, cos, sin);
-  backend_->Rope(k, layer.head_dim, style, cos, sin);
-}
-
-void TransformerModel::DenseFfn(int layer, const Pass& pass) {
+void TransformerModel::DenseFfn(int layer, const Pass& pass) const {
   const kernels::FfnWeights& ffn = weights_.layers[layer].ffn;
-  const Branch branch = FfnBranch(layer);
+  const Branch branch = FfnBranch(layer, pass);
   const Activation f = branch.Input(pass.x, pass.arena);
-  const Activation inner = backend_->MatMulGlu(f, ffn, pass.arena);
+  const Activation inner = pass.backend->MatMulGlu(f, ffn, pass.arena);
   branch.AddProduct(inner, {ffn.down, ffn.down_bias}, pass.x, pass.arena);
 }
 
-TransformerModel::Gated TransformerModel::Gate(int layer, const Pass& pass) {
+TransformerModel::Gated TransformerModel::Gate(int layer, const Pass& pass) const {
   const MoeWeights& w = weights_.layers[layer].moe;
   const MoeConfig& moe = config_.moe;
   const kernels::GateSpec gate = {.experts = moe.experts,
@@ -292,76 +307,94 @@ TransformerModel::Gated TransformerModel::Gate(int layer, const Pass& pass) {
                                   .group_score = moe.group_score,
                                   .scale = moe.weights_scale};
   const int64_t rows = pass.x.rows;
-  const Activation x = FfnBranch(layer).Input(pass.x, pass.arena);
+  const Activation x = FfnBranch(layer, pass).Input(pass.x, pass.arena);
   const MatrixView logits = pass.arena->AllocateMatrix(rows, gate.experts);
   int32_t* ids = pass.arena->Allocate<int32_t>(rows * gate.top_k);
   float* weights = pass.arena->Allocate<float>(rows * gate.top_k);
-  Multiply(backend_, x, {w.router.Into(logits)});
-  backend_->Gate(logits, gate, ids, weights);
+  Multiply(pass.backend, x, {w.router.Into(logits)});
+  pass.backend->Gate(logits, gate, ids, weights);
   return {x, ids, weights};
 }
 
-absl::Status TransformerModel::MoeFfn(int layer, const Pass& pass) {
-  const Branch branch = FfnBranch(layer);
+absl::Status TransformerModel::MoeFfn(int layer, const Pass& pass) const {
+  const Branch branch = FfnBranch(layer, pass);
   MatrixView out = pass.x;
   if (!branch.plain()) {
     out = pass.arena->AllocateMatrix(out.rows, out.cols);
-    std::fill_n(out.data, out.rows * out.cols, 0.0f);
+    if (!pass.dry()) std::fill_n(out.data, out.rows * out.cols, 0.0f);
   }
   const Gated gated = Gate(layer, pass);
-  const auto foretell = [&] { PrefetchHint(layer + 1, pass); };
-  const moe::Routing routing = {.moe_layer = moe_layer_[layer],
-                                .top_k = config_.moe.experts_used,
-                                .ids = gated.ids,
-                                .weights = gated.weights,
-                                .step = forwards_ - 1,
-                                .phases = pass.phases,
-                                .requests = pass.requests,
-                                .asked = foretell};
-  const absl::Status computed = expert_scheduler_->Run(routing, gated.x, out, pass.arena);
-  const moe::ExpertLookups lookups = expert_scheduler_->TakeLookups();
-  expert_counts_.hits += lookups.hits;
-  expert_counts_.misses += lookups.misses;
-  RETURN_IF_ERROR(computed);
+  RETURN_IF_ERROR(RoutedExperts(layer, pass, gated, out));
   if (config_.moe.shared_width > 0) {
-    SharedExpert(weights_.layers[layer].moe, gated.x, out, pass.arena);
+    SharedExpert(weights_.layers[layer].moe, pass, gated.x, out);
   }
   if (!branch.plain()) branch.Add(out, pass.x);
   return absl::OkStatus();
 }
 
+// Adds the outputs of the chosen experts to `out`.
+absl::Status TransformerModel::RoutedExperts(int layer, const Pass& pass, const Gated& gated,
+                                             MatrixView out) const {
+  const auto predict = [&] { PrefetchHint(layer + 1, pass); };
+  if (pass.dry()) {
+    expert_scheduler_->Measure({.tokens = out.rows,
+                                .top_k = config_.moe.experts_used,
+                                .hidden = out.cols,
+                                .expert = &weights_.layers[layer].moe.experts[0],
+                                .asked = predict},
+                               pass.backend, pass.arena);
+    return absl::OkStatus();
+  }
+  const moe::Routing routing = {.moe_layer = moe_layer_[layer],
+                                .top_k = config_.moe.experts_used,
+                                .ids = gated.ids,
+                                .weights = gated.weights,
+                                .step = forwards_ - 1,
+                                .phases = pass.rows->phases,
+                                .requests = pass.rows->requests,
+                                .asked = predict};
+  const absl::Status computed = expert_scheduler_->Run(routing, gated.x, out, pass.arena);
+  const moe::ExpertLookups lookups = expert_scheduler_->TakeLookups();
+  pass.live->expert_counts_.hits += lookups.hits;
+  pass.live->expert_counts_.misses += lookups.misses;
+  return computed;
+}
+
 // Predicts a layer's experts: applies its gate to the residual stream one layer earlier, which
 // usually differs little. Passes the prediction to the source as a hint.
-void TransformerModel::PrefetchHint(int layer, const Pass& pass) {
-  if (!expert_source_->WantsHints() || pass.x.rows > kMaxHintRows) return;
+void TransformerModel::PrefetchHint(int layer, const Pass& pass) const {
+  if (!pass.dry() && !expert_source_->WantsHints()) return;
+  if (pass.x.rows > kMaxHintRows) return;
   if (layer >= static_cast<int>(config_.layers.size())) return;
   if (config_.layers[layer].ffn != FfnKind::kMoe) return;
   const int64_t rows = pass.x.rows;
   const int top_k = config_.moe.experts_used;
   const size_t mark = pass.arena->used();
   const int32_t* ids = Gate(layer, pass).ids;
+  pass.arena->ResetTo(mark);
+  if (pass.dry()) return;
   // The first choices of all rows, then the second choices, and so on.
   std::vector<int32_t> expected;
   for (int choice = 0; choice < top_k; ++choice) {
     for (int64_t row = 0; row < rows; ++row) expected.push_back(ids[row * top_k + choice]);
   }
-  pass.arena->ResetTo(mark);
   expert_source_->PrefetchHint(moe_layer_[layer], expected);
 }
 
 // Adds the shared expert's output to `out`.
-void TransformerModel::SharedExpert(const MoeWeights& weights, const Activation& x, MatrixView out,
-                                    Arena* arena) {
+void TransformerModel::SharedExpert(const MoeWeights& weights, const Pass& pass,
+                                    const Activation& x, MatrixView out) const {
   const Linear down = {weights.shared.down, weights.shared.down_bias};
   if (!config_.moe.shared_gate) {
-    return Multiply(backend_, backend_->MatMulGlu(x, weights.shared, arena), {down.AddTo(out)});
+    return Multiply(pass.backend, pass.backend->MatMulGlu(x, weights.shared, pass.arena),
+                    {down.AddTo(out)});
   }
-  const MatrixView gate = arena->AllocateMatrix(out.rows, 1);
-  const MatrixView product = arena->AllocateMatrix(out.rows, out.cols);
-  Multiply(backend_, x, {weights.shared_gate.Into(gate)});
-  const Activation inner = backend_->MatMulGlu(x, weights.shared, arena);
-  Multiply(backend_, inner, {down.Into(product)});
-  backend_->AddGated(product, absl::MakeConstSpan(gate.data, gate.rows), out);
+  const MatrixView gate = pass.arena->AllocateMatrix(out.rows, 1);
+  const MatrixView product = pass.arena->AllocateMatrix(out.rows, out.cols);
+  Multiply(pass.backend, x, {weights.shared_gate.Into(gate)});
+  const Activation inner = pass.backend->MatMulGlu(x, weights.shared, pass.arena);
+  Multiply(pass.backend, inner, {down.Into(product)});
+  pass.backend->AddGated(product, absl::MakeConstSpan(gate.data, gate.rows), out);
 }
 
 void TransformerModel::CheckBatch(const Batch& batch, const KvView& kv) const {
@@ -392,7 +425,7 @@ void TransformerModel::CheckBatch(const Batch& batch, const KvView& kv) const {
 absl::Span<const KvSpan> TransformerModel::SpansOf(int layer, const Pass& pass) const {
   const size_t group = pass.kv.group_of_layer[layer];
   int64_t first_row = 0;
-  KvSpan* next = pass.spans;
+  KvSpan* next = pass.rows->spans.data();
   for (const RowSpan& span : pass.batch.spans) {
     CHECK_LT(group, span.blocks.size());
     *next++ = {.first_row = first_row,
@@ -403,11 +436,12 @@ absl::Span<const KvSpan> TransformerModel::SpansOf(int layer, const Pass& pass) 
                .window = config_.layers[layer].sliding_window};
     first_row += span.rows();
   }
-  return absl::MakeConstSpan(pass.spans, pass.batch.spans.size());
+  return pass.rows->spans;
 }
 
-void TransformerModel::Observe(absl::string_view name, kernels::ConstMatrixView rows) const {
-  if (observer_) observer_(name, rows);
+void TransformerModel::Observe(absl::string_view name, const Pass& pass,
+                               kernels::ConstMatrixView rows) const {
+  if (observer_ && !pass.dry()) observer_(name, rows);
 }
 
 }  // namespace tidepool::engine

@@ -39,8 +39,8 @@ namespace tidepool::engine {
 
 // Receives the batch's rows [rows, hidden_size] after each part of the graph, in order:
 // "embedding"; for each layer N "layer.N.attention" (the residual stream after attention) and
-// "layer.N" (after the FFN or the experts); and "norm", only for rows with requested logits. The
-// view is valid during the call.
+// "layer.N" (after the FFN or the experts); and "norm", only for rows with requested logits. If a
+// part's output is degenerate, it is the last one. The view is valid during the call.
 using LayerObserver = std::function<void(absl::string_view name, kernels::ConstMatrixView rows)>;
 
 // The KV settings of each layer.
@@ -120,50 +120,76 @@ class TransformerModel final : public Model {
     kernels::MatrixView sin;
   };
 
-  // State that the layers of one pass share. Lives in the workspace.
+  // What one pass knows of each row, outside the workspace.
+  struct PassRows {
+    std::vector<int32_t> ids;
+    std::vector<int64_t> positions;
+    std::vector<moe::Phase> phases;
+    std::vector<int64_t> requests;
+    std::vector<int32_t> zero_since;     // of CheckHiddenValues
+    std::vector<kernels::KvSpan> spans;  // of the current layer
+    std::vector<Rotation> rotations;     // by rope; the tables are in the workspace
+  };
+
+  // State that the layers of one pass share.
   struct Pass {
     const Batch& batch;
     const KvView& kv;
+    kernels::KernelBackend* backend;
     kernels::Arena* arena;
-    kernels::MatrixView x;                // [rows, hidden], the residual stream
-    const Rotation* rotations;            // by rope
-    kernels::KvSpan* spans;               // [batch.spans.size()], of the current layer
-    absl::Span<int32_t> zero_since;       // [rows], of CheckHiddenValues
-    absl::Span<const moe::Phase> phases;  // [rows]
-    absl::Span<const int64_t> requests;   // [rows]
+    PassRows* rows;
+    TransformerModel* live;  // gets counts and events; null: a dry run
+    kernels::MatrixView x;   // [rows, hidden], the residual stream; in the workspace
+
+    // A dry run allocates and computes nothing. Its arena has no memory.
+    bool dry() const { return live == nullptr; }
+  };
+
+  // The queries, keys and values of some rows. With MLA, v has no columns.
+  struct Qkv {
+    kernels::MatrixView q;
+    kernels::MatrixView k;
+    kernels::MatrixView v;
   };
 
   TransformerModel(const ModelConfig& config, kernels::KernelBackend* backend,
                    TransformerOptions options, TransformerWeights weights);
 
-  const Rotation* AllocateRotations(int64_t rows, kernels::Arena* arena) const;
-  void FillRotations(absl::Span<const int64_t> positions, const Pass& pass);
-  Pass Begin(const Batch& batch, const KvView& kv, kernels::Arena* arena);
-  absl::Status Attention(int layer, const Pass& pass);
+  // The forward pass. Const, so that a dry run cannot change the model.
+  absl::StatusOr<StepOutput> Walk(Pass pass) const;
+  size_t DryRunBytes(const BatchLimits& limits) const;
+  void Begin(Pass* pass) const;
+  void FillRotations(const Pass& pass) const;
+  absl::Status EndLayer(int layer, const Pass& pass) const;
+  absl::Status Attention(int layer, const Pass& pass) const;
   absl::Status AttendRows(int layer, const Pass& pass, int64_t first_row,
-                          absl::Span<const kernels::KvSpan> spans);
-  absl::Status AttendLatentRows(int layer, const Pass& pass, int64_t first_row,
-                                absl::Span<const kernels::KvSpan> spans);
-  kernels::MatrixView LatentQuery(int layer, const kernels::Activation& x, const Rotation& rotation,
-                                  kernels::Arena* arena);
-  void NormQk(const LayerWeights& weights, kernels::MatrixView q, kernels::MatrixView k);
-  void RotateQk(const LayerConfig& layer, const Rotation& rotation, int64_t first_row,
-                kernels::MatrixView q, kernels::MatrixView k);
-  Branch AttentionBranch(int layer) const;
-  Branch FfnBranch(int layer) const;
-  void DenseFfn(int layer, const Pass& pass);
-  Gated Gate(int layer, const Pass& pass);
-  absl::Status MoeFfn(int layer, const Pass& pass);
-  void PrefetchHint(int layer, const Pass& pass);
-  void SharedExpert(const MoeWeights& weights, const kernels::Activation& x,
-                    kernels::MatrixView out, kernels::Arena* arena);
-  absl::StatusOr<StepOutput> Head(const Pass& pass);
+                          absl::Span<const kernels::KvSpan> spans) const;
+  Qkv Project(int layer, const Pass& pass, const kernels::Activation& x,
+              const Rotation& rotation) const;
+  Qkv ProjectLatent(int layer, const Pass& pass, const kernels::Activation& x,
+                    const Rotation& rotation) const;
+  kernels::MatrixView LatentQuery(int layer, const Pass& pass, const kernels::Activation& x,
+                                  const Rotation& rotation) const;
+  kernels::Activation LatentValues(int layer, const Pass& pass,
+                                   const kernels::Activation& attended) const;
+  void NormQk(const LayerWeights& weights, const Pass& pass, const Qkv& qkv) const;
+  Branch AttentionBranch(int layer, const Pass& pass) const;
+  Branch FfnBranch(int layer, const Pass& pass) const;
+  void DenseFfn(int layer, const Pass& pass) const;
+  Gated Gate(int layer, const Pass& pass) const;
+  absl::Status MoeFfn(int layer, const Pass& pass) const;
+  absl::Status RoutedExperts(int layer, const Pass& pass, const Gated& gated,
+                             kernels::MatrixView out) const;
+  void PrefetchHint(int layer, const Pass& pass) const;
+  void SharedExpert(const MoeWeights& weights, const Pass& pass, const kernels::Activation& x,
+                    kernels::MatrixView out) const;
+  absl::StatusOr<StepOutput> Head(const Pass& pass) const;
   bool HeadHasTwoTerms() const;
-  kernels::Activation TwoTerms(const kernels::Activation& hidden, kernels::Arena* arena);
+  kernels::Activation TwoTerms(const kernels::Activation& hidden, const Pass& pass) const;
 
   void CheckBatch(const Batch& batch, const KvView& kv) const;
   absl::Span<const kernels::KvSpan> SpansOf(int layer, const Pass& pass) const;
-  void Observe(absl::string_view name, kernels::ConstMatrixView rows) const;
+  void Observe(absl::string_view name, const Pass& pass, kernels::ConstMatrixView rows) const;
 
   const ModelConfig config_;
   kernels::KernelBackend* const backend_;
@@ -175,6 +201,7 @@ class TransformerModel final : public Model {
   std::vector<KvSpec> kv_specs_;                      // by layer
   std::unique_ptr<moe::ExpertSource> expert_source_;  // null without experts
   std::unique_ptr<moe::ExpertScheduler> expert_scheduler_;  // null without experts
+  PassRows rows_;                                           // of the current or last Forward
   int64_t forwards_ = 0;
   std::atomic<uint64_t> layers_done_ = 0;  // by all forward passes
   ExpertCounts expert_counts_;

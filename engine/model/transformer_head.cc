@@ -10,11 +10,10 @@
 namespace tidepool::engine {
 
 using kernels::Activation;
-using kernels::Arena;
 using kernels::MatrixView;
 
 // Computes the head only for the requested rows of logits or argmax.
-absl::StatusOr<StepOutput> TransformerModel::Head(const Pass& pass) {
+absl::StatusOr<StepOutput> TransformerModel::Head(const Pass& pass) const {
   const int64_t logits = pass.batch.logit_rows();
   const int64_t wanted = logits + pass.batch.argmax_rows();
   const MatrixView rows = pass.arena->AllocateMatrix(wanted, config_.hidden_size);
@@ -23,29 +22,33 @@ absl::StatusOr<StepOutput> TransformerModel::Head(const Pass& pass) {
   kernels::HeadTarget target;
   for (const RowSpan& span : pass.batch.spans) {
     for (const int32_t row : span.logit_rows) {
-      RETURN_IF_ERROR(CheckNotZero(pass.zero_since[first_row + row]));
+      if (pass.dry()) break;
+      RETURN_IF_ERROR(CheckNotZero(pass.rows->zero_since[first_row + row]));
       std::copy_n(pass.x.Row(first_row + row), rows.cols, rows.Row(next[span.argmax_vocab > 0]++));
     }
     target.argmax_vocab = std::max<int64_t>(target.argmax_vocab, span.argmax_vocab);
     first_row += span.rows();
   }
-  const Activation hidden = backend_->Norm(rows, weights_.final_norm, config_.norm_eps, pass.arena);
-  Observe("norm", hidden.values);
+  const Activation hidden =
+      pass.backend->Norm(rows, weights_.final_norm, config_.norm_eps, pass.arena);
+  Observe("norm", pass, hidden.values);
   if (wanted == 0) return StepOutput();
   target.weight = weights_.head.weight;
   target.bias = weights_.head.bias;
   target.scale = config_.logit_scale;
   target.soft_cap = config_.logit_softcap;
   target.out = pass.arena->AllocateMatrix(logits, config_.vocab_size);
-  target.best = absl::MakeSpan(pass.arena->Allocate<kernels::ArgMax>(wanted - logits),
+  // The size does not depend on how many of the rows are argmax rows. So a pass in which all rows
+  // are rows of logits needs the most memory.
+  target.best = absl::MakeSpan(pass.arena->Allocate<kernels::ArgMax>(wanted),
                                static_cast<size_t>(wanted - logits));
   if (HeadHasTwoTerms()) {
     target.terms = 2;
-    backend_->MatMulHead(TwoTerms(hidden, pass.arena), target, pass.arena);
+    pass.backend->MatMulHead(TwoTerms(hidden, pass), target, pass.arena);
   } else {
-    backend_->MatMulHead(hidden, target, pass.arena);
+    pass.backend->MatMulHead(hidden, target, pass.arena);
   }
-  RETURN_IF_ERROR(CheckLogits(target.out));
+  if (!pass.dry()) RETURN_IF_ERROR(CheckLogits(target.out));
   return StepOutput{target.out, target.best};
 }
 
@@ -58,12 +61,12 @@ bool TransformerModel::HeadHasTwoTerms() const {
 // here than in any other product (a third of the KL divergence from exact results). So each row is
 // split into two int8 rows: its rounded value and the remainder. Both use a weight while it is in
 // registers. Decoding is limited by reading weights, so this costs almost nothing there.
-Activation TransformerModel::TwoTerms(const Activation& hidden, Arena* arena) {
+Activation TransformerModel::TwoTerms(const Activation& hidden, const Pass& pass) const {
   const int64_t rows = hidden.values.rows;
   const int64_t cols = hidden.values.cols;
   const int64_t blocks = cols / kernels::kQuantBlock;
-  const MatrixView terms = arena->AllocateMatrix(2 * rows, cols);
-  for (int64_t i = 0; i < rows; ++i) {
+  const MatrixView terms = pass.arena->AllocateMatrix(2 * rows, cols);
+  for (int64_t i = 0; i < rows && !pass.dry(); ++i) {
     const float* x = hidden.values.Row(i);
     float* left = terms.Row(rows + i);
     std::copy_n(x, cols, terms.Row(i));
@@ -72,7 +75,7 @@ Activation TransformerModel::TwoTerms(const Activation& hidden, Arena* arena) {
       left[k] = x[k] - scale * static_cast<float>(hidden.quants[i * cols + k]);
     }
   }
-  return backend_->Quantize(terms, arena);
+  return pass.backend->Quantize(terms, pass.arena);
 }
 
 }  // namespace tidepool::engine

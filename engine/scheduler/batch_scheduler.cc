@@ -43,7 +43,8 @@ BatchScheduler::BatchScheduler(const SchedulerOptions& options, KvCache* cache,
                   .waiting = &waiting_}) {}
 
 void BatchScheduler::Add(std::unique_ptr<Sequence> sequence) {
-  sequence->lease = cache_->NewLease(SaltOf(*sequence, options_.short_slots));
+  sequence->lease =
+      cache_->NewLease(SaltOf(*sequence, options_.short_slots), sequence->request.prompt_length);
   sequence->admission.restore_tried = false;
   waiting_.Add(std::move(sequence));
 }

@@ -44,7 +44,7 @@ struct Task {
   int64_t end;
 };
 
-static_assert(sizeof(Job) + sizeof(Task) <= kAttendJobBytes, "more than AttendBytes counts");
+static_assert(sizeof(Job) + sizeof(Task) <= kAttendJobBytes, "more than AttendScratchBytes counts");
 
 struct Jobs {
   Job* data;
@@ -178,6 +178,8 @@ void AttendRows(const CpuContext& context, const AttendCall& call, const Activat
   }
   const size_t mark = arena->used();
   const int threads = context.pool->threads();
+  const size_t bound = AttendScratchBytes(call, threads);
+  arena->Reserve(bound);
   Jobs jobs = MakeJobs(op, call.spans, arena);
   const int64_t task_cost = std::max<int64_t>(1, jobs.cost / (kAttendTasksPerThread * threads));
   SplitLongJobs(op, task_cost, &jobs, arena);
@@ -192,6 +194,7 @@ void AttendRows(const CpuContext& context, const AttendCall& call, const Activat
                          splits ? capacity / jobs.split_vectors : 0,
                          AllocateFolds(op, capacity, arena),
                          arena->Allocate<Task>(MostTasks(jobs, task_cost))};
+  CHECK_LE(arena->used() - mark, bound);
   int64_t longest = 0;  // of the split jobs, in segments
   for (const Job* job = jobs.data; job != jobs.data + jobs.count; ++job) {
     if (job->split != nullptr) longest = std::max(longest, job->fold.end - job->fold.begin);

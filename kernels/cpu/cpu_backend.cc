@@ -135,9 +135,7 @@ class CpuBackend final : public KernelBackend {
 
   Activation Attend(const AttendCall& call, Arena* arena) override {
     CheckAttend(call);
-    const ActivationBuffer result =
-        AllocateActivation(call.q.rows, int64_t{call.heads} * call.layer.v_dim, precision(),
-                           ActivationParts::kAll, arena);
+    const ActivationBuffer result = AllocateAttended(call, precision(), arena);
     AttendRows(context_, call, result, arena);
     return result.View();
   }

@@ -96,7 +96,7 @@ void MultiplyHead(const CpuContext& context, const Activation& x, const HeadTarg
   const size_t mark = arena->used();
   const int threads = context.pool->threads();
   const int64_t rows = static_cast<int64_t>(target.best.size());
-  ArgMax* best = arena->Allocate<ArgMax>(threads * rows);  // [threads][rows]
+  ArgMax* best = AllocateHeadScratch(target, threads, arena);  // [threads][rows]
   std::fill_n(best, threads * rows, ArgMax());
   // Outputs that are not needed are not computed.
   const int64_t groups = GroupCount(

@@ -240,14 +240,14 @@ void MultiplyGroups(const CpuContext& context, const Activation& x,
   if (groups.empty()) return;
   const size_t mark = arena->used();
   const int64_t width = groups[0].weights->gate.rows;
-  int64_t* offsets = arena->Allocate<int64_t>(groups.size());
+  const GroupScratch scratch = AllocateGroupScratch(groups, context.precision, arena);
+  const ActivationBuffer& hidden = scratch.hidden;
+  int64_t* const offsets = scratch.offsets;
   int64_t total = 0;
   for (size_t g = 0; g < groups.size(); ++g) {
     offsets[g] = total;
     total += static_cast<int64_t>(groups[g].rows.size());
   }
-  const ActivationBuffer hidden =
-      AllocateActivation(total, width, context.precision, ActivationParts::kAll, arena);
 
   const int64_t inner = GroupCount(width);
   const int64_t inner_tasks = inner * groups.size();

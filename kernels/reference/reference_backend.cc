@@ -202,9 +202,7 @@ class ReferenceBackend final : public KernelBackend {
 
   Activation Attend(const AttendCall& call, Arena* arena) override {
     CheckAttend(call);
-    const ActivationBuffer result =
-        AllocateActivation(call.q.rows, int64_t{call.heads} * call.layer.v_dim, precision_,
-                           ActivationParts::kAll, arena);
+    const ActivationBuffer result = AllocateAttended(call, precision_, arena);
     for (int64_t i = 0; i < call.q.rows; ++i) {  // rows without a span give zeros
       std::fill_n(result.values.Row(i), result.values.cols, 0.0f);
     }

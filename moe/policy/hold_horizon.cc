@@ -39,10 +39,4 @@ bool HoldHorizon::Add(const std::vector<float>& hazards) {
   return may_pay;
 }
 
-void HoldHorizon::AddTail(const std::vector<float>& hazards, int forwards) {
-  for (int forward = 0; forward < forwards; ++forward) {
-    if (!Add(hazards)) break;
-  }
-}
-
 }  // namespace tidepool::moe

@@ -23,9 +23,6 @@ class HoldHorizon {
   // whether it may be worth it to hold any of the experts for more forwards.
   bool Add(const std::vector<float>& hazards);
 
-  // Adds the same hazards `forwards` times.
-  void AddTail(const std::vector<float>& hazards, int forwards);
-
   // [count]: chance of a use while the slot is held, and the expected number of forwards after the
   // next one until that use or the end.
   const std::vector<float>& chance() const { return chance_; }

@@ -11,7 +11,6 @@ namespace {
 // Because of this, weights change little until some dozens of samples agree.
 constexpr double kRidge = 32;
 constexpr float kMaxLogit = 8;
-constexpr float kMinVariance = 1e-4f;
 constexpr float kLog2E = 1.44269504f;
 
 // Returns the sum of a[i] * b[i]. The size of `a` is a multiple of kLanes.
@@ -79,7 +78,7 @@ void LogisticModel::SumSamples(const Samples& samples, int group, const float* o
   for (int i = 0; i < count; ++i) {
     const float chance = chances[begin + i];
     errors_[i] = outcomes[begin + i] - chance;
-    variances_[i] = std::max({chance * (1 - chance), errors_[i] * errors_[i], kMinVariance});
+    variances_[i] = std::max(chance * (1 - chance), errors_[i] * errors_[i]);
   }
   for (int f = 0; f < size_; ++f) {
     const float* of_feature = values + f * samples.stride;

@@ -12,38 +12,38 @@ namespace tidepool::moe {
 absl::Status PoolShape::Validate() const {
   if (layers < 1 || layers > kMaxLayers) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("%d MoE layers; must be 1 to %d", layers, kMaxLayers));
+        absl::StrFormat("the number of MoE layers is %d; it must be 1 to %d", layers, kMaxLayers));
   }
   if (experts < 1 || experts > kMaxExperts) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("%d experts per layer; must be 1 to %d", experts, kMaxExperts));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the number of experts per layer is %d; it must be 1 to %d", experts, kMaxExperts));
   }
   if (all_experts() > kMaxAllExperts) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "%d layers of %d experts exceed the limit of %d experts", layers, experts, kMaxAllExperts));
   }
   if (top_k < 1 || top_k > experts) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("top_k is %d; must be 1 to %d, the experts of a layer", top_k, experts));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "top_k is %d; it must be 1 to %d, the number of experts of a layer", top_k, experts));
   }
   if (floor < 0 || floor > experts) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "the floor is %d; must be 0 to %d, the experts of a layer", floor, experts));
+        "the floor is %d; it must be 0 to %d, the number of experts of a layer", floor, experts));
   }
   const int64_t least = std::max<int64_t>(1, int64_t{floor} * layers);
   if (slots < least || slots > all_experts()) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("%d slots; must be %d to %d for %d layers of %d experts", slots, least,
-                        all_experts(), layers, experts));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the number of slots is %d; it must be %d to %d for %d layers of %d experts", slots, least,
+        all_experts(), layers, experts));
   }
   if (!miss_cost.empty() && static_cast<int>(miss_cost.size()) != layers) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("%d miss costs for %d layers", miss_cost.size(), layers));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "there are %d miss costs; there must be %d, one for each layer", miss_cost.size(), layers));
   }
   for (const float cost : miss_cost) {
     if (!std::isfinite(cost) || cost <= 0) {
       return absl::InvalidArgumentError(
-          absl::StrFormat("a miss cost is %g; must be greater than 0", cost));
+          absl::StrFormat("a miss cost is %g; it must be greater than 0", cost));
     }
   }
   return absl::OkStatus();

@@ -7,10 +7,8 @@
 namespace tidepool::moe {
 namespace {
 
-// The hazard of the first kForwards is predicted one by one, because uses may be periodic. For the
-// others it is assumed to be constant.
+// A slot is held for at most this number of forwards without a use.
 constexpr int kForwards = 33;
-constexpr int kTailForwards = 31;
 
 // After this number of forwards of all layers, the weight of a sample is halved.
 constexpr double kHalfLife = 25;
@@ -93,7 +91,6 @@ void ReusePredictor::UpdateForecast(int index, float slot_price, const Layer& la
     Predict(features_, &hazards_);
     may_pay = hold_.Add(hazards_);
   }
-  if (may_pay) hold_.AddTail(hazards_, kTailForwards);
   const int64_t begin = int64_t{index} * experts_;
   for (size_t i = 0; i < kept_.size(); ++i) {
     const int64_t expert = begin + projection_.order()[i];

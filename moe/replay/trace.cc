@@ -79,7 +79,8 @@ absl::Status TraceHeader::Validate() const {
   RETURN_IF_ERROR(shape.Validate());
   if (static_cast<int>(expert_bytes.size()) != layers) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("bytes of experts for %d of %d layers", expert_bytes.size(), layers));
+        absl::StrFormat("expert_bytes has %d entries; it must have %d, one for each layer",
+                        expert_bytes.size(), layers));
   }
   return absl::OkStatus();
 }

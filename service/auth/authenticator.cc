@@ -23,7 +23,8 @@ absl::StatusOr<absl::string_view> BearerToken(absl::string_view authorization) {
 absl::StatusOr<absl::string_view> TokenOf(const Credentials& credentials) {
   const absl::string_view key = absl::StripAsciiWhitespace(credentials.api_key);
   if (key.empty()) return BearerToken(credentials.authorization);
-  // Another scheme may be meant for a proxy in between.
+  // With an API key, an Authorization header of another scheme is ignored, because it may be for a
+  // proxy.
   const absl::StatusOr<absl::string_view> token = BearerToken(credentials.authorization);
   if (!token.ok() || *token == key) return key;
   return absl::UnauthenticatedError(

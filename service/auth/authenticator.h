@@ -1,4 +1,4 @@
-// Authenticator: identifies a caller by its token or certificate.
+// Authenticator: finds out who a caller is, from its token or its certificate.
 #ifndef TIDEPOOL_SERVICE_AUTH_AUTHENTICATOR_H_
 #define TIDEPOOL_SERVICE_AUTH_AUTHENTICATOR_H_
 
@@ -15,10 +15,11 @@ namespace tidepool::service {
 
 // The credentials of a call.
 struct Credentials {
-  absl::string_view authorization;  // the Authorization header; empty: none
-  absl::string_view api_key;        // HTTP's X-Api-Key header, a bare token; empty: none
-  // Subject alternative names (DNS, URI) of a client certificate that a CA of --tls-client-ca
-  // signed.
+  absl::string_view authorization;  // the Authorization header; empty: not sent
+  // HTTP's X-Api-Key header, which contains only the token; empty: not sent
+  absl::string_view api_key;
+  // The DNS names and URIs in the client's certificate (subject alternative names). Empty unless a
+  // CA of --tls-client-ca signed the certificate.
   std::vector<std::string> certificate_names;
 };
 
@@ -27,22 +28,23 @@ class Authenticator {
  public:
   virtual ~Authenticator() = default;
 
-  // UNAUTHENTICATED says what is missing or wrong, without quoting the credentials.
+  // The error UNAUTHENTICATED says what is missing or wrong. It does not quote the credentials.
   virtual absl::StatusOr<Caller> Identify(const Credentials& credentials, absl::Time now) const = 0;
 
-  // Called for every call that Admit refuses, with the status that the caller gets.
+  // Admit calls this for every call that it refuses. `answer` is the status that the caller gets.
   virtual void OnRefused(const absl::Status& answer) const = 0;
 };
 
-// Returns the token of "Bearer TOKEN" (RFC 6750; the scheme is case-insensitive). UNAUTHENTICATED
-// if there is none.
+// Returns the token in "Bearer TOKEN" (RFC 6750; the scheme is case-insensitive). UNAUTHENTICATED
+// if there is no token.
 absl::StatusOr<absl::string_view> BearerToken(absl::string_view authorization);
 
-// Returns the token from either header. UNAUTHENTICATED if there is none, or if the two differ.
+// Returns the token in either of the two headers. UNAUTHENTICATED if there is none, or if the two
+// tokens differ.
 absl::StatusOr<absl::string_view> TokenOf(const Credentials& credentials);
 
-// Returns the caller if it is authenticated. If `authenticator` is null, accepts everyone. Errors:
-// UNAUTHENTICATED, PERMISSION_DENIED.
+// Returns the caller if it is authenticated and its role has access. Otherwise returns
+// UNAUTHENTICATED or PERMISSION_DENIED. If `authenticator` is null, everyone is accepted.
 absl::StatusOr<Caller> Admit(const Authenticator* authenticator, const Credentials& credentials,
                              Access access);
 

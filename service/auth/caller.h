@@ -1,4 +1,4 @@
-// Caller: the identity behind a call, and what each role may do.
+// Caller: who makes a call, and what its role may do.
 #ifndef TIDEPOOL_SERVICE_AUTH_CALLER_H_
 #define TIDEPOOL_SERVICE_AUTH_CALLER_H_
 
@@ -12,49 +12,50 @@
 namespace tidepool::service {
 
 enum class Role : uint8_t {
-  kUser,   // generates and owns sessions
-  kAdmin,  // a user who may also monitor and control the server
-  kFront,  // a front, which calls workers for its users
+  kUser,   // may generate text and own sessions
+  kAdmin,  // like a user; may also monitor and control the server
+  kFront,  // a front, which calls workers on behalf of its users
 };
 
-// "user", "admin", "front".
+// The names are "user", "admin" and "front".
 absl::string_view RoleName(Role role);
 std::optional<Role> ParseRole(absl::string_view name);
 
-// Range of a request's priority. Higher priorities are served first.
+// The range of priorities. Requests with higher priorities are served first.
 inline constexpr int32_t kLowestPriority = -100;
 inline constexpr int32_t kHighestPriority = 100;
-// The maximum priority of a token whose line in the token file sets none.
+// The maximum priority for a token whose line in the token file does not set max_priority.
 inline constexpr int32_t kUsualMaxPriority = 0;
 
-// Limits of one principal at one front. They count generations: streams, unary responses, and each
-// choice of an HTTP request.
+// The limits of one principal at one front. Each limit is a number of generations. A generation is
+// a stream, a unary response, or one choice of an HTTP request.
 struct PrincipalLimits {
-  int64_t per_minute = 0;  // 0: no limit
-  int64_t at_once = 0;     // 0: no limit
-  // Higher priorities in requests are reduced to this.
+  int64_t per_minute = 0;  // generations that may begin in one minute; 0: no limit
+  int64_t at_once = 0;     // generations that may run at the same time; 0: no limit
+  // A request's priority is lowered to this if it is higher.
   int32_t max_priority = kHighestPriority;
 
   friend bool operator==(const PrincipalLimits&, const PrincipalLimits&) = default;
 };
 
 struct Caller {
-  // Owner of sessions, request_ids, cached prefixes and quotas. Empty without authentication.
+  // The owner of sessions, request_ids, cached prefixes and quotas. Empty without authentication.
   std::string principal;
-  // nullopt without authentication: then every call is allowed.
+  // nullopt without authentication. Then every call is allowed.
   std::optional<Role> role;
   PrincipalLimits limits;
 };
 
-// The purpose of a service, which determines the allowed roles.
+// The kind of a service. It determines which roles have access.
 enum class Access : uint8_t {
-  kClients,           // Inference, Sessions and OpenAI's endpoints: users and admins
-  kOperators,         // Admin: admins
-  kFronts,            // Worker: fronts
-  kOperatorsOrFronts  // a worker's Admin, which fronts call for their admins
+  kClients,    // Inference, Sessions and OpenAI's endpoints: for users and admins
+  kOperators,  // Admin: for admins
+  kFronts,     // Worker: for fronts
+  // a worker's Admin: for admins, and for fronts, which call it for their admins
+  kOperatorsOrFronts
 };
 
-// PERMISSION_DENIED names the principal, its role and the roles that the service accepts.
+// The error PERMISSION_DENIED names the principal, its role, and the roles that have access.
 absl::Status CheckAccess(const Caller& caller, Access access);
 
 }  // namespace tidepool::service

@@ -29,8 +29,8 @@ absl::StatusOr<std::string> ReadToken(const std::string& path, absl::string_view
       absl::StrCat("token file ", path, " must contain one line with one token"));
 }
 
-// Adds the token to every call. gRPC's own call credentials require TLS, but a loopback server
-// needs none.
+// Adds the token to every call. gRPC's own call credentials cannot be used, because they require
+// TLS, and a server on a loopback address needs no TLS.
 class TokenInterceptor final : public experimental::Interceptor {
  public:
   explicit TokenInterceptor(std::string token) : token_(std::move(token)) {}
@@ -83,7 +83,8 @@ absl::Status ClientSecurity::LoadToken(const std::string& path) {
 }
 
 absl::Status ClientSecurity::LoadTls(const TlsFiles& files) {
-  // Our own check reports faults in the files. gRPC's watcher applies them to new connections.
+  // Our watch of the files only reports errors in them. gRPC's own watcher loads them for new
+  // connections.
   ASSIGN_OR_RETURN(tls_, WatchTlsFiles(files));
   watch_.Add(absl::StrCat("CA ", files.ca), [this] { return tls_->Reread(); });
   experimental::TlsChannelCredentialsOptions options;

@@ -1,4 +1,4 @@
-// ClientSecurity: the credentials that our clients send, and how they verify servers.
+// ClientSecurity: the credentials that Tidepool's own clients send, and how they verify servers.
 #ifndef TIDEPOOL_SERVICE_AUTH_CLIENT_SECURITY_H_
 #define TIDEPOOL_SERVICE_AUTH_CLIENT_SECURITY_H_
 
@@ -16,27 +16,29 @@
 namespace tidepool::service {
 
 struct ClientSecurityOptions {
-  std::string token_file;  // file with one line, the token; empty: no token is sent
-  // With a CA, connections use TLS, and the server needs a certificate of this CA for its host
-  // name. If `certificate` is set, it is the client certificate. Without a CA: plain text.
+  std::string token_file;  // the file's only line is the token; empty: send no token
+  // With a CA, connections use TLS, and the server must have a certificate of this CA for its host
+  // name. `certificate`, if set, is sent as the client certificate. Without a CA, connections are
+  // in plain text.
   TlsFiles tls;
   LogSink log;  // called on any thread; may be empty
 };
 
-// Thread-safe. Files are reloaded when they change. If a new version is damaged, the log reports it
+// Thread-safe. Files are reloaded when they change. If a new version is damaged, the log says so,
 // and the previous version stays in use.
 class ClientSecurity {
  public:
-  // Returns null if the options name no file. Errors name the file and the reason, and never quote
-  // its contents.
+  // Returns null if the options name no file. Errors name the file and the reason. They never quote
+  // the file's contents.
   static absl::StatusOr<std::shared_ptr<ClientSecurity>> Open(const ClientSecurityOptions& options);
 
-  // The channel keeps `security` alive. Null: plain text and no token.
+  // Opens a channel, which keeps `security` alive. If `security` is null, the channel uses plain
+  // text and no token.
   static std::shared_ptr<grpc::Channel> OpenChannel(std::shared_ptr<ClientSecurity> security,
                                                     const std::string& address,
                                                     const grpc::ChannelArguments& arguments);
 
-  // Empty if there is no token.
+  // Returns the token, or "" if there is none.
   std::string Token() const { return token_ == nullptr ? "" : *token_->Get(); }
 
  private:
@@ -44,10 +46,10 @@ class ClientSecurity {
   absl::Status LoadToken(const std::string& path);
   absl::Status LoadTls(const TlsFiles& files);
 
-  std::unique_ptr<WatchedFiles<std::string>> token_;  // null: none
+  std::unique_ptr<WatchedFiles<std::string>> token_;  // null: there is no token
   std::unique_ptr<WatchedFiles<TlsIdentity>> tls_;    // null: plain text
   std::shared_ptr<grpc::ChannelCredentials> credentials_ = grpc::InsecureChannelCredentials();
-  FileWatch watch_;  // last, so destroyed first
+  FileWatch watch_;  // last, so it is destroyed first
 };
 
 }  // namespace tidepool::service

@@ -1,4 +1,4 @@
-// FileWatch: reloads files every second and logs the results.
+// FileWatch: rereads files every second, and logs if they have changed or have errors.
 #ifndef TIDEPOOL_SERVICE_AUTH_FILE_WATCH_H_
 #define TIDEPOOL_SERVICE_AUTH_FILE_WATCH_H_
 
@@ -14,24 +14,24 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. Uses its own thread, because disks may be slow. Without files there is no
-// thread.
+// Thread-compatible. Reads on its own thread, because disks may be slow. If no files were added,
+// there is no thread.
 class FileWatch {
  public:
   using Reread = std::function<absl::StatusOr<Rereading>()>;
 
-  // `log` is called on the watch's thread.
+  // `log` is called on the thread of this object.
   explicit FileWatch(LogSink log) : log_(std::move(log)) {}
 
-  // Calls `reread` periodically. `what` names the files in the log. `reread` must outlive this
-  // object.
+  // Calls `reread` every second until this object is destroyed. `what` names the files in the log.
+  // Objects that `reread` uses must live until then.
   void Add(std::string what, Reread reread);
 
  private:
   void LookLater(EventLoop* loop, std::string what, Reread reread);
 
   const LogSink log_;
-  std::unique_ptr<EventLoop> loop_;  // null: nothing is watched
+  std::unique_ptr<EventLoop> loop_;  // null: no files were added
 };
 
 }  // namespace tidepool::service

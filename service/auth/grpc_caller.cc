@@ -31,8 +31,8 @@ absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, const Ga
   }
   const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();
   if (peer != nullptr && peer->IsPeerAuthenticated()) {
-    // Other kinds of subject alternative names are ignored: a CA may also sign its users' e-mail
-    // addresses.
+    // Only DNS names and URIs are used. Other kinds of names are ignored, because a CA may also
+    // sign e-mail addresses of its users.
     for (const char* kind : {GRPC_PEER_DNS_PROPERTY_NAME, GRPC_PEER_URI_PROPERTY_NAME}) {
       for (const grpc::string_ref& name : peer->FindPropertyValues(kind)) {
         credentials.certificate_names.emplace_back(name.data(), name.size());

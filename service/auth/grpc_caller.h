@@ -1,4 +1,4 @@
-// Identifies the caller of a gRPC call.
+// Finds out who makes a gRPC call.
 #ifndef TIDEPOOL_SERVICE_AUTH_GRPC_CALLER_H_
 #define TIDEPOOL_SERVICE_AUTH_GRPC_CALLER_H_
 
@@ -12,36 +12,38 @@
 
 namespace tidepool::service {
 
-// The access rule of a service. The authenticator, which may be null, outlives it.
+// The access rule of a service. The authenticator may be null. It must outlive the gate.
 struct Gate {
   const Authenticator* authenticator = nullptr;
   Access access = Access::kOperators;
-  // For TLS; also limits the age of endless streams.
+  // Only for TLS: the maximum age of a connection, and of a stream that would never end.
   absl::Duration max_connection_age = absl::InfiniteDuration();
-  const base::Clock* clock = &base::Clock::Real();  // outlives the gate
+  const base::Clock* clock = &base::Clock::Real();  // must outlive the gate
 };
 
-// Same as Admit. Every RPC calls this first.
+// Same as Admit, with the credentials of the call. Every RPC calls this first.
 absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, const Gate& gate);
 
-// The lifetime of an endless stream: while its caller has access and, over TLS, at most the maximum
-// age of a connection. It starts with the construction. If that is the last moment of the
-// connection, the stream holds the connection for twice the age plus a tenth (GrpcHost), and until
-// the next call of IsOver. Thread-compatible.
+// The lifetime of a stream that would never end by itself, such as WatchStats. The stream lives as
+// long as its caller has access and, over TLS, at most for the maximum age of a connection. The
+// time begins when this object is constructed. So a stream that begins when its connection reaches
+// the maximum age can keep that connection open for about twice the maximum age (GrpcHost adds up
+// to a tenth), and then until the next call of IsOver. Thread-compatible.
 class StreamTerm {
  public:
-  // The context outlives it.
+  // `context` must outlive this object.
   StreamTerm(const grpc::ServerContextBase* context, const Gate& gate);
 
-  // True if it has reached the maximum age. The client may start another stream.
+  // Returns whether the stream has reached the maximum age. The client may start another stream
+  // then.
   bool IsOver() const;
-  // Errors as in CallerOf; UNAVAILABLE if it is over.
+  // Returns the errors of CallerOf, or UNAVAILABLE if the stream has reached the maximum age.
   absl::Status Check() const;
 
  private:
   const grpc::ServerContextBase* const context_;
   const Gate gate_;
-  const absl::Duration end_;  // on the gate's monotonic clock
+  const absl::Duration end_;  // on the monotonic clock of the gate
 };
 
 }  // namespace tidepool::service

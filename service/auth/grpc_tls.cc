@@ -12,8 +12,9 @@
 namespace tidepool::service {
 namespace {
 
-// gRPC's C API asks for the certificate at each connection (grpc_security.h). The C++ API of 1.51
-// only offers its own file watcher, which would use a key that does not match its certificate.
+// gRPC's C API requests the certificate for each connection (grpc_security.h). The C++ API of gRPC
+// 1.51 only has its own file watcher, and that one would use a key that does not match its
+// certificate.
 class ReloadingCredentials final : public grpc::ServerCredentials {
  public:
   explicit ReloadingCredentials(const WatchedFiles<TlsIdentity>* identity) : identity_(identity) {
@@ -42,8 +43,8 @@ class ReloadingCredentials final : public grpc::ServerCredentials {
     base::MutexLock lock(&credentials->mutex_);
     if (now == credentials->given_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
     const grpc_ssl_pem_key_cert_pair pair = {now->key_pem.c_str(), now->certificate_pem.c_str()};
-    // gRPC 1.51 aborts without roots, even if no client certificate is requested and roots are
-    // unused.
+    // gRPC 1.51 aborts if there are no roots, even if it does not need them because it requests no
+    // client certificate. So pass the certificate itself.
     const std::string& roots = now->ca_pem.empty() ? now->certificate_pem : now->ca_pem;
     *config = grpc_ssl_server_certificate_config_create(roots.c_str(), &pair, 1);
     credentials->given_ = std::move(now);

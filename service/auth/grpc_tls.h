@@ -1,4 +1,4 @@
-// TLS for gRPC servers, whose certificates may change while they run.
+// TLS for gRPC servers. Certificates may be replaced while a server runs.
 #ifndef TIDEPOOL_SERVICE_AUTH_GRPC_TLS_H_
 #define TIDEPOOL_SERVICE_AUTH_GRPC_TLS_H_
 
@@ -10,9 +10,10 @@
 
 namespace tidepool::service {
 
-// Returns credentials for one port. Keep them until the server has ended. Each new connection uses
-// the identity as it is at that time. If the identity has a CA from the start, clients must present
-// a certificate of that CA. Requires: the identity has a certificate, and outlives the credentials.
+// Returns the credentials for one port. Keep them until the server has ended. Each new connection
+// uses the certificate that `identity` has at that time. If `identity` has a CA from the start,
+// clients must present a certificate of that CA. Requires: `identity` has a certificate, and
+// outlives the credentials.
 std::shared_ptr<grpc::ServerCredentials> ReloadingServerCredentials(
     const WatchedFiles<TlsIdentity>* identity);
 

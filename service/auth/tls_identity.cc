@@ -25,7 +25,7 @@ using Certificate = std::unique_ptr<X509, FreeBy<X509_free>>;
 using Key = std::unique_ptr<EVP_PKEY, FreeBy<EVP_PKEY_free>>;
 
 absl::Status Fault(const std::string& path, absl::string_view what) {
-  ERR_clear_error();  // otherwise the next OpenSSL call on this thread would seem to fail
+  ERR_clear_error();  // Otherwise, the next OpenSSL call on this thread would seem to have failed.
   return absl::InvalidArgumentError(absl::StrCat(path, " ", what));
 }
 
@@ -33,7 +33,7 @@ Bio Reader(const std::string& pem) {
   return Bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
 }
 
-// Returns all certificates. Returns none if the PEM also contains anything else.
+// Returns all certificates. Returns none if the PEM text also contains anything else.
 std::vector<Certificate> ReadCertificates(const std::string& pem) {
   std::vector<Certificate> certificates;
   const Bio bio = Reader(pem);
@@ -56,7 +56,7 @@ absl::Time ExpiryOf(const Certificate& certificate) {
   return absl::FromTM(utc, absl::UTCTimeZone());
 }
 
-// Refuses encrypted keys, since nobody can enter a password.
+// Makes OpenSSL reject keys that are encrypted, because nobody can enter the password.
 int NoPassword(char*, int, int, void*) { return 0; }
 
 absl::Status TrustCa(const TlsFiles& files, const TlsIdentity& identity, SSL_CTX* context) {
@@ -64,9 +64,10 @@ absl::Status TrustCa(const TlsFiles& files, const TlsIdentity& identity, SSL_CTX
   if (trusted.empty()) return Fault(files.ca, "contains no CA certificates in PEM format");
   X509_STORE* store = SSL_CTX_get_cert_store(context);
   for (const Certificate& ca : trusted) {
-    // Duplicate certificates in a file are allowed.
+    // A file may contain the same certificate twice, so errors are ignored.
     X509_STORE_add_cert(store, ca.get());
-    // The CAs that the server sends, so that clients can choose among their certificates.
+    // Servers send the names of these CAs, so that clients can choose a certificate that the server
+    // accepts.
     SSL_CTX_add_client_CA(context, ca.get());
   }
   ERR_clear_error();
@@ -90,13 +91,13 @@ absl::Status ShowCertificate(const TlsFiles& files, TlsIdentity* identity, SSL_C
   for (size_t i = 1; i < chain.size(); ++i) {
     well = well && SSL_CTX_add1_chain_cert(context, chain[i].get()) == 1;
   }
-  // For example, the key is too short.
+  // This happens if, for example, the key is too short.
   if (!well) return Fault(files.certificate, "and its key are rejected by OpenSSL");
   identity->expires = ExpiryOf(chain[0]);
   return absl::OkStatus();
 }
 
-// `contents` is ordered as in WatchTlsFiles.
+// `contents` has the order of the paths in WatchTlsFiles.
 absl::StatusOr<TlsIdentity> MakeIdentity(const TlsFiles& files,
                                          const std::vector<std::string>& contents) {
   TlsIdentity identity;
@@ -113,7 +114,8 @@ absl::StatusOr<TlsIdentity> MakeIdentity(const TlsFiles& files,
   if (!files.ca.empty()) RETURN_IF_ERROR(TrustCa(files, identity, context.get()));
   if (files.certificate.empty()) return identity;
   RETURN_IF_ERROR(ShowCertificate(files, &identity, context.get()));
-  // A resumed session would skip the check of the client's certificate.
+  // Do not allow TLS session resumption, because it would skip the check of the client's
+  // certificate.
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(context.get(), 0);
   SSL_CTX_set_options(context.get(), SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);

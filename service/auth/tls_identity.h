@@ -1,4 +1,4 @@
-// TlsIdentity: a certificate, its key and trusted CAs for TLS handshakes, from PEM files.
+// TlsIdentity: a certificate, its key and trusted CAs, read from PEM files for TLS handshakes.
 #ifndef TIDEPOOL_SERVICE_AUTH_TLS_IDENTITY_H_
 #define TIDEPOOL_SERVICE_AUTH_TLS_IDENTITY_H_
 
@@ -15,30 +15,32 @@ struct ssl_ctx_st;  // OpenSSL's SSL_CTX
 
 namespace tidepool::service {
 
-// Paths. A certificate needs its key. The certificate file contains the whole chain, the leaf
-// first.
+// Paths of PEM files. If a certificate is set, its key must be set, too. The certificate file
+// contains the whole chain, with the certificate of the server or client first.
 struct TlsFiles {
-  std::string certificate;  // empty: none
+  std::string certificate;  // empty: no certificate
   std::string key;
-  std::string ca;  // CAs for the peer's certificate; the user defines what empty means
+  // CAs that must have signed the peer's certificate; ServerSecurityOptions and
+  // ClientSecurityOptions say what empty means
+  std::string ca;
 };
 
-// The contents of matching files. Thread-safe, because it is const.
+// The contents of the files, which match each other. Thread-safe, because the value is const.
 struct TlsIdentity {
-  std::string certificate_pem;  // empty: none
+  std::string certificate_pem;  // empty: no certificate
   std::string key_pem;
-  std::string ca_pem;                           // empty: none
+  std::string ca_pem;                           // empty: no CA
   absl::Time expires = absl::InfiniteFuture();  // when the certificate expires
-  // For servers, TLS 1.2 and 1.3; null without a certificate. With a CA, peers need a certificate
-  // that it signed.
+  // For servers: the context for TLS 1.2 and 1.3. With a CA, it requires that the CA has signed the
+  // peer's certificate. Null without a certificate.
   std::shared_ptr<ssl_ctx_st> server_context;
 };
 
 inline constexpr size_t kMaxPemBytes = size_t{4} << 20;
 
 // Reads and checks the files. INVALID_ARGUMENT names a file that is not PEM, or a key that does not
-// match its certificate; other errors as in ReadFile. Does not check the validity period, because
-// the clock may be wrong, and peers check it anyway.
+// match its certificate. Other errors are those of ReadFile. The validity period is not checked,
+// because this machine's clock may be wrong, and peers check it anyway.
 absl::StatusOr<std::unique_ptr<WatchedFiles<TlsIdentity>>> WatchTlsFiles(const TlsFiles& files);
 
 }  // namespace tidepool::service

@@ -43,7 +43,7 @@ absl::Status ParseLimit(absl::string_view name, absl::string_view value, Number 
       absl::StrCat(name, "= must be a number from ", least, " to ", most));
 }
 
-// Parses one field after the hash of a line.
+// Parses one of the fields after the hash.
 absl::Status ParseOption(absl::string_view option, PrincipalLimits* limits, absl::Time* expires) {
   if (absl::ConsumePrefix(&option, "rate=")) {
     return ParseLimit<int64_t>("rate", option, 1, kMaxPerMinute, &limits->per_minute);
@@ -115,7 +115,7 @@ absl::StatusOr<absl::Time> ParseExpiry(absl::string_view text) {
   absl::Time time;
   std::string error;
   for (const char* format : {"%Y-%m-%d", "%Y-%m-%d%ET%H:%M:%SZ"}) {
-    // Only dates before 9999-12-31 are accepted, so the result is never infinite.
+    // Only dates before 9999-12-31 are accepted, so the result is never the infinite future.
     if (text.size() <= 20 && absl::ParseTime(format, text, absl::UTCTimeZone(), &time, &error) &&
         time > absl::UnixEpoch()) {
       return time;
@@ -186,7 +186,7 @@ absl::StatusOr<TokenTable> TokenTable::Parse(absl::string_view text) {
     seen.principals.emplace(entry->caller.principal, table.entries_.size());
     table.entries_.push_back(*std::move(entry));
   }
-  // For example, a file that is still being written.
+  // A file may have no tokens because it is still being written.
   if (table.entries_.empty()) {
     return absl::InvalidArgumentError("it has no tokens; create one with tidepool token new");
   }

@@ -8,8 +8,9 @@
 //   ops    admin  2c26...
 //   front  front  fcde...
 //
-// The file holds SHA-256 hashes of tokens, so reading it does not reveal a token. Tokens are 32
-// random bytes, so they cannot be guessed, and no slower hash than SHA-256 is needed.
+// The file contains SHA-256 hashes of tokens. So a person who can read the file does not learn the
+// tokens. Tokens are 32 random bytes. They are too long to be guessed, so the hash does not have to
+// be a slow one.
 #ifndef TIDEPOOL_SERVICE_AUTH_TOKEN_TABLE_H_
 #define TIDEPOOL_SERVICE_AUTH_TOKEN_TABLE_H_
 
@@ -30,34 +31,38 @@ namespace tidepool::service {
 using TokenHash = std::array<uint8_t, 32>;  // SHA-256
 
 TokenHash HashToken(absl::string_view token);
-// 64 lower-case hex digits.
+// Returns 64 hex digits in lower case.
 std::string HashText(const TokenHash& hash);
-// "tp-" and 43 characters: 32 bytes from the system's random source. INTERNAL if that fails.
+// Returns a new token: "tp-" and 43 characters, which encode 32 bytes from the system's random
+// source. INTERNAL if that source fails.
 absl::StatusOr<std::string> DrawToken();
 
-// Maximum values of "rate=" and "concurrency=".
+// The maximum values of "rate=" and "concurrency=".
 inline constexpr int64_t kMaxPerMinute = 1'000'000;
 inline constexpr int64_t kMaxAtOnce = 100'000;
 
-// Accepts 1 to 64 letters, digits and . _ @ - characters. INVALID_ARGUMENT does not quote the name.
+// Accepts 1 to 64 characters: letters, digits, '.', '_', '@' and '-'. The error INVALID_ARGUMENT
+// does not quote the name.
 absl::Status CheckPrincipal(absl::string_view name);
-// Returns the line for `caller`, without '\n'. Requires: the caller has a role.
+// Returns the line for `caller`, without a newline at its end. Requires: the caller has a role.
 std::string TokenLine(const Caller& caller, const TokenHash& hash, absl::Time expires);
-// Accepts "2027-01-01" (UTC) or RFC 3339, such as "2027-01-01T12:00:00Z". INVALID_ARGUMENT.
+// Accepts a day such as "2027-01-01" (UTC), or a time such as "2027-01-01T12:00:00Z" (RFC 3339).
+// Otherwise INVALID_ARGUMENT.
 absl::StatusOr<absl::Time> ParseExpiry(absl::string_view text);
 
-// Thread-safe, because it is const.
+// Thread-safe, because it is used as const.
 class TokenTable {
  public:
   static constexpr size_t kMaxFileBytes = size_t{1} << 20;
   static constexpr size_t kMaxTokens = 8192;
 
-  // INVALID_ARGUMENT names the line and what is wrong with it. Of the text, it quotes only names of
-  // roles and options, because a token may be in the place of its hash.
+  // The error INVALID_ARGUMENT names the line and what is wrong. It quotes nothing of the line
+  // except names of roles and options, because a user may have written a token where its hash
+  // belongs.
   static absl::StatusOr<TokenTable> Parse(absl::string_view text);
 
-  // UNAUTHENTICATED if the token is unknown or has expired. Takes constant time, so timing reveals
-  // nothing about the hashes.
+  // UNAUTHENTICATED if the token is unknown or has expired. The time that this takes does not
+  // depend on the token, so timing reveals nothing about the hashes.
   absl::StatusOr<Caller> Find(absl::string_view token, absl::Time now) const;
 
   size_t size() const { return entries_.size(); }
@@ -70,14 +75,14 @@ class TokenTable {
     int line = 0;
   };
 
-  // Indices in entries_ where a hash or principal appeared first.
+  // For each hash and each principal: the index in entries_ of the first entry that has it.
   struct Seen {
     std::map<TokenHash, size_t> hashes;
     std::map<std::string, size_t> principals;
   };
 
   static absl::StatusOr<Entry> ParseLine(absl::string_view line);
-  // Checks an entry against the earlier ones.
+  // Checks an entry against the entries before it.
   absl::Status CheckNew(const Entry& entry, const Seen& seen) const;
 
   std::vector<Entry> entries_;

@@ -1,4 +1,5 @@
-// WatchedFiles: a value that is read from files, and reloaded when they change.
+// WatchedFiles: a value that is made from the contents of files. When they change, it is made once
+// more.
 //
 //   ASSIGN_OR_RETURN(auto tokens, WatchedFiles<TokenTable>::Open({path}, kMaxBytes, ParseTokens));
 //   tokens->Get()->Find(...);
@@ -22,17 +23,19 @@
 
 namespace tidepool::service {
 
-// The result of reloading files.
+// The result of reading files again.
 enum class Rereading : uint8_t { kSame, kChanged };
 
-// Thread-safe. Compares the contents of the files, which are small. File times are unreliable.
+// Thread-safe. To detect a change, it compares the contents of the files, which are small. File
+// times would be unreliable.
 template <typename Value>
 class WatchedFiles {
  public:
-  // Creates the value from the files' contents, in the order of their paths. Errors name the file.
+  // Makes the value from the contents of the files. The contents are in the order of the paths.
+  // Errors name the file.
   using Make = std::function<absl::StatusOr<Value>(const std::vector<std::string>& contents)>;
 
-  // Errors as in ReadFile and `make`.
+  // Errors are those of ReadFile and of `make`.
   static absl::StatusOr<std::unique_ptr<WatchedFiles>> Open(std::vector<std::string> paths,
                                                             size_t most_bytes, Make make) {
     auto files = std::unique_ptr<WatchedFiles>(
@@ -41,14 +44,15 @@ class WatchedFiles {
     return files;
   }
 
-  // Never returns null.
+  // Returns the current value, which is never null.
   std::shared_ptr<const Value> Get() const {
     base::MutexLock lock(&mutex_);
     return value_;
   }
 
-  // Reads the files. If this fails, the previous value stays; an error is returned once per change
-  // of the files. One thread at a time.
+  // Reads the files and makes a new value if they have changed. On an error, the previous value
+  // stays. The same error is returned only once until the files change again. Call it on one thread
+  // at a time.
   absl::StatusOr<Rereading> Reread() {
     absl::StatusOr<std::vector<std::string>> contents = Read();
     const absl::Status before = std::exchange(read_fault_, contents.status());
@@ -79,8 +83,8 @@ class WatchedFiles {
   const std::vector<std::string> paths_;
   const size_t most_bytes_;
   const Make make_;
-  std::vector<std::string> contents_;  // as last read
-  absl::Status read_fault_;            // of the last read
+  std::vector<std::string> contents_;  // the contents that were read last
+  absl::Status read_fault_;            // the status of the last read
   mutable base::Mutex mutex_;
   std::shared_ptr<const Value> value_ TIDEPOOL_GUARDED_BY(mutex_);
 };

@@ -58,7 +58,7 @@ void ActiveCalls::Linger(absl::Duration grace) {
 bool ActiveCalls::WaitUntil(absl::Duration time) {
   const absl::Duration left = time - clock_->Monotonic();
   if (left <= absl::ZeroDuration()) return false;
-  // Wait in shorter steps, since a timer cannot hold a duration of centuries.
+  // Wait at most an hour at once, because a timer cannot hold a duration of centuries.
   changed_.WaitFor(&mutex_, std::min(left, absl::Hours(1)));
   return true;
 }

@@ -1,4 +1,4 @@
-// ActiveCalls: counts running calls, and refuses new ones when a server stops.
+// ActiveCalls: counts running calls, and refuses new calls when a server stops.
 #ifndef TIDEPOOL_SERVICE_BASE_ACTIVE_CALLS_H_
 #define TIDEPOOL_SERVICE_BASE_ACTIVE_CALLS_H_
 
@@ -16,25 +16,27 @@ class ActiveCalls {
  public:
   explicit ActiveCalls(const base::Clock* clock = &base::Clock::Real()) : clock_(clock) {}
 
-  // OK: the call is counted until Leave. UNAVAILABLE after Close.
+  // If this returns OK, the call is counted until Leave. Returns UNAVAILABLE after Close.
   absl::Status Enter();
   void Leave();
 
-  // Makes Enter fail from now on.
+  // Refuses new calls from now on.
   void Close();
-  // Returns when no call runs, or when the `drain` time of this or another Drain call has passed.
-  // Returns true if no call runs then.
+  // Waits until no call is running, or until the time `drain` of this call or of another Drain call
+  // has passed. Returns whether no call is running.
   bool Drain(absl::Duration drain);
-  // Returns when no call runs, or when `most` has passed. A Drain call does not shorten it. Returns
-  // true if no call runs then.
+  // Waits until no call is running, or until `most` has passed. Unlike Drain, it is not shortened
+  // by other Drain calls. Returns whether no call is running.
   bool AwaitNone(absl::Duration most);
-  // Any AwaitNone returns when `most` of the last call of this has passed.
+  // Shortens all calls of AwaitNone: from now on, they return when `most` has passed. A later call
+  // of Hurry replaces this time.
   void Hurry(absl::Duration most);
-  // Returns when `grace` has passed, or the time of any Drain call.
+  // Waits until `grace` has passed, or until the time of a Drain call has passed.
   void Linger(absl::Duration grace);
 
  private:
-  // Waits for a change or until `time`. Returns false if `time` has come.
+  // Waits until something changes, or until `time`. Returns false, without waiting, if `time` has
+  // already passed.
   bool WaitUntil(absl::Duration time) TIDEPOOL_REQUIRES(mutex_);
 
   const base::Clock* clock_;

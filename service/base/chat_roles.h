@@ -1,4 +1,4 @@
-// The roles of chat messages.
+// The roles that chat messages may have.
 #ifndef TIDEPOOL_SERVICE_BASE_CHAT_ROLES_H_
 #define TIDEPOOL_SERVICE_BASE_CHAT_ROLES_H_
 
@@ -16,7 +16,8 @@ inline bool IsChatRole(absl::string_view role) {
   return std::find(std::begin(kChatRoles), std::end(kChatRoles), role) != std::end(kChatRoles);
 }
 
-// The role that chat templates know: "developer" is a newer name of "system".
+// Returns the name under which chat templates know the role: "developer" is a newer name for
+// "system".
 inline absl::string_view TemplateRole(absl::string_view role) {
   return role == "developer" ? "system" : role;
 }

@@ -54,7 +54,7 @@ void EventLoop::Run() {
     }
     for (std::function<void()>& task : batch) {
       task();
-      task = nullptr;  // destroys its captures before the next task runs
+      task = nullptr;  // destroys the task's captures before the next task runs
     }
     batch.clear();
   }

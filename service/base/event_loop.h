@@ -1,8 +1,8 @@
 // EventLoop: one thread that runs posted tasks in order. State that only the loop uses needs no
-// lock, and gRPC's and the engine's threads never wait for it.
+// lock. Threads of gRPC and of the engine only post tasks, so they never wait for the loop.
 //
 //   EventLoop loop;
-//   loop.Post([&] { ... });                         // soon, in order of posting
+//   loop.Post([&] { ... });                         // as soon as earlier tasks have run
 //   loop.PostAfter(absl::Seconds(3), [&] { ... });
 #ifndef TIDEPOOL_SERVICE_BASE_EVENT_LOOP_H_
 #define TIDEPOOL_SERVICE_BASE_EVENT_LOOP_H_
@@ -20,27 +20,27 @@
 
 namespace tidepool::service {
 
-// Thread-safe. The interface of EventLoop, so that tests can run tasks by hand.
+// The interface of EventLoop. Tests implement it to run tasks one by one. Thread-safe.
 class Executor {
  public:
   virtual ~Executor() = default;
-  // Tasks run one at a time, in the order of posting, and must not block.
+  // Tasks run one at a time, in the order in which they were posted. They must not block.
   virtual void Post(std::function<void()> task) = 0;
   virtual void PostAfter(absl::Duration delay, std::function<void()> task) = 0;
 };
 
-// Thread-safe. Sleeps while there is nothing to do.
+// Thread-safe. The thread sleeps while there is no task.
 class EventLoop : public Executor {
  public:
   explicit EventLoop(const base::Clock* clock = &base::Clock::Real());
-  // Same as Stop.
+  // Calls Stop.
   ~EventLoop() override;
 
   void Post(std::function<void()> task) override;
   void PostAfter(absl::Duration delay, std::function<void()> task) override;
 
-  // Runs the tasks posted so far, drops delayed and later tasks, and ends the thread. Requires: not
-  // called from a task.
+  // Runs the tasks that were posted until now, and ends the thread. Tasks with a delay that has not
+  // passed, and tasks that are posted later, are dropped. Requires: not called from a task.
   void Stop();
 
  private:

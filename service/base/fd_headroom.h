@@ -1,5 +1,6 @@
-// Decides whether a new connection may keep its file descriptor. Some descriptors are reserved for
-// sessions, models and certificates, which must work when there are too many connections.
+// Decides whether a new connection may be kept open. It must leave some file descriptors for
+// sessions, models and certificates: their files must be readable even if there are too many
+// connections.
 #ifndef TIDEPOOL_SERVICE_BASE_FD_HEADROOM_H_
 #define TIDEPOOL_SERVICE_BASE_FD_HEADROOM_H_
 
@@ -10,7 +11,7 @@ namespace tidepool::service {
 inline constexpr rlim_t kFdHeadroom = 64;
 
 // Requires: `fd` was just opened. The kernel assigns the lowest free number, so `fd` shows how many
-// files are open. The limit is read each time, because operators can change it (prlimit).
+// files are open. The limit is read again each time, because operators can change it (prlimit).
 inline bool LeavesFdHeadroom(int fd) {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return true;

@@ -9,11 +9,13 @@
 
 namespace tidepool::service {
 
-// Limit for input texts: larger than any model's context, smaller than a machine's memory.
+// The limit for input texts. It is larger than any model's context, and smaller than a machine's
+// memory.
 inline constexpr size_t kMaxTextBytes = size_t{256} << 20;
 
-// Reads a file, or stdin for "-". Returns NOT_FOUND, PERMISSION_DENIED, or INVALID_ARGUMENT for a
-// directory or more than `most_bytes`. Endless files stop at this limit.
+// Reads a file, or stdin if `path` is "-". Returns NOT_FOUND, PERMISSION_DENIED, or
+// INVALID_ARGUMENT if the path is a directory or the file has more than `most_bytes`. It never
+// reads more than that, so it also returns for files without an end.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t most_bytes);
 
 }  // namespace tidepool::service

@@ -1,4 +1,4 @@
-// Log levels, fields and sinks: how components pass log lines to the operator.
+// Log levels, fields and sinks. Components use them to write log lines.
 #ifndef TIDEPOOL_SERVICE_BASE_LOG_LEVEL_H_
 #define TIDEPOOL_SERVICE_BASE_LOG_LEVEL_H_
 
@@ -13,10 +13,11 @@
 
 namespace tidepool::service {
 
-// kError and kOff suppress lower levels. A fatal error is printed to stderr, not logged.
+// kError and kOff suppress the lower levels. An error that ends the process is always printed to
+// stderr, whatever the level is.
 enum class LogLevel : uint8_t {
-  kDebug,  // a worker's runs when the front is in the same process
-  kInfo,   // normal events, and the end of each request
+  kDebug,  // for example runs of a worker whose front is in the same process
+  kInfo,   // normal events and the end of each request
   kWarn,   // problems that do not stop the process
   kError,
   kOff,
@@ -25,25 +26,27 @@ enum class LogLevel : uint8_t {
 // Format of log lines: text for people, or one JSON object per line.
 enum class LogFormat : uint8_t { kText, kJson };
 
-// Whether log lines may contain text that clients sent to the model.
+// Whether log lines may contain text that clients have sent to the model.
 enum class PromptLogging : uint8_t { kNever, kAlways };
 
-// A key and value of a line. Keys are lower case with underscores, and keys of durations end in
-// _seconds.
+// The key and the value of a field in a log line. Keys are in lower case, with underscores. Keys of
+// durations end in _seconds.
 struct LogField {
   absl::string_view name;
   std::variant<absl::string_view, int64_t, double> value;
 };
 using LogFields = absl::Span<const LogField>;
 
-// The destination of log lines. Thread-compatible itself. A call is as thread-safe as `write`.
+// Where log lines are written. A LogSink itself is thread-compatible. Its call operator is as
+// thread-safe as `write`.
 //
 //   log(LogLevel::kInfo, "request ended", {{"request_id", id}, {"output_tokens", int64_t{3}}});
 class LogSink {
  public:
   LogSink() = default;  // discards all lines
-  // `write` takes (LogLevel, absl::string_view line), and LogFields if it uses them. Implicit, so
-  // that lambdas can be passed as sinks. `dropped_lines` returns the number of lost lines.
+  // `write` takes (LogLevel, absl::string_view line) and, if it uses fields, also LogFields.
+  // `dropped_lines` returns the number of lost lines. The constructor is implicit, so that lambdas
+  // can be passed as sinks.
   template <typename Write>
   requires(!std::is_same_v<std::decay_t<Write>, LogSink>)
       LogSink(Write write, std::function<int64_t()> dropped_lines = {})  // NOLINT
@@ -62,7 +65,8 @@ class LogSink {
   }
   explicit operator bool() const { return write_ != nullptr; }
 
-  // Lost lines since the process started. 0 if the sink does not count them.
+  // Returns the number of lines that were lost since the process started, or 0 if the sink does not
+  // count them.
   int64_t dropped_lines() const { return dropped_lines_ ? dropped_lines_() : 0; }
 
  private:

@@ -1,8 +1,8 @@
-// ModelIdentity: identifies a model's weights, so that workers, sessions and fronts can compare
-// them.
+// ModelIdentity: a text that identifies a model's weights, so that workers, sessions and fronts can
+// compare their models.
 //
-// Its form is "DIGEST" or "DIGEST:CONTENT-DIGEST". DIGEST covers samples of the checkpoint,
-// CONTENT-DIGEST every byte. Workers of older releases have only the first.
+// The text is "DIGEST" or "DIGEST:CONTENT-DIGEST". DIGEST is computed from samples of the
+// checkpoint, and CONTENT-DIGEST from every byte. Workers of older releases only report DIGEST.
 #ifndef TIDEPOOL_SERVICE_BASE_MODEL_IDENTITY_H_
 #define TIDEPOOL_SERVICE_BASE_MODEL_IDENTITY_H_
 
@@ -13,12 +13,12 @@
 
 namespace tidepool::service {
 
-// `content_digest` is empty if unknown.
+// `content_digest` is empty if it is unknown.
 std::string ModelIdentity(absl::string_view digest, absl::string_view content_digest);
 std::string ModelIdentity(const v1::Model& model);
 
-// Returns true if two identities name the same weights. If only one has a content digest, the
-// digests of samples decide.
+// Returns whether two identities name the same weights. If only one of them has a content digest,
+// the digests of samples are compared.
 bool SameModel(absl::string_view a, absl::string_view b);
 
 }  // namespace tidepool::service

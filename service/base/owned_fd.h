@@ -11,7 +11,7 @@ namespace tidepool::service {
 // Thread-compatible.
 class OwnedFd {
  public:
-  // Negative: no file.
+  // A negative `fd` means that there is no file.
   explicit OwnedFd(int fd) : fd_(fd) {}
   ~OwnedFd() {
     if (fd_ >= 0) close(fd_);

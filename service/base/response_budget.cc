@@ -21,7 +21,8 @@ absl::Status Refused(const std::string& reason) {
 struct WholeAnswer::All {
   explicit All(int64_t most) : most_bytes(most) {}
 
-  // Adds `more`, which may be negative. Returns the total and the principal's part.
+  // Adds `more` bytes, which may be negative. Returns the total of all principals, and the total of
+  // this principal.
   std::pair<int64_t, int64_t> Add(const std::string& principal, int64_t more) {
     base::MutexLock lock(&mutex);
     bytes += more;
@@ -34,7 +35,7 @@ struct WholeAnswer::All {
   const int64_t most_bytes;
   base::Mutex mutex;
   int64_t bytes TIDEPOOL_GUARDED_BY(mutex) = 0;
-  // by principal; no entry is 0
+  // by principal; no value is 0
   std::map<std::string, int64_t> bytes_by TIDEPOOL_GUARDED_BY(mutex);
 };
 

@@ -1,7 +1,10 @@
-// ResponseBudget: limits the memory of unsent responses that are sent as one message: responses of
-// Complete, and HTTP responses without streaming. The responses of a principal may grow while they
-// use at most as much as is still free. So one principal gets half, two get a third each, and there
-// is always room for another principal.
+// ResponseBudget: limits the memory of responses that are sent as one message: the responses of
+// Complete, and HTTP responses without streaming. They need memory until they are complete and
+// sent.
+//
+// The responses of one principal may use at most as many bytes as are still free. So a single
+// principal can use half of the budget, and two principals can use a third each. Another principal
+// always finds free bytes.
 //
 //   ResponseBudget responses(most_bytes);
 //   WholeAnswer response = responses.Begin(principal);
@@ -18,11 +21,12 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. One response, counted until it is destroyed.
+// One response. Its bytes are counted until it is destroyed. Thread-compatible.
 class WholeAnswer {
  public:
   static constexpr int64_t kMaxBytes = int64_t{32} << 20;
-  // Responses up to this size are always allowed, so that long responses do not block short ones.
+  // Responses up to this size are always allowed, so that long responses of others cannot block
+  // them.
   static constexpr int64_t kSmallBytes = int64_t{64} << 10;
 
   WholeAnswer(WholeAnswer&& other) noexcept
@@ -32,12 +36,12 @@ class WholeAnswer {
   WholeAnswer& operator=(WholeAnswer&&) = delete;
   ~WholeAnswer() { Clear(); }
 
-  // Adds bytes. They count even if an error is returned. RESOURCE_EXHAUSTED with a retry hint if
-  // this response is larger than kSmallBytes and exceeds the limit of all responses or of the
-  // principal's. Requires: bytes >= 0.
+  // Adds bytes to this response. They are counted even if an error is returned. RESOURCE_EXHAUSTED,
+  // with a retry hint, if this response is larger than kSmallBytes and either all responses, or the
+  // responses of its principal, exceed their limit. Requires: bytes >= 0.
   absl::Status Grow(int64_t bytes);
   bool IsTooLong() const { return bytes_ > kMaxBytes; }
-  // Frees the bytes of this response.
+  // Stops counting the bytes of this response.
   void Clear();
 
  private:
@@ -51,13 +55,13 @@ class WholeAnswer {
   int64_t bytes_ = 0;
 };
 
-// Thread-safe. Responses may outlive it.
+// Thread-safe. Responses may outlive this object.
 class ResponseBudget {
  public:
   // Requires: most_bytes >= 0.
   explicit ResponseBudget(int64_t most_bytes);
 
-  // Without authentication, the principal is empty and may use the whole budget.
+  // Without authentication, all responses have the empty principal, which may use the whole budget.
   WholeAnswer Begin(std::string principal) const { return {all_, std::move(principal)}; }
   int64_t bytes() const;
 

@@ -19,7 +19,7 @@
 namespace tidepool::service {
 namespace {
 
-constexpr absl::Duration kLook = absl::Milliseconds(2);  // poll interval
+constexpr absl::Duration kLook = absl::Milliseconds(2);  // time between two checks
 
 const sockaddr_in& Ip4(const sockaddr_storage& address) {
   return reinterpret_cast<const sockaddr_in&>(address);
@@ -29,9 +29,9 @@ const sockaddr_in6& Ip6(const sockaddr_storage& address) {
   return reinterpret_cast<const sockaddr_in6&>(address);
 }
 
-// Returns true if the connection with local address `own` was accepted by a listener on `listened`.
-// A listener on all addresses has its port for itself, even if it accepts both families; its
-// connections are then all IPv6.
+// Returns whether the connection with the local address `own` was accepted by a listener on
+// `listened`. If a listener uses all addresses of the machine, no other listener can have its port.
+// If such a listener accepts IPv4 and IPv6, all its connections have IPv6 addresses.
 bool IsAt(const sockaddr_storage& own, const sockaddr_storage& listened) {
   if (own.ss_family != listened.ss_family) return false;
   if (own.ss_family == AF_INET) {
@@ -41,7 +41,7 @@ bool IsAt(const sockaddr_storage& own, const sockaddr_storage& listened) {
   }
   if (own.ss_family != AF_INET6 || Ip6(own).sin6_port != Ip6(listened).sin6_port) return false;
   if (IN6_IS_ADDR_UNSPECIFIED(&Ip6(listened).sin6_addr)) return true;
-  // Link-local addresses may be equal on several interfaces.
+  // Link-local addresses on several interfaces may be equal, so compare the interface, too.
   return IN6_ARE_ADDR_EQUAL(&Ip6(listened).sin6_addr, &Ip6(own).sin6_addr) &&
          Ip6(listened).sin6_scope_id == Ip6(own).sin6_scope_id;
 }
@@ -52,7 +52,7 @@ int OptionOf(int fd, int option) {
   return getsockopt(fd, SOL_SOCKET, option, &value, &size) == 0 ? value : -1;
 }
 
-// Returns false for a listener, a datagram socket, and a file that is not a socket.
+// Returns false for a listening socket, a datagram socket, and a file that is not a socket.
 bool IsConnection(int fd) {
   sockaddr_storage peer = {};
   socklen_t size = sizeof(peer);
@@ -69,7 +69,7 @@ bool WasTakenAt(int fd, absl::Span<const sockaddr_storage> listened) {
                      [&](const sockaddr_storage& address) { return IsAt(own, address); });
 }
 
-// Returns duplicates of the matching sockets.
+// Returns duplicates of the sockets that match.
 std::vector<OwnedFd> ConnectionsOf(absl::Span<const sockaddr_storage> listened) {
   std::vector<OwnedFd> connections;
   std::error_code error;
@@ -78,8 +78,8 @@ std::vector<OwnedFd> ConnectionsOf(absl::Span<const sockaddr_storage> listened) 
     int fd = -1;
     if (!absl::SimpleAtoi(files->path().filename().string(), &fd)) continue;
     if (!WasTakenAt(fd, listened)) continue;
-    // The owner may close the socket at any time, and its number may be reused. A duplicate stays
-    // valid.
+    // The owner may close the socket at any time, and then its number may be reused. A duplicate
+    // stays valid, so check it again.
     OwnedFd connection(fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (connection.get() >= 0 && WasTakenAt(connection.get(), listened)) {
       connections.push_back(std::move(connection));
@@ -88,7 +88,7 @@ std::vector<OwnedFd> ConnectionsOf(absl::Span<const sockaddr_storage> listened) 
   return connections;
 }
 
-// Returns true if the peer's kernel has acknowledged every byte.
+// Returns whether the peer's kernel has acknowledged every byte.
 bool HasArrived(int fd) {
   int unacknowledged = 0;
   return ioctl(fd, SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0;
@@ -98,8 +98,8 @@ bool HasArrived(int fd) {
 
 int ShutdownAcceptedSockets(absl::Span<const sockaddr_storage> listened, absl::Duration patience) {
   const std::vector<OwnedFd> connections = ConnectionsOf(listened);
-  // Wait before the shutdown: after it the kernel answers incoming data with a reset, and drops
-  // data that the peer has not received.
+  // Wait before the shutdown. After it, the kernel would respond to incoming data with a reset, and
+  // would drop data that the peer has not received yet.
   const base::Clock& clock = base::Clock::Real();
   const absl::Duration end = clock.Monotonic() + patience;
   for (const OwnedFd& connection : connections) {

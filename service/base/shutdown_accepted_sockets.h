@@ -1,5 +1,5 @@
-// ShutdownAcceptedSockets: shuts down all connections that this process accepted on given
-// addresses, even if gRPC owns the sockets.
+// ShutdownAcceptedSockets: shuts down all connections that this process has accepted on the given
+// addresses, even if gRPC owns their sockets.
 #ifndef TIDEPOOL_SERVICE_BASE_SHUTDOWN_ACCEPTED_SOCKETS_H_
 #define TIDEPOOL_SERVICE_BASE_SHUTDOWN_ACCEPTED_SOCKETS_H_
 
@@ -10,11 +10,12 @@
 
 namespace tidepool::service {
 
-// `listened` has IPv4 or IPv6 addresses with ports. Connections accepted on other addresses stay
-// open, even with the same port. The owners of the sockets can no longer read or write. Data that
-// was written before is delivered: this waits for it, at most `patience`. If the process has no
-// file descriptors left, some connections are skipped. Returns the number of connections that were
-// shut down. Thread-safe. Requires: the listeners are closed.
+// `listened` contains IPv4 or IPv6 addresses with ports. Connections that were accepted on other
+// addresses stay open, even if their port is the same. First waits until the peers have received
+// the data that was already written, at most for `patience`. After the shutdown, the owners of the
+// sockets can neither read nor write. If the process has no free file descriptors, some connections
+// are left open. Returns the number of connections that were shut down. Thread-safe. Requires: the
+// listeners are closed.
 int ShutdownAcceptedSockets(absl::Span<const sockaddr_storage> listened, absl::Duration patience);
 
 }  // namespace tidepool::service

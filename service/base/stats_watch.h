@@ -1,4 +1,5 @@
-// StatsWatch: the logic of one Admin.WatchStats stream, without threads of gRPC or of the source.
+// StatsWatch: the logic of one Admin.WatchStats stream. It contains no threads and no gRPC, so
+// tests can drive it.
 #ifndef TIDEPOOL_SERVICE_BASE_STATS_WATCH_H_
 #define TIDEPOOL_SERVICE_BASE_STATS_WATCH_H_
 
@@ -17,36 +18,38 @@
 
 namespace tidepool::service {
 
-// The stream that a StatsWatch writes to. Called on the loop.
+// The stream that a StatsWatch writes to. Its functions are called on the loop.
 class StatsWatchSink {
  public:
   virtual ~StatsWatchSink() = default;
-  // One write at a time: the next comes after StatsWatch::OnWritten.
+  // Only one write is pending at a time. The next Write comes after StatsWatch::OnWritten.
   virtual void Write(v1::GetStatsResponse stats) = 0;
-  // Called once. No write is pending then, unless the watch was cancelled. Nothing is called after
-  // it.
+  // Ends the stream. Called once, and nothing is called after it. No write is pending at that time,
+  // unless the watch was cancelled.
   virtual void Finish(absl::Status status) = 0;
 };
 
-// Loop only: every function runs on the executor passed to the constructor. At most one reading is
-// requested or being written at a time, so that a slow reader gets the newest stats.
+// Every function must run on the loop, the executor that the constructor gets. At any time, at most
+// one reading of the stats is requested or being sent. So a slow client gets new stats when it has
+// received the last ones.
 class StatsWatch : public std::enable_shared_from_this<StatsWatch> {
  public:
-  // Requests a reading. The callback is called once, on the loop.
+  // Requests a reading of the stats. The callback must be called once, on the loop.
   using Source = std::function<void(std::function<void(absl::StatusOr<v1::GetStatsResponse>)>)>;
 
-  // All arguments must outlive the watch. The sink may be destroyed after Finish or Abandon.
+  // All arguments must outlive the watch, except `sink`, which may be destroyed after Finish or
+  // Abandon.
   StatsWatch(Executor* loop, StatsWatchSink* sink, Source source)
       : loop_(loop), sink_(sink), source_(std::move(source)) {}
 
-  // Ends the stream with INVALID_ARGUMENT if a field is out of range.
+  // Starts the stream. If a field of the request is out of range, ends it with INVALID_ARGUMENT.
   void Start(const v1::WatchStatsRequest& request);
   void OnWritten();
-  // Ends the stream after a pending write, unless it has already ended.
+  // Ends the stream after the pending write. Does nothing if the stream has already ended.
   void End(const absl::Status& status);
-  // The peer disconnected: ends the stream at once with CANCELLED.
+  // The peer has disconnected. Ends the stream at once with CANCELLED.
   void Cancel();
-  // The sink was destroyed.
+  // The sink was destroyed, so nothing more is written to it.
   void Abandon() { sink_ = nullptr; }
 
  private:
@@ -59,21 +62,21 @@ class StatsWatch : public std::enable_shared_from_this<StatsWatch> {
   StatsWatchSink* sink_;  // null after Finish
   Source source_;
   absl::Duration interval_;
-  int64_t left_ = 0;      // readings still to write; below 0: no limit
-  bool due_ = false;      // the interval passed during a request or write
-  bool asking_ = false;   // a reading is requested
+  int64_t left_ = 0;      // number of readings still to send; below 0: no limit
+  bool due_ = false;      // the next reading is due, but the last request or write was not finished
+  bool asking_ = false;   // a reading was requested and has not arrived
   bool writing_ = false;  // a write is pending
   std::optional<absl::Status> end_;
 };
 
-// Loop only. The running watches, which end together.
+// The watches that are running. They end together. Use it on the loop only.
 class StatsWatches {
  public:
-  // Returns null after Close. In this case, the sink was finished.
+  // Starts a watch. After Close, finishes the sink and returns null.
   std::shared_ptr<StatsWatch> Start(Executor* loop, StatsWatchSink* sink,
                                     const v1::WatchStatsRequest& request,
                                     StatsWatch::Source source);
-  // Ends all watches with this status, and any later ones.
+  // Ends all watches, and all watches that start later, with this status.
   void Close(const absl::Status& status);
 
  private:

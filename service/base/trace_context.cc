@@ -14,7 +14,7 @@
 namespace tidepool::service {
 namespace {
 
-// "00-" trace id "-" span id "-" flags.
+// The format is "00-" trace id "-" span id "-" flags.
 constexpr size_t kTraceIdBegin = 3, kTraceIdSize = 32;
 constexpr size_t kSpanIdBegin = 36, kSpanIdSize = 16;
 constexpr size_t kFlagsBegin = 53, kSize = 55;
@@ -50,12 +50,12 @@ bool IsValue(absl::string_view value) {
   });
 }
 
-// Returns the entries in order, or none if one of them is invalid.
+// Returns the entries in their order. Returns none if one of them is invalid.
 std::vector<absl::string_view> EntriesOf(absl::string_view state) {
   std::vector<absl::string_view> entries;
   std::set<absl::string_view> keys;
   for (absl::string_view entry : absl::StrSplit(state, ',')) {
-    // Blanks and tabs around an entry are ignored, and entries may be empty.
+    // Blanks and tabs around an entry are ignored, and an entry may be empty.
     const size_t begin = entry.find_first_not_of(" \t");
     if (begin == absl::string_view::npos) continue;
     entry = entry.substr(begin, entry.find_last_not_of(" \t") - begin + 1);
@@ -82,7 +82,7 @@ std::string BoundedState(absl::string_view state) {
   return bounded;
 }
 
-// Returns random hex digits, not all 0.
+// Returns random hex digits that are not all 0.
 std::string DrawHex(size_t digits) {
   std::string drawn = base::RandomHex(digits);
   return IsZero(drawn) ? DrawHex(digits) : drawn;
@@ -95,7 +95,7 @@ std::optional<TraceContext> ParseTraceContext(absl::string_view traceparent,
   if (traceparent.size() < kSize) return std::nullopt;
   const absl::string_view version = traceparent.substr(0, 2);
   if (!IsHex(version) || version == "ff") return std::nullopt;
-  // Later versions may append fields.
+  // Versions after 00 may append fields.
   if (traceparent.size() > kSize && (version == "00" || traceparent[kSize] != '-')) {
     return std::nullopt;
   }
@@ -108,7 +108,7 @@ std::optional<TraceContext> ParseTraceContext(absl::string_view traceparent,
   if (!IsHex(trace_id) || IsZero(trace_id) || !IsHex(span_id) || IsZero(span_id) || !IsHex(flags)) {
     return std::nullopt;
   }
-  // The lowest bit. The other bits are reserved.
+  // The flag "sampled" is the lowest bit. The other bits are reserved.
   const bool sampled = absl::StrContains("13579bdf", flags.substr(1));
   return TraceContext{.trace_id = std::string(trace_id),
                       .span_id = std::string(span_id),

@@ -26,15 +26,15 @@ constexpr SizeUnit kSizeUnits[] = {
     {"B", 1.0},
 };
 
-// Longer than any name of a flag or command. Comparing two names takes time proportional to the
-// product of their lengths.
+// Names of flags and commands are shorter than this. The limit is needed because the time to
+// compare two names is proportional to the product of their lengths.
 constexpr size_t kLongestName = 64;
 
 absl::Status BadValue(absl::string_view found, absl::string_view accepted) {
   return absl::InvalidArgumentError(absl::StrCat("\"", found, "\" is not ", accepted));
 }
 
-// Number of edits (insert, delete, replace a character) that turn `a` into `b`.
+// Returns how many edits (insert, delete or replace a character) turn `a` into `b`.
 size_t EditDistance(absl::string_view a, absl::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -71,7 +71,7 @@ absl::StatusOr<size_t> ParseSize(absl::string_view text) {
 
 absl::StatusOr<absl::Duration> ParseTime(absl::string_view text) {
   absl::Duration duration;
-  // In this version of Abseil, absl::ParseDuration reads std::string and string_view alike.
+  // This version of Abseil parses a std::string and a string_view in the same way.
   if (!absl::ParseDuration(std::string(text), &duration) || duration < absl::ZeroDuration() ||
       duration == absl::InfiniteDuration()) {
     return BadValue(text, "a time with a unit, such as 500ms, 30s or 2m");
@@ -158,7 +158,7 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view text) {
 
 bool IsLoopback(absl::string_view host) {
   if (host == "localhost" || host == "::1") return true;
-  // Only a literal address counts: a name such as 127.example.org may resolve to any address.
+  // Only a literal address is accepted. A name such as 127.example.org may resolve to any address.
   const std::vector<absl::string_view> bytes = absl::StrSplit(host, '.');
   if (bytes.size() != 4 || bytes[0] != "127") return false;
   return std::all_of(bytes.begin(), bytes.end(), [](absl::string_view byte) {
@@ -170,7 +170,7 @@ bool IsLoopback(absl::string_view host) {
 std::string ShownName(absl::string_view name) {
   if (name.size() <= kLongestName) return std::string(name);
   size_t shown = kLongestName;
-  // Do not cut inside a UTF-8 character.
+  // Do not cut the name inside a UTF-8 character.
   while (shown > 0 && (static_cast<unsigned char>(name[shown]) & 0xC0) == 0x80) --shown;
   return absl::StrCat(name.substr(0, shown), "...");
 }
@@ -183,7 +183,7 @@ std::string NearestNameHint(absl::string_view name, absl::Span<const std::string
       return absl::StrCat(" (did you mean ", prefix, candidate, "?)");
     }
   }
-  // A name with more edits would be a useless suggestion.
+  // A candidate that needs more edits than this would be a useless suggestion.
   size_t best = std::max<size_t>(2, name.size() / 2) + 1;
   const std::string* nearest = nullptr;
   for (const std::string& candidate : candidates) {

@@ -1,5 +1,5 @@
-// Parses values of flags: sizes, times, addresses, lists. Errors are INVALID_ARGUMENT and say what
-// was found and what is accepted. The caller names the flag.
+// Parses the values of flags: sizes, times, addresses and lists. Errors are INVALID_ARGUMENT. They
+// quote the value and say which values are accepted. The caller adds the name of the flag.
 #ifndef TIDEPOOL_SERVICE_BASE_UNITS_H_
 #define TIDEPOOL_SERVICE_BASE_UNITS_H_
 
@@ -16,44 +16,47 @@
 
 namespace tidepool::service {
 
-// "1GiB", "512MiB", "1.5GiB", "64KiB", "2GB" (10^9 bytes), "4096B". The unit is required.
+// Parses "1GiB", "512MiB", "1.5GiB", "64KiB", "2GB" (10^9 bytes) or "4096B". The unit is required.
 absl::StatusOr<size_t> ParseSize(absl::string_view text);
 
-// "30s", "500ms", "2m", "1h30m"; "0" alone needs no unit. Not negative, not infinite.
+// Parses "30s", "500ms", "2m" or "1h30m". Only "0" needs no unit. The time must not be negative or
+// infinite.
 absl::StatusOr<absl::Duration> ParseTime(absl::string_view text);
 
+// `least` and `most` are allowed values.
 absl::StatusOr<int64_t> ParseInteger(absl::string_view text, int64_t least, int64_t most);
-// Refuses NaN and infinities.
+// Same for a float. NaN and infinities are rejected.
 absl::StatusOr<float> ParseNumber(absl::string_view text, float least, float most);
 
-// "1,2,3", or "[1, 2, 3]" as tokenize prints it. At least one id, none negative.
+// Parses "1,2,3", or "[1, 2, 3]" as the command tokenize prints it. At least one id is required,
+// and none may be negative.
 absl::StatusOr<std::vector<int32_t>> ParseTokenIds(absl::string_view text);
 
-// "1,4,8": at least one number.
+// Parses "1,4,8". At least one number is required.
 absl::StatusOr<std::vector<int64_t>> ParseIntegers(absl::string_view text, int64_t least,
                                                    int64_t most);
 
-// "ID=BIAS" or "ID:BIAS".
+// Parses "ID=BIAS" or "ID:BIAS".
 absl::StatusOr<std::pair<int32_t, float>> ParseLogitBias(absl::string_view text);
 
 struct HostPort {
-  std::string host;  // without brackets
+  std::string host;  // without the brackets of IPv6
   int port = 0;
 };
-// "127.0.0.1:50051", "localhost:0", "[::1]:50051".
+// Parses "127.0.0.1:50051", "localhost:0" or "[::1]:50051".
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view text);
-// True if only this machine can reach the host.
+// Returns whether only this machine can reach the host.
 bool IsLoopback(absl::string_view host);
 
-// A name as a message quotes it: the part after 64 bytes becomes "...".
+// Returns a name as messages quote it. After 64 bytes, the rest is replaced by "...".
 std::string ShownName(absl::string_view name);
 
-// Returns " (did you mean NAME?)" with the nearest candidate by edit distance, or "" if none is
-// near. Names longer than 64 bytes never match.
+// Returns " (did you mean NAME?)" with the candidate that is nearest by edit distance, or "" if no
+// candidate is near. Names of more than 64 bytes get no hint.
 std::string NearestNameHint(absl::string_view name, absl::Span<const std::string> candidates,
                             absl::string_view prefix);
 
-// "1.50 GiB".
+// Returns a text such as "1.50 GiB".
 std::string FormatBytes(double bytes);
 
 }  // namespace tidepool::service

@@ -38,7 +38,8 @@ void WriteTimeouts::Look() {
     writes_->erase(writes_->begin());
     tell();
   }
-  // Reset it only now: a write that begins meanwhile is later than the remaining ones.
+  // Reset this only after the loop above. A write that began during the loop is later than all
+  // writes that remain, so it needs no timer of its own.
   looks_later_ = false;
   if (!writes_->empty()) LookAfter(writes_->begin()->second.since + limit_ - now);
 }

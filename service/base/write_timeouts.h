@@ -1,5 +1,5 @@
-// WriteTimeouts: limits how long a write may wait for a client that does not read. A waiting stream
-// uses an admission slot, which it must not hold without limit.
+// WriteTimeouts: limits how long a write may wait for a client that does not read. While a stream
+// waits, it uses an admission slot, so it must not wait without limit.
 #ifndef TIDEPOOL_SERVICE_BASE_WRITE_TIMEOUTS_H_
 #define TIDEPOOL_SERVICE_BASE_WRITE_TIMEOUTS_H_
 
@@ -15,14 +15,15 @@
 
 namespace tidepool::service {
 
-// Clients may pause reading. A stream ends if output is waiting and its client reads nothing for
-// this time. Over HTTP one byte is enough; over gRPC, one message.
+// Clients may pause reading. But if output is waiting and the client reads nothing for this time,
+// its stream ends. Over HTTP, reading one byte is enough. Over gRPC, the client must read one
+// message.
 inline constexpr absl::Duration kTakenWithin = absl::Minutes(10);
 
-// Loop only. All writes share one timer.
+// Use it on the loop only. All writes share one timer.
 class WriteTimeouts {
  public:
-  // A pending write, until it is destroyed. May outlive the WriteTimeouts.
+  // A write. It is pending until this object is destroyed. It may outlive the WriteTimeouts.
   class Write {
    public:
     Write() = default;
@@ -38,7 +39,7 @@ class WriteTimeouts {
       absl::Duration since;  // on the monotonic clock
       std::function<void()> tell;
     };
-    using Writes = std::map<uint64_t, Late>;  // ordered by start
+    using Writes = std::map<uint64_t, Late>;  // ordered by their start
 
     std::weak_ptr<Writes> writes_;
     uint64_t number_ = 0;
@@ -48,8 +49,8 @@ class WriteTimeouts {
   WriteTimeouts(Executor* loop, const base::Clock* clock, absl::Duration limit)
       : loop_(loop), clock_(clock), limit_(limit) {}
 
-  // If the write is still pending at the limit, calls `on_late` once. `on_late` may end this write
-  // and others.
+  // Begins a write. If it is still pending at the limit, `on_late` is called once. `on_late` may
+  // end this write and other writes.
   [[nodiscard]] Write Begin(std::function<void()> on_late);
 
  private:

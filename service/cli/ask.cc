@@ -9,15 +9,15 @@ namespace tidepool::service {
 
 namespace {
 
-// A front replies at once if its workers refuse connections. A hanging worker shows only as a
-// timeout.
+// If its workers refuse connections, a front responds at once. If a worker hangs, the call times
+// out.
 constexpr absl::Duration kLook = absl::Seconds(1);
 
 std::string WorkerTrouble(const Json& workers) {
   for (const Json& worker : workers) {
     if (worker["status_code"].get<int64_t>() == 0) return "";
   }
-  if (workers.empty()) return "it has none";
+  if (workers.empty()) return "it has no worker";
   return absl::StrCat(workers[0]["address"].get<std::string>(), ": ",
                       workers[0]["status_message"].get<std::string>());
 }
@@ -28,7 +28,7 @@ absl::Status CheckServer(const Config& config, Client* client, Console* console)
   const absl::StatusOr<Json> stats = client->Stats(kLook);
   std::string trouble;
   if (absl::IsDeadlineExceeded(stats.status())) {
-    trouble = "no word of one within a second";
+    trouble = "it did not report any within a second";
   } else if (absl::IsPermissionDenied(stats.status())) {
     return absl::OkStatus();
   } else if (!stats.ok()) {
@@ -63,7 +63,7 @@ std::string Summary(const Answer& answer, const GenerationFlags& wanted) {
   const int64_t tokens = static_cast<int64_t>(answer.token_ids.size());
   std::string text = absl::StrFormat("%d tokens", tokens);
   const double decode_seconds = absl::ToDoubleSeconds(answer.total - answer.first_message);
-  // The time to the first token is prefill, not decoding.
+  // The time to the first token is not counted here, because it belongs to prefill.
   if (tokens > 1 && decode_seconds > 0) {
     absl::StrAppendFormat(&text, ", %.1f tokens/s", (tokens - 1) / decode_seconds);
   }
@@ -77,11 +77,11 @@ std::string Summary(const Answer& answer, const GenerationFlags& wanted) {
   if (experts("expert_misses") > 0) {
     const int64_t needs = experts("expert_hits") + experts("expert_misses");
     absl::StrAppendFormat(
-        &text, "; experts were in memory for %.1f %% of %d needs",
+        &text, "; %.1f %% of %d needed experts were in memory",
         100.0 * static_cast<double>(experts("expert_hits")) / static_cast<double>(needs), needs);
   }
   if (answer.finish_reason == "LENGTH" && wanted.max_tokens.value_or(0) > tokens) {
-    absl::StrAppendFormat(&text, "; the context ended it, short of --max-tokens %d",
+    absl::StrAppendFormat(&text, "; the context was full before --max-tokens %d",
                           *wanted.max_tokens);
   }
   return text;

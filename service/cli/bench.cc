@@ -1,4 +1,4 @@
-// bench: measures how fast a model file runs, and compares that with the memory bandwidth.
+// bench: measures the speed of a model, and compares it with the memory bandwidth of the machine.
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -93,7 +93,7 @@ engine::ReadCost CostOf(const engine::ModelBundle& bundle) {
     if (IsExpertTensor(tensor.name)) {
       expert_bytes += bytes;
     } else if (!is_embedding || file.FindTensor("output.weight") == nullptr) {
-      cost.dense += bytes;  // a tied embedding is read whole, as the head
+      cost.dense += bytes;  // a tied embedding is read completely, because it is the head
     }
   }
   const int64_t experts = int64_t{bundle.config.moe_layers()} * bundle.config.moe.experts;
@@ -131,7 +131,7 @@ struct Bandwidth {
   size_t bytes = 0;
 };
 
-// Measures how fast the threads read memory. If little memory is free, it reads a smaller buffer.
+// Measures how fast the threads read memory. If little memory is free, the buffer is smaller.
 Bandwidth ProbeBandwidth(int threads) {
   const std::optional<int64_t> available = AvailableMemoryBytes();
   size_t bytes = kernels::kBandwidthProbeBytes;
@@ -148,7 +148,7 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-// Uses the field names of GetStats.
+// The keys are the field names of GetStats.
 Json DescribeCounters(const moe::OffloadStats& stats) {
   v1::OffloadCounters counters;
   ToProto(stats, &counters);
@@ -171,7 +171,7 @@ Json Describe(const Result& result, double bandwidth) {
   json["bytes_per_token"] = bytes_per_token;
   json["bandwidth_share"] = bandwidth > 0 ? median * bytes_per_token / bandwidth : 0;
   json["peak_rss_bytes"] = result.peak_bytes;
-  // Counts the measured repetitions only, not the warm-ups.
+  // These counters include only the measured repetitions, not the warm-ups.
   if (measured.offload.has_value()) json["offload"] = DescribeCounters(*measured.offload);
   return json;
 }
@@ -206,7 +206,7 @@ std::string Text(const Json& json) {
       "%s on %s\nmemory read at %.1f GB/s, over %s%s\n\n%-12s %14s %24s %12s %10s %12s\n",
       json["model"].get<std::string>(), json["machine"].get<std::string>(),
       json["probe_bytes_per_s"].get<double>() * 1e-9, FormatBytes(static_cast<double>(probed)),
-      probed < kernels::kBandwidthProbeBytes ? " for want of memory: caches may have helped" : "",
+      probed < kernels::kBandwidthProbeBytes ? " (memory is short, so caches may have helped)" : "",
       "test", "tokens/s", "(min to max)", "per token", "of memory", "peak memory");
   for (const Json& result : json["results"]) {
     const Json& speed = result["tokens_per_s"];
@@ -231,7 +231,7 @@ absl::Status RunBench(const Config& config, Console* console) {
   ASSIGN_OR_RETURN(const std::vector<Result> results,
                    Measure(config, tests, bundle.get(), console));
   RETURN_IF_ERROR(bundle->model->Finish());
-  // Runs last, so that its buffer does not count in any test's peak memory.
+  // This is done last, so that its buffer is not part of any test's peak memory.
   const Bandwidth bandwidth = ProbeBandwidth(bundle->threads);
   Json json;
   json["model"] = bundle->name;

@@ -22,7 +22,7 @@
 namespace tidepool::service {
 namespace {
 
-// How long to wait for the requests that are still running when sending ends.
+// Maximum time to wait for running requests after the last one was sent.
 constexpr absl::Duration kPatience = absl::Minutes(1);
 
 absl::Status CheckSharedPrompt(const Config& config) {
@@ -140,7 +140,8 @@ std::string Text(const Json& json) {
       json["server"].get<std::string>(), pace, json["seconds"].get<double>(), TrafficText(json));
   const Json& late = json["sent_late_s"];
   if (!late.is_null()) {
-    absl::StrAppendFormat(&text, "  this side    %.2f of a core; sent late by p99 %.2f ms\n",
+    absl::StrAppendFormat(&text,
+                          "  generator    %.2f of a core; requests sent late by %.2f ms (p99)\n",
                           json["client_cpu_share"].get<double>(), 1e3 * late["p99"].get<double>());
   }
   if (!json.contains("priorities")) return text;

@@ -57,8 +57,8 @@ class Interrupt {
   std::function<void()> cancel_ TIDEPOOL_GUARDED_BY(mutex_);
 };
 
-// Thread-compatible. A conversation. The server's session or this object holds its earlier
-// messages.
+// Thread-compatible. A conversation. Its earlier messages are in the server's session, or in this
+// object.
 class Conversation {
  public:
   Conversation(const Config& config, Client* client) : config_(config), client_(client) {}
@@ -81,7 +81,8 @@ class Conversation {
     question.messages = messages_;
     question.messages.push_back({"user", line});
     AskResult result = client_->Ask(question, hooks);
-    // A response that was cancelled half-way stays in the conversation.
+    // If a response was cancelled after its first message, the part that arrived stays in the
+    // conversation.
     const bool kept = result.status.ok() || result.answer.messages > 0;
     if (!kept) return result;
     messages_ = std::move(question.messages);
@@ -120,7 +121,7 @@ absl::Status RunChat(const Config& config, Console* console) {
   Interrupt interrupt;
   const SignalWatcher watcher({SIGINT}, [&](int signal) {
     if (!interrupt.chat_is_open()) {
-      // A model load cannot be cancelled, and no message was sent yet.
+      // The model is still loading, which cannot be cancelled. No message was sent yet.
       if (console->err_is_terminal()) console->Note("\n");
       std::_Exit(kSignalled + signal);
     }

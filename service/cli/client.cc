@@ -81,7 +81,7 @@ class GrpcClient : public Client {
         admin_(v1::Admin::NewStub(channel)) {}
 
   AskResult Ask(const Question& question, const AnswerHooks& hooks) override {
-    // Shared, because a cancel may race with the end of the call.
+    // Shared, because another thread may cancel the call while it ends.
     const auto context = std::make_shared<grpc::ClientContext>();
     SetDeadline(question.generation.timeout, context.get());
     if (hooks.on_start) hooks.on_start([context] { context->TryCancel(); });

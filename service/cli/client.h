@@ -1,5 +1,5 @@
-// Client: the public gRPC API as the CLI commands use it, with a remote or an in-process server. It
-// and TrafficClient are the only code of service/cli that knows messages and stubs.
+// Client: the public gRPC API as the CLI commands use it, with a remote server or one in this
+// process. In service/cli, only Client and TrafficClient use the messages and stubs.
 #ifndef TIDEPOOL_SERVICE_CLI_CLIENT_H_
 #define TIDEPOOL_SERVICE_CLI_CLIENT_H_
 
@@ -22,9 +22,9 @@ class Channel;
 
 namespace tidepool::service {
 
-// The error for a server without the Inference service.
+// The error message for a server without the Inference service.
 inline constexpr absl::string_view kNoClientServices =
-    "this server does not serve clients; a worker's clients ask its front";
+    "this server is a worker, which serves only fronts; use the address of a front";
 
 struct ChatLine {
   std::string role;
@@ -32,8 +32,8 @@ struct ChatLine {
 };
 
 struct Question {
-  // Requires: exactly one of these three is not empty. An empty `text` is allowed, and the server
-  // refuses it.
+  // Requires: exactly one of text, token_ids and messages is set. `text` may be empty; the server
+  // refuses an empty text.
   std::optional<std::string> text;
   std::vector<int32_t> token_ids;
   std::vector<ChatLine> messages;
@@ -57,22 +57,22 @@ struct Answer {
 struct AnswerHooks {
   // Called with each piece of text when it arrives.
   std::function<void(absl::string_view)> on_text;
-  // Called once before the request is sent. Its argument cancels the call, from any thread and at
-  // any time.
+  // Called once before the request is sent. The argument is a function that cancels the call. It
+  // may be called from any thread and at any time.
   std::function<void(std::function<void()>)> on_start;
 };
 
 struct AskResult {
-  Answer answer;  // what arrived; complete if status is OK
+  Answer answer;  // the part of the response that arrived; complete if status is OK
   absl::Status status;
 };
 
 // Thread-safe.
 class Client {
  public:
-  // Connects to config.client.server with the TLS settings and token of config.security. Connects
-  // on first use: calls return UNAVAILABLE if the server does not respond. Connect itself fails
-  // only if a file cannot be read.
+  // Connects to config.client.server with the TLS settings and token of config.security. The
+  // connection is opened by the first call, which returns UNAVAILABLE if the server does not
+  // respond. Connect itself fails only if a file cannot be read.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const Config& config);
   // `name` is the server's name in errors.
   static std::unique_ptr<Client> Over(std::shared_ptr<grpc::Channel> channel, std::string name);

@@ -28,7 +28,7 @@ absl::StatusOr<std::vector<std::shared_ptr<grpc::Channel>>> OpenClientChannels(c
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // Without this, channels with equal arguments share one connection.
+  // Without this option, channels with the same arguments share one connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   std::vector<std::shared_ptr<grpc::Channel>> channels;
   for (int64_t i = 0; i < count; ++i) {
@@ -42,22 +42,22 @@ absl::Status ToClientStatus(const grpc::Status& status, const std::string& name)
   const auto code = static_cast<absl::StatusCode>(status.error_code());
   if (status.error_message().find("http1.x server") != std::string::npos) {
     return absl::UnavailableError(absl::StrCat(
-        name, ": speaks HTTP, not gRPC; give the server's gRPC address, its --listen"));
+        name, ": this port serves HTTP, not gRPC; use the server's gRPC address (its --listen)"));
   }
   // gRPC's message for a refused connection is long and does not name the server.
   if (code == absl::StatusCode::kUnavailable &&
       status.error_message().find("failed to connect") != std::string::npos) {
     const bool refused = status.error_message().find("onnection refused") != std::string::npos;
-    return absl::UnavailableError(
-        absl::StrCat("no server answers at ", name,
-                     refused ? "" : "; check the address, and --tls-ca FILE where it speaks TLS"));
+    return absl::UnavailableError(absl::StrCat(
+        "no server answers at ", name,
+        refused ? "" : "; check the address; if the server uses TLS, set --tls-ca FILE"));
   }
   std::string message = status.error_message();
   if (message == "Deadline Exceeded") {  // gRPC's wording
-    message = "it did not end within its time; --timeout gives it more";
+    message = "the call did not end in time; set a longer --timeout";
   }
   if (absl::StartsWith(message, "a token is missing")) {
-    absl::StrAppend(&message, " (--token-file FILE sends one)");
+    absl::StrAppend(&message, " (set --token-file FILE)");
   }
   // gRPC returns this status if the server does not have the service.
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED && message.empty()) {

@@ -16,13 +16,13 @@
 namespace tidepool::service {
 
 // Opens `count` channels to config.client.server with the TLS settings and token of
-// config.security. Each has its own connection, made on first use. Fails only if a file cannot be
-// read. Requires: count >= 1.
+// config.security. Each channel has its own connection, which is opened by the first call. Fails
+// only if a file cannot be read. Requires: count >= 1.
 absl::StatusOr<std::vector<std::shared_ptr<grpc::Channel>>> OpenClientChannels(const Config& config,
                                                                                int64_t count);
 
-// Converts `status` and puts the server's name `name` in front, if it is not empty. Replaces gRPC's
-// own messages by readable ones.
+// Converts `status`. The message begins with `name`, the name of the server, if it is not empty.
+// gRPC's own messages are replaced by readable ones.
 absl::Status ToClientStatus(const grpc::Status& status, const std::string& name);
 
 }  // namespace tidepool::service

@@ -26,8 +26,8 @@ const FlagSpec* FindFlag(Command command, absl::string_view name);
 // `prefix` is "--" on a command line and "" in a file. UNIMPLEMENTED for names in FutureFlags().
 absl::Status UnknownFlag(Command command, absl::string_view name, absl::string_view prefix);
 
-// `args` are the arguments after the command's name. If --help is among them, unknown arguments and
-// all arguments after --help are accepted. Does not check the values.
+// `args` are the arguments after the command's name. The values are not checked. If --help is among
+// `args`, unknown arguments and all arguments after --help are accepted.
 absl::StatusOr<FlagValues> ReadCommandLine(Command command, absl::Span<const std::string> args);
 
 }  // namespace tidepool::service

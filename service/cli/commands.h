@@ -25,7 +25,7 @@ absl::Status RunQuantize(const Config& config, Console* console);
 absl::Status RunPerplexity(const Config& config, Console* console);
 absl::Status RunReplay(const Config& config, Console* console);
 absl::Status RunLogits(const Config& config, Console* console);
-// Reads the command line and the --config file again.
+// A function that reads the command line and the --config file again.
 using ConfigReader = std::function<absl::StatusOr<ParsedConfig>()>;
 // Runs serve, front and worker. Returns after SIGTERM or SIGINT, when the server has stopped. On
 // SIGHUP, applies the reloadable flags that `read` returns.

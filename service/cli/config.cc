@@ -62,7 +62,7 @@ absl::Status ApplyConfigFile(const std::string& path, const FlagValues& command_
           absl::StrCat(where, ": ", entry.key, " cannot be set in a file"));
     }
     std::vector<std::string> values = entry.values;
-    // A flag that takes one list, for example tokens = [1, 2, 3].
+    // The flag takes one list, for example tokens = [1, 2, 3].
     if (flag->kind == FlagKind::kValue && values.size() != 1) values = {absl::StrJoin(values, ",")};
     // Values in the file are checked even if the command line overrides them.
     Config unused = *config;
@@ -107,14 +107,14 @@ absl::Status ValidateTalking(const Config& config, const FlagValues& given) {
   } else {
     RETURN_IF_ERROR(
         Need(!config.model.path.empty(),
-             "--model FILE is missing (or --server HOST:PORT, to ask a running server)"));
+             "--model FILE is missing (or --server HOST:PORT, to use a running server)"));
     RETURN_IF_ERROR(Need(config.client.session.empty(),
-                         "--session needs --server: without one nothing outlives this process"));
+                         "--session needs --server, because only a server stores sessions"));
   }
   if (config.command == Command::kChat) return absl::OkStatus();
   const int inputs = int{config.input.prompt.has_value()} + int{config.input.chat.has_value()} +
                      int{config.input.file.has_value()} + int{!config.input.tokens.empty()};
-  RETURN_IF_ERROR(Need(inputs == 1, "give exactly one of --prompt, --chat, --tokens, --file"));
+  RETURN_IF_ERROR(Need(inputs == 1, "set exactly one of --prompt, --chat, --tokens, --file"));
   return Need(config.input.system.empty() || config.input.chat.has_value(),
               "--system needs --chat");
 }
@@ -131,7 +131,7 @@ absl::Status ValidateBench(const Config& config, const FlagValues& given) {
   }
   RETURN_IF_ERROR(
       Need(!config.model.path.empty(),
-           "--model FILE is missing (or --server HOST:PORT, to load a running server)"));
+           "--model FILE is missing (or --server HOST:PORT, to measure a running server)"));
   const auto measures = [](const std::vector<int64_t>& sizes) {
     return sizes.empty() ||
            std::any_of(sizes.begin(), sizes.end(), [](int64_t n) { return n > 0; });
@@ -159,11 +159,11 @@ absl::Status Validate(const Config& config, const FlagValues& given) {
       RETURN_IF_ERROR(Need(!config.model.path.empty(), "--model FILE is missing"));
       RETURN_IF_ERROR(Need(!config.input.tokens.empty(), "--tokens IDS is missing"));
       return Need(!config.output.file.empty() || !config.logits.dump.empty(),
-                  "--out FILE is missing");
+                  "--out FILE or --dump DIR is missing");
     case Command::kTokenize:
       RETURN_IF_ERROR(Need(!config.model.path.empty(), "--model FILE is missing"));
       return Need(!config.input.text.has_value() || !config.input.file.has_value(),
-                  "give --text or --file, not both");
+                  "set --text or --file, not both");
     case Command::kDetokenize:
       RETURN_IF_ERROR(Need(!config.model.path.empty(), "--model FILE is missing"));
       return Need(!config.input.tokens.empty(), "--tokens IDS is missing");
@@ -179,29 +179,29 @@ absl::Status Validate(const Config& config, const FlagValues& given) {
     case Command::kReplay:
       RETURN_IF_ERROR(Need(!config.replay.trace.empty(), "--trace FILE is missing"));
       return Need(!config.replay.slots.empty(),
-                  "--slots N is missing: how many experts fit, or a share such as 25%");
+                  "--slots N is missing: a number of experts, or a percentage such as 25%");
     case Command::kInspect:
     case Command::kPack:
       return Need(!config.model.path.empty(), "--model FILE is missing");
     case Command::kSessions:
       return Need(config.input.action == "export" || config.input.action == "import" ||
                       config.input.action == "verify",
-                  "say what to do: tidepool sessions export, import or verify");
+                  "choose an action: tidepool sessions export, import or verify");
     case Command::kToken:
-      RETURN_IF_ERROR(Need(config.input.action == "new", "say what to do: tidepool token new"));
+      RETURN_IF_ERROR(Need(config.input.action == "new", "choose an action: tidepool token new"));
       return Need(!config.token.caller.principal.empty(), "--principal NAME is missing");
     case Command::kStats:
       return ValidateClientSecurity(config);
     case Command::kOffload:
       RETURN_IF_ERROR(ValidateClientSecurity(config));
       return Need(!config.offload.refresh || !config.offload.changes(),
-                  "--refresh changes nothing; give it alone");
+                  "--refresh cannot be combined with changes; use it alone");
   }
   return absl::OkStatus();
 }
 
-// Returns the directory "tidepool" in the one that an XDG variable names, else in `fallback` under
-// HOME. By the XDG rules, a relative path in the variable counts as unset.
+// Returns the folder "tidepool" in the folder that an XDG variable names. If the variable is not
+// set, uses `fallback` under HOME. By the XDG rules, a relative path counts as not set.
 absl::StatusOr<std::string> OurFolder(const Environment& environment, const std::string& variable,
                                       absl::string_view fallback, absl::string_view without_home) {
   if (!variable.empty() && variable[0] == '/') return absl::StrCat(variable, "/tidepool");
@@ -229,7 +229,7 @@ absl::Status FillDefaults(const Environment& environment, Config* config) {
   if (keeps_sessions) {
     const absl::StatusOr<std::string> folder =
         OurFolder(environment, environment.xdg_state_home, ".local/state",
-                  "no HOME to keep sessions in; name a file with --store");
+                  "HOME is not set, so there is no default file for sessions; set --store FILE");
     StoreFlags& store = config->store;
     if (store.location.empty()) {
       RETURN_IF_ERROR(folder.status());
@@ -238,12 +238,13 @@ absl::Status FillDefaults(const Environment& environment, Config* config) {
     store.state_folder = folder.value_or("");
   }
   if (config->model.kv_disk_bytes > 0) {
-    // Pack files are next to the model. KV files are not: they contain users' text, not model data.
+    // Pack files are next to the model. KV files are not, because they contain data of users.
     config->model.kv_disk_folder = config->model.experts.cache_dir;
     if (config->model.kv_disk_folder.empty()) {
-      ASSIGN_OR_RETURN(config->model.kv_disk_folder,
-                       OurFolder(environment, environment.xdg_cache_home, ".cache",
-                                 "no HOME to keep KV in; name a folder with --cache-dir"));
+      ASSIGN_OR_RETURN(
+          config->model.kv_disk_folder,
+          OurFolder(environment, environment.xdg_cache_home, ".cache",
+                    "HOME is not set, so there is no default folder for KV; set --cache-dir DIR"));
     }
   }
   return absl::OkStatus();

@@ -46,13 +46,13 @@ enum class Command : uint8_t {
 };
 inline constexpr int kCommandCount = 18;
 
-// The failures that committed sessions survive: a killed process, or also a power failure.
+// The failures that committed sessions survive: the death of the process, or also a power failure.
 enum class StoreDurability : uint8_t { kProcess, kPower };
 
 // Format of a command's stdout: text for people, or one JSON object.
 enum class OutputFormat : uint8_t { kText, kJson };
 
-// The model and how it runs.
+// Which model is loaded, and how it runs.
 struct ModelFlags {
   std::string path;
   std::vector<std::string> aliases;
@@ -65,14 +65,14 @@ struct ModelFlags {
   std::optional<engine::GgmlType> quantize_to;  // unset: weights keep their types
   kernels::Precision precision = kernels::Precision::kFast;
   kernels::Isa isa = kernels::Isa::kBest;
-  engine::ExpertOptions experts;  // limits only where flags set them
+  engine::ExpertOptions experts;  // limits are set only by flags
 };
 
 // The addresses of a server: HOST:PORT.
 struct ListenFlags {
   std::string grpc = "127.0.0.1:50051";
   std::string http = "127.0.0.1:8080";  // empty: no HTTP
-  bool http_named = false;              // set by the user: fail if the port is in use
+  bool http_named = false;              // the user set --http: fail if the port is in use
   std::string admin;                    // empty: Admin is served at `grpc`
   std::string probe;                    // empty: only `grpc` serves health
 };
@@ -83,18 +83,18 @@ struct ServingFlags {
   int64_t max_sequences = 64;
   int64_t max_concurrent_prefills = 4;
   int64_t max_queued = 1024;
-  absl::Duration stall_timeout = absl::Minutes(1);  // time without progress before liveness fails
-  absl::Duration drain_grace = absl::Seconds(1);  // after SIGTERM, new requests are still accepted
-  // then, the time for running requests to finish
+  absl::Duration stall_timeout = absl::Minutes(1);  // time without progress until liveness fails
+  absl::Duration drain_grace = absl::Seconds(1);    // time to accept new requests after SIGTERM
+  // time after drain_grace in which running requests may finish
   absl::Duration drain_timeout = absl::Seconds(30);
 };
 
-// A front's workers, and how long it keeps responses for clients that reconnect.
+// The workers of a front, and the time for which it keeps responses for clients that reconnect.
 struct FrontFlags {
   std::vector<std::string> workers;                // one HOST:PORT per worker
   std::vector<std::string> worker_names;           // NAME:PORT: all addresses of the DNS name
   absl::Duration request_ttl = absl::Minutes(10);  // how long responses with a request_id are kept
-  absl::Duration orphan_ttl = absl::Seconds(30);   // how long a response runs without a client
+  absl::Duration orphan_ttl = absl::Seconds(30);   // how long a response runs without its client
 };
 
 // The session store and its limits.
@@ -102,9 +102,9 @@ struct StoreFlags {
   std::string location;  // a file, redis://, or ":memory:", which is lost on exit
   StoreDurability durability = StoreDurability::kProcess;
   bool allow_unsafe = false;  // allow a Redis server without durability
-  std::string state_folder;   // for files that belong to the store; empty: there is no HOME
+  std::string state_folder;   // for files that belong to the store; empty: $HOME is not set
   absl::Duration session_ttl = absl::InfiniteDuration();
-  int64_t max_sessions = 0;        // per principal; 0: any number
+  int64_t max_sessions = 0;        // per principal; 0: no limit
   int64_t max_session_tokens = 0;  // 0: the model's context
 };
 
@@ -152,7 +152,7 @@ struct LogFlags {
   PromptLogging prompts = PromptLogging::kNever;
 };
 
-// Sampling and stopping parameters that the user set. The server chooses the unset ones.
+// Sampling and stopping parameters that the user set. The server chooses the other ones.
 struct GenerationFlags {
   std::optional<int64_t> max_tokens;
   std::optional<float> temperature;
@@ -177,7 +177,7 @@ struct BenchFlags {
   int64_t repetitions = 5;
 };
 
-// The load that bench sends to a server: either `rate` or `concurrency` is set, the other is 0.
+// The load that bench sends to a server. Either `rate` or `concurrency` is set; the other one is 0.
 struct TrafficFlags {
   double rate = 0;                              // requests a second
   int64_t concurrency = 0;                      // callers that each send one request at a time
@@ -198,7 +198,7 @@ struct ReplaySlots {
 
 struct ReplayFlags {
   std::string trace;
-  std::string profile;  // trace that the static policy profiles; empty: none
+  std::string profile;  // trace from which the static policy counts uses; empty: none
   std::vector<ReplaySlots> slots;
   std::vector<std::string> policies;
   int64_t refresh_interval = 1;
@@ -206,7 +206,7 @@ struct ReplayFlags {
   double memory_bytes_per_s = 10e9;
 };
 
-// What the offload command changes at a server. Unset fields do not change.
+// The change that the offload command makes at a server. Unset fields do not change.
 struct OffloadFlags {
   std::string worker_id;  // empty: all workers
   std::optional<moe::PolicyKind> policy;
@@ -249,7 +249,7 @@ struct TokenFlags {
   absl::Time expires = absl::InfiniteFuture();
 };
 
-// One struct per concern. A command reads only the ones that it needs.
+// One struct per topic. A command reads only the structs that it needs.
 struct Config {
   Command command = Command::kServe;
   ModelFlags model;
@@ -284,17 +284,17 @@ using FlagValues = std::map<std::string, std::vector<std::string>>;
 
 struct ParsedConfig {
   Config config;
-  FlagValues values;  // the values from the command line and the file that `config` uses
+  FlagValues values;  // the flag values that `config` was made from: command line and file
   std::string file;   // --config; empty: none
-  // The text to print for --help or --version. If set, there is nothing else to do.
+  // The text to print for --help or --version. If it is set, the process prints it and exits.
   std::optional<std::string> print;
 };
 
 // `args` are the arguments after the program's name. A flag on the command line overrides the same
-// key of the --config file. On error, the exit code is 2. The message is one line that names the
-// flag (or the file, line and key), the fault and the accepted values. For an unknown name, it
-// suggests the nearest known one. The code is INVALID_ARGUMENT, or UNIMPLEMENTED for flags and
-// commands that are reserved for a later version.
+// key of the --config file. Every error means exit code 2. The error is one line that names the
+// flag (or the file, line and key), the fault and the accepted values. If a name is unknown, the
+// error suggests the nearest known name. The code is INVALID_ARGUMENT, or UNIMPLEMENTED for flags
+// and commands that are reserved for a later version.
 absl::StatusOr<ParsedConfig> ParseConfig(absl::Span<const std::string> args,
                                          const Environment& environment);
 

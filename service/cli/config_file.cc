@@ -48,7 +48,7 @@ size_t StringEnd(absl::string_view content, size_t begin) {
       ++i;
     } else if (content[i] == quote) {
       if (!multi_line) return i + 1;
-      // The last three quotes of up to five end the string.
+      // If the string ends with four or five quotes, the last three of them end it.
       size_t quotes = 1;
       while (quotes < 5 && i + quotes < content.size() && content[i + quotes] == quote) ++quotes;
       if (quotes >= 3) return i + quotes;
@@ -58,7 +58,7 @@ size_t StringEnd(absl::string_view content, size_t begin) {
   return absl::string_view::npos;
 }
 
-// The line that contains this offset, which is not that of a newline.
+// Returns the line that contains this offset. Requires: the byte at the offset is not a newline.
 absl::string_view LineAt(absl::string_view content, size_t offset) {
   const size_t newline = content.rfind('\n', offset);
   const size_t begin = newline == absl::string_view::npos ? 0 : newline + 1;
@@ -102,7 +102,7 @@ class Reader {
     return absl::InvalidArgumentError(absl::StrCat(path_, ": line ", line, ": ", message));
   }
 
-  // Refuses what toml++ does not refuse safely or clearly, outside of strings and comments.
+  // Refuses texts outside of strings and comments for which toml++ crashes or gives unclear errors.
   absl::Status CheckOutsideStrings(absl::string_view content) const {
     int64_t line = 1;
     int64_t dots = 0;

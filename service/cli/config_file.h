@@ -15,14 +15,14 @@ namespace tidepool::service {
 
 struct ConfigFileEntry {
   std::string key;
-  // The value, or the elements of an array. Numbers are decimal and without underscores.
+  // The value, or the elements of an array. Numbers are decimal and have no underscores.
   std::vector<std::string> values;
   int line = 0;
 };
 
 // Returns the entries in the order of the file's lines. NOT_FOUND or PERMISSION_DENIED if the file
-// cannot be read. INVALID_ARGUMENT "FILE: line N: ..." if it contains anything else than described
-// above, or is longer than 1 MiB.
+// cannot be read. INVALID_ARGUMENT "FILE: line N: ..." if the file contains anything that is not
+// described above, or is longer than 1 MiB.
 absl::StatusOr<std::vector<ConfigFileEntry>> ReadConfigFile(const std::string& path);
 
 // Parses the content of a file. `path` is used in messages only.

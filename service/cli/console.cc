@@ -23,7 +23,8 @@ bool WriteAll(int fd, absl::string_view text) {
     const ssize_t written = write(fd, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) {
-      // Another process that shares the file made it non-blocking.
+      // The write failed because another process that shares the file has made it non-blocking. So
+      // wait.
       pollfd file = {fd, POLLOUT, 0};
       poll(&file, 1, -1);
       continue;
@@ -34,7 +35,7 @@ bool WriteAll(int fd, absl::string_view text) {
   return true;
 }
 
-// Returns true for characters beyond ASCII that change how a terminal displays text.
+// Returns true for non-ASCII characters that change how a terminal displays text.
 bool ActsOnTerminals(char32_t c) {
   return (c >= 0x7F && c <= 0x9F)          // DEL, C1 controls
          || c == 0x61C                     // Arabic letter mark
@@ -84,7 +85,7 @@ std::string Shown(const Json& json) {
 
 LineWriter* Console::NeverWait(LineWriter::Options options) {
   err_writer_ = std::make_unique<LineWriter>(err_, std::move(options));
-  // No buffer, because Print flushes.
+  // The writer has no buffer, because Print flushes.
   out_writer_ = std::make_unique<LineWriter>(
       out_, LineWriter::Options{.flush_timeout = absl::ZeroDuration()});
   return err_writer_.get();

@@ -15,7 +15,7 @@
 namespace tidepool::service {
 namespace {
 
-// Parses a size that is small enough to add several without overflow.
+// Parses a size. The maximum is so small that several sizes can be added without overflow.
 absl::StatusOr<int64_t> ParseBytes(absl::string_view value) {
   ASSIGN_OR_RETURN(const size_t bytes, ParseSize(value));
   constexpr size_t kMax = size_t{1} << 50;

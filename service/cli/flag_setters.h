@@ -1,9 +1,10 @@
-// Setters for the tables of flags. Each parses one value into the Config field that a path of
-// member pointers names:
+// Setters for the tables of flags. Each setter parses a value and stores it in a field of Config. A
+// path of member pointers names the field:
 //
 //   SetInteger<1, 1024, &Config::model, &ModelFlags::threads>
 //
-// INVALID_ARGUMENT says which values are accepted. The caller puts the flag's name in front.
+// INVALID_ARGUMENT says which values are accepted. The caller adds the name of the flag to the
+// message.
 #ifndef TIDEPOOL_SERVICE_CLI_FLAG_SETTERS_H_
 #define TIDEPOOL_SERVICE_CLI_FLAG_SETTERS_H_
 
@@ -62,7 +63,7 @@ absl::Status SetSwitch(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
-// Sets one of two enum values from a switch.
+// Sets an enum field from a switch: to `on` if the switch is given, else to `off`.
 template <auto off, auto on, auto... path>
 absl::Status SetEither(absl::string_view value, Config* config) {
   ASSIGN_OR_RETURN(const bool is_on, ParseSwitch(value));

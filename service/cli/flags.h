@@ -1,5 +1,5 @@
-// The table of all flags and commands. It defines what --help shows, which keys a --config file may
-// have, and how a value is stored in the Config.
+// The tables of all flags and commands. They define the texts of --help, the keys of a --config
+// file, and how a value is stored in the Config.
 #ifndef TIDEPOOL_SERVICE_CLI_FLAGS_H_
 #define TIDEPOOL_SERVICE_CLI_FLAGS_H_
 
@@ -22,7 +22,7 @@ struct CommandSpec {
   absl::string_view summary;  // one line
   absl::string_view details;  // text that --help shows below the summary
   absl::string_view example;
-  // Flags whose values may be given without a name, in this order.
+  // Flags whose values may be given without the flag's name, in this order.
   absl::Span<const absl::string_view> positionals = {};
 };
 
@@ -37,7 +37,7 @@ struct FlagSpec {
   char letter;  // 0: the flag has no short form
   absl::string_view group;
   absl::string_view metavar;
-  absl::string_view fallback;  // the default as --help shows it; empty: not shown
+  absl::string_view fallback;  // the default as --help shows it; empty: --help shows no default
   absl::string_view help;
   CommandSet commands;
   FlagKind kind;
@@ -49,7 +49,7 @@ struct FlagSpec {
 absl::Span<const CommandSpec> Commands();
 const CommandSpec& SpecOf(Command command);
 
-// All flags in the order of --help, with the flags of one group together.
+// All flags in the order of --help. The flags of a group follow each other.
 absl::Span<const FlagSpec> Flags();
 
 // Names of flags and commands that are reserved for a later version.

@@ -1,5 +1,5 @@
-// Draws a heat map of experts by layer as lines of text: which are in memory, and how often each is
-// used.
+// Draws a heat map of experts by layer as lines of text. The map shows which experts are in memory,
+// and how often each is used.
 #ifndef TIDEPOOL_SERVICE_CLI_HEAT_MAP_H_
 #define TIDEPOOL_SERVICE_CLI_HEAT_MAP_H_
 
@@ -12,8 +12,8 @@ namespace tidepool::service {
 // One layer of the map.
 struct HeatLayer {
   int number = 0;              // layer number in the model
-  int64_t hits = 0;            // for the hit rate at the end of the row;
-  int64_t misses = 0;          // if there are no lookups, none is shown
+  int64_t hits = 0;            // for the hit rate at the end of the row
+  int64_t misses = 0;          // without hits and misses, the row has no hit rate
   std::vector<bool> resident;  // [experts]
   std::vector<int64_t> uses;   // [experts]
 };
@@ -22,16 +22,16 @@ enum class Colour : uint8_t { kOff, kOn };
 
 struct HeatMapSpace {
   int columns = 80;
-  int rows = 0;  // with the heading; 0: no limit
+  int rows = 0;  // including the heading; 0: no limit
   Colour colour = Colour::kOff;
 };
 
-// Draws a heading and one line per layer, with one character per expert. If rows or columns are
-// short, a line stands for several layers, or a character for several experts. A cell shows whether
-// most of its experts are in memory, and their mean use in four steps, relative to the most used
-// cell. The characters alone show everything; colour only helps the eye. Returns an empty string if
-// the space is too small or there is nothing to show. Requires: every layer has the same number of
-// experts.
+// Draws a heading and one line per layer, with one character per expert. If there are too few rows,
+// a line represents several layers. If there are too few columns, a character represents several
+// experts. A character shows whether most of its experts are in memory, and their mean use in four
+// steps, relative to the most used character of the map. Colours show nothing that the characters
+// do not show. Returns an empty string if the space is too small or there is nothing to show.
+// Requires: every layer has the same number of experts.
 std::string DrawHeatMap(const std::vector<HeatLayer>& layers, const HeatMapSpace& space);
 
 }  // namespace tidepool::service

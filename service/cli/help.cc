@@ -61,10 +61,10 @@ std::string GeneralHelp() {
       "\nStart with:\n"
       "  tidepool serve --model model.gguf\n"
       "  tidepool chat --server 127.0.0.1:50051\n"
-      "\n`tidepool COMMAND --help` lists the flags of a command; `tidepool --version` tells the "
+      "\n`tidepool COMMAND --help` lists the flags of a command. `tidepool --version` prints the "
       "version.\n"
-      "Flags can also be set in a file: --config FILE.toml, with the same names as keys.\n"
-      "Exit codes: 0 done, 1 the work failed, 2 the command line or the input file is wrong.\n");
+      "A file can also set flags: use --config FILE.toml. The keys are the names of the flags.\n"
+      "Exit codes: 0 success; 1 failure; 2 the command line or an input file is wrong.\n");
   return text;
 }
 
@@ -81,8 +81,7 @@ std::string CommandHelp(Command command) {
     absl::StrAppend(&text, FlagLine(flag));
   }
   absl::StrAppend(
-      &text,
-      "\nExit codes: 0 done, 1 the work failed, 2 the command line or the input file is wrong.\n");
+      &text, "\nExit codes: 0 success; 1 failure; 2 the command line or an input file is wrong.\n");
   return text;
 }
 

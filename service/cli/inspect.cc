@@ -43,7 +43,7 @@ struct Totals {
   int64_t file_bytes = 0;
   int64_t resident_bytes = 0;
   int64_t expert_bytes = 0;                        // in memory, once loaded
-  std::map<std::string, int64_t> expert_bytes_of;  // the same by layer ("blk.0")
+  std::map<std::string, int64_t> expert_bytes_of;  // the same for each layer ("blk.0")
   struct OfType {
     int64_t tensors = 0;
     int64_t bytes = 0;
@@ -114,7 +114,7 @@ void DescribeModel(const engine::ModelConfig& config, Json* json) {
 
 using KvBytes = int64_t engine::KvCost::*;
 
-// KV bytes for each type that --kv-type accepts.
+// The KV bytes for each type that --kv-type accepts.
 Json KvBytesByType(const engine::ModelConfig& config, KvBytes bytes) {
   using kernels::DType;
   Json json;
@@ -126,8 +126,8 @@ Json KvBytesByType(const engine::ModelConfig& config, KvBytes bytes) {
   return json;
 }
 
-// How many experts of all layers fit into memory with the default flags. nullopt if they are too
-// few to compute one token. Requires: a model with experts.
+// The number of experts, of all layers, that fit into memory with the default flags. nullopt if it
+// is too small to compute one token. Requires: the model has experts.
 std::optional<int64_t> ExpertsInMemory(const engine::ModelConfig& config, const Totals& totals,
                                        const engine::MemoryLimits& limits) {
   int64_t largest_layer = 1;
@@ -221,7 +221,7 @@ std::string Verdict(const Json& memory) {
   const Json kept = memory.value("experts_in_memory", Json(nullptr));
   if (kept.is_number() && kept < memory["experts"]) {
     return absl::StrFormat(
-        "%d of %d experts fit beside other weights, %s and a reserve, the rest is read as needed",
+        "%d of %d experts fit, with the other weights, %s and a reserve; others are read as needed",
         kept.get<int64_t>(), memory["experts"].get<int64_t>(), kv);
   }
   const bool fits = kept.is_number() || memory["fits"].get<bool>();
@@ -307,7 +307,8 @@ std::string Summary(const Json& json) {
   return text;
 }
 
-// Features that this version does not support are described. Contradictions in the file are errors.
+// If this version does not support the model, inspect still describes the file. If the file
+// contradicts itself, inspect fails.
 bool IsUnserved(const absl::Status& status) { return absl::IsUnimplemented(status); }
 
 Json Unserved(const absl::Status& status) {

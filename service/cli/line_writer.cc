@@ -22,7 +22,8 @@
 namespace tidepool::service {
 namespace {
 
-// Time between attempts to write, if another process made the file non-blocking and it is full.
+// The file may be full, and another process may have made it non-blocking. Then a write is repeated
+// after this time.
 constexpr absl::Duration kRetry = absl::Milliseconds(10);
 
 absl::Duration Now() { return base::Clock::Real().Monotonic(); }
@@ -50,14 +51,14 @@ struct LineWriter::State {
   void CountMissing(int64_t count);
   // Returns false if `text` was not written completely.
   bool Put(absl::string_view text);
-  // Returns false if the time to flush is over.
+  // Waits until the file can be written. Returns false if the time to flush is over.
   bool AwaitWritable();
   std::optional<absl::Duration> deadline();
 
   const int fd;
   const Options options;
   const int wake;     // readable once the destructor has begun
-  bool torn = false;  // a line was written in part; used by the thread only
+  bool torn = false;  // the last line was written only in part; used by the thread only
 
   base::Mutex mutex;
   base::CondVar changed;
@@ -69,7 +70,7 @@ struct LineWriter::State {
   int64_t dropped TIDEPOOL_GUARDED_BY(mutex) = 0;
   int last_error TIDEPOOL_GUARDED_BY(mutex) = 0;
   bool hurry TIDEPOOL_GUARDED_BY(mutex) = false;
-  // When the thread gives up. Set by the destructor.
+  // The time at which the thread stops writing. Set by the destructor.
   std::optional<absl::Duration> end TIDEPOOL_GUARDED_BY(mutex);
 };
 
@@ -149,7 +150,7 @@ bool LineWriter::State::Put(absl::string_view text) {
 void LineWriter::State::Run() {
   while (const std::optional<Next> next = Take()) {
     const bool note = next->missing > 0 && options.dropped_note != nullptr;
-    // The note could not be written, so add its count to the next one.
+    // The note could not be written, so the next note has to include its count.
     if (note && !Put(options.dropped_note(next->missing))) CountMissing(next->missing);
     if (next->line.empty()) break;
     if (Put(next->line)) continue;
@@ -182,7 +183,7 @@ LineWriter::~LineWriter() {
     state_->changed.NotifyAll();
     const uint64_t one = 1;
     CHECK_EQ(write(state_->wake, &one, sizeof(one)), ssize_t{sizeof(one)});
-    // The thread stops at `until`, unless a write blocks it.
+    // The thread stops at `until`, unless a write blocks. Wait a little longer than that.
     const absl::Duration last = until + absl::Milliseconds(200);
     for (absl::Duration now = Now(); !state_->done && now < last; now = Now()) {
       state_->changed.WaitFor(&state_->mutex, last - now);

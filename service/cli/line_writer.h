@@ -1,4 +1,4 @@
-// LineWriter: writes lines to a file descriptor whose reader may be slow, stuck or gone.
+// LineWriter: writes lines to a file descriptor whose reader may be slow, stuck or closed.
 #ifndef TIDEPOOL_SERVICE_CLI_LINE_WRITER_H_
 #define TIDEPOOL_SERVICE_CLI_LINE_WRITER_H_
 
@@ -13,13 +13,14 @@
 
 namespace tidepool::service {
 
-// Thread-safe. Its own thread writes the lines in order, so that callers never block. At most
-// max_lines and max_bytes are queued; when the queue is full, the oldest lines are dropped. Dropped
-// lines and failed writes (a full disk, a closed pipe) are counted. A note in their place says how
-// many lines are missing.
+// Thread-safe. Its own thread writes the lines in order, so callers never block. At most max_lines
+// and max_bytes are queued. When the queue is full, the oldest lines are dropped. Dropped lines and
+// failed writes (a full disk, a closed pipe) are counted. A note in the place of the missing lines
+// gives their number.
 //
 // LineWriter does not set O_NONBLOCK, because the flag would affect other processes that share the
-// file. So a write can block. If it still blocks at the end, the thread is abandoned.
+// file. So a write can block. If a write still blocks when the object is destroyed, the thread is
+// detached.
 class LineWriter {
  public:
   struct Options {
@@ -27,13 +28,13 @@ class LineWriter {
     size_t max_bytes = size_t{8} << 20;
     // How long the destructor waits for queued lines.
     absl::Duration flush_timeout = absl::Seconds(2);
-    // Returns the note for `count` missing lines, with its newline. Only the thread calls it, and
-    // never after the destructor has returned. Null: no notes.
+    // Returns the note for `count` missing lines, with its newline. Called only by the writer's
+    // thread, and never after the destructor has returned. Null: no notes are written.
     std::function<std::string(int64_t count)> dropped_note = nullptr;
   };
 
-  // Does not own `fd`. It must stay open until the process or the writer's thread ends. The thread
-  // blocks all signals.
+  // Does not own `fd`, which must stay open until the process or the writer's thread ends. The
+  // thread blocks all signals.
   LineWriter(int fd, Options options);
   // Returns when all lines are written, or after flush_timeout, or at once after Hurry.
   ~LineWriter();

@@ -30,11 +30,11 @@ absl::string_view Verb(LoadStage stage) {
   return "";
 }
 
-// Shorter hashing is not shown. After 2 s, a user would ask whether the program hangs.
+// Hashing is shown only if it takes longer. After 2 s, a user might believe that the program hangs.
 constexpr absl::Duration kLongHashing = absl::Seconds(2);
 
-// Size of the KV cache that the command allocates besides the weights. Small for the other
-// commands.
+// Bytes of KV cache that the command allocates in addition to the weights. 0 for commands that
+// neither serve nor generate.
 int64_t KvBytes(const Config& config) {
   switch (config.command) {
     case Command::kServe:
@@ -91,7 +91,8 @@ void LoadProgressLine::Show(LoadStage stage, double fraction) {
   console_->Note(absl::StrCat("\r\033[K", shown_));
 }
 
-// On a slow disk, packing takes minutes. These lines show in a log that it still runs.
+// On a slow disk, packing takes minutes. These lines show in a log that the process still makes
+// progress.
 void LoadProgressLine::Tell(double packed) {
   const std::string what = absl::StrCat("packing the experts of ", model_);
   if (told_ < 0) console_->NoteLine(absl::StrCat(what, ", once"), LogLevel::kInfo);
@@ -138,16 +139,17 @@ absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& co
   auto bundle = engine::LoadModel(config.model.path, options);
   if (bundle.ok() && !(*bundle)->digest_recorded.ok()) {
     note(absl::StrCat("the digest of ", config.model.path,
-                      " is computed again at the next start, for it cannot be recorded: ",
+                      " cannot be saved, so the next start computes it again: ",
                       (*bundle)->digest_recorded.message(),
-                      "; name a folder that takes files with --cache-dir DIR"));
+                      "; set --cache-dir DIR to a writable folder"));
   }
   const bool unguided = config.model.experts.policy.kind == moe::PolicyKind::kStatic &&
                         config.model.experts.profile_path.empty();
   if (unguided && bundle.ok() && (*bundle)->model->offload_control() != nullptr) {
     console->NoteLine(
-        "--offload-policy static knows no use of experts and spreads its slots evenly; give it "
-        "--profile TRACE, which --trace-experts writes");
+        "--offload-policy static has no --profile, so each layer gets the same number of slots; "
+        "set "
+        "--profile to a file that --trace-experts wrote");
   }
   const bool asked = config.model.experts.memory.kind != engine::ExpertMemoryKind::kAuto;
   if (asked && bundle.ok() && (*bundle)->config.moe.experts == 0) {

@@ -15,9 +15,9 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. Shows the slow parts of a load on stderr. A terminal gets one line that counts
-// to 100 %. Other files get a line when packing begins and after each tenth of it, and one if
-// hashing takes more than 2 s.
+// Thread-compatible. Shows the slow parts of a load on stderr. If stderr is a terminal, one line
+// counts to 100 %. Otherwise, a line is printed when packing begins and after each tenth of it, and
+// one line if hashing takes more than 2 s.
 class LoadProgressLine {
  public:
   LoadProgressLine(const Config& config, Console* console);
@@ -37,12 +37,12 @@ class LoadProgressLine {
   const std::string model_;
   Console* const console_;
   std::string shown_;
-  int told_ = -1;  // tenths of a pack that were printed; -1: none
+  int told_ = -1;  // number of printed tenths of a pack; -1: none
   const absl::Duration begun_;
   bool told_hashing_ = false;
 };
 
-// Takes a note about a fault that was handled, as one line without newline; thread-safe.
+// Gets a note about a fault that was handled, as one line without newline. Thread-safe.
 using NoteLine = std::function<void(absl::string_view line)>;
 // Prints each line to the console's stderr.
 NoteLine ConsoleNote(Console* console);
@@ -50,7 +50,7 @@ NoteLine ConsoleNote(Console* console);
 // Loads config.model.path. `note` must live as long as the model.
 absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,
                                                                 Console* console, NoteLine note);
-// Same, with ConsoleNote.
+// The same, with ConsoleNote(console) as `note`.
 absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,
                                                                 Console* console);
 

@@ -34,7 +34,8 @@
 namespace tidepool::service {
 namespace {
 
-// The context to serve: the requested one, or the model's own, reduced to what the KV memory holds.
+// The context to serve: --context, or else the context of the model. It is reduced if the KV memory
+// cannot hold it.
 absl::StatusOr<int64_t> ContextLength(const Config& config, const engine::ModelBundle& bundle) {
   const int64_t trained = bundle.config.context_length;
   const int64_t capacity = engine::KvCapacityTokens(
@@ -68,9 +69,10 @@ absl::StatusOr<int64_t> ContextLength(const Config& config, const engine::ModelB
   return wanted;
 }
 
-// Opens and closes the store before the model loads, so that a store that is in use or cannot be
-// created fails early. Nothing is left open or created, because a signal may end the process during
-// the load. Log lines of the store also go to `said`, so that they are not logged twice.
+// Opens and closes the store before the model is loaded, so that the start fails early if the store
+// is in use or cannot be created. The store does not stay open, and no file is created, because a
+// signal may end the process during the load. The log lines of the store are added to `said`, so
+// that they are not logged twice.
 absl::Status TryStore(const Config& config, const LogSink& log, std::set<std::string>* said) {
   const NewStoreFile file(config.store.location);
   const auto note = [&](LogLevel level, absl::string_view line, LogFields fields) {
@@ -80,7 +82,7 @@ absl::Status TryStore(const Config& config, const LogSink& log, std::set<std::st
   return OpenStore(config, MissingStore::kMake, note).status();
 }
 
-// Drops one occurrence of each line in `said`.
+// Returns a sink that drops one occurrence of each line in `said`.
 LogSink Unsaid(const LogSink& log, std::set<std::string> said) {
   const auto left = std::make_shared<std::set<std::string>>(std::move(said));
   return [log, left](LogLevel level, absl::string_view line, LogFields fields) {
@@ -88,7 +90,7 @@ LogSink Unsaid(const LogSink& log, std::set<std::string> said) {
   };
 }
 
-// Logs the model's warnings as long as it is served. Null if there is no log.
+// Returns a function that logs the model's warnings while it is served. Null if there is no log.
 NoteLine WarnLine(const ServerOptions& options) {
   if (!options.log) return {};
   return [log = options.log](absl::string_view line) { log(LogLevel::kWarn, line); };
@@ -104,7 +106,7 @@ ServerOptions MakeServerOptions(const Config& config, const Surroundings& surrou
   options.worker_name = config.serving.worker_name;
   options.stall_timeout = config.serving.stall_timeout;
   options.live = LiveOptionsOf(config);
-  // As at the start, the free memory determines how much of it must stay free.
+  // The reserve is computed as at the start: it depends on the free memory.
   engine::MemoryLimits limits = config.model.experts.limits;
   limits.available_bytes = AvailableMemoryBytes().value_or(0);
   options.process.available_memory = [reserve = engine::ReserveBytes(limits)] {
@@ -152,7 +154,7 @@ class LocalServerImpl : public LocalServer {
     options.prefill_chunk = engine::ModelBundle::kPrefillRows;
     options.attention_depth = engine::AttentionDepth(bundle_->config);
     options.offload_prefill_chunk = bundle_->offload_prefill_rows;
-    // A step must have room for one row and its logits of every sequence.
+    // A step must have room for a row of every sequence, with its logits.
     options.limits.rows = std::max(
         {options.prefill_chunk, options.offload_prefill_chunk, config.serving.max_sequences});
     options.limits.logit_rows =
@@ -207,7 +209,7 @@ class LocalServerImpl : public LocalServer {
   }
 
   Console* const console_;
-  // Declared so that each member outlives the ones below it, which use it.
+  // The members are in this order because each must outlive the ones below it, which use it.
   std::unique_ptr<engine::ModelBundle> bundle_;
   WorkerModel model_;
   std::optional<moe::OffloadSettings> offload_;
@@ -241,7 +243,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& conf
   std::set<std::string> said;
   if (role != LocalRole::kWorker) {
     if (absl::Status tried = TryStore(stored, options.log, &said); !tried.ok()) {
-      // Report a wrong model path first, before the problems of a right one.
+      // If the model's path is wrong, report this first.
       RETURN_IF_ERROR(engine::OpenCheckpoint(config.model.path).status());
       return tried;
     }

@@ -1,5 +1,5 @@
-// LocalServer: a model in this process and everything that serves it. Used by serve and worker, and
-// without a port by commands such as generate.
+// LocalServer: a model in this process, with the engine, worker and front that serve it. serve and
+// worker use it with a port, and commands such as generate use it without one.
 #ifndef TIDEPOOL_SERVICE_CLI_LOCAL_SERVER_H_
 #define TIDEPOOL_SERVICE_CLI_LOCAL_SERVER_H_
 
@@ -18,14 +18,14 @@
 
 namespace tidepool::service {
 
-// Which parts run, and whether they listen on a port.
+// Which parts run in this process, and whether they listen on a port.
 enum class LocalRole : uint8_t {
   kServe,    // front and worker on config.listen.grpc
   kWorker,   // worker on config.listen.grpc
   kPrivate,  // front and worker, no port, sessions in memory
 };
 
-// Objects of the process that servers use. Any may be null. All must outlive the server.
+// Objects of the process that servers use. Any of them may be null. They must outlive the server.
 struct Surroundings {
   Log* log = nullptr;
   const WatchedFiles<TlsIdentity>* tls = nullptr;
@@ -40,7 +40,7 @@ class LocalServer {
   virtual ~LocalServer() = default;
   virtual Server& server() = 0;
   virtual const WorkerModel& model() const = 0;
-  // The offload settings at the start. nullopt if the whole model is in memory.
+  // The offload settings after the load. nullopt if the whole model is in memory.
   virtual const std::optional<moe::OffloadSettings>& offload() const = 0;
 };
 
@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& conf
                                                               const Surroundings& surroundings,
                                                               Console* console);
 
-// The options of a running server that a reload can change.
+// The options of a running server that a reload of the configuration can change.
 LiveOptions LiveOptionsOf(const Config& config);
 
 // Starts a front without a model, on config.listen.grpc.

@@ -27,8 +27,8 @@ std::string LogMembers(absl::string_view line, LogFields fields);
 // Returns the warning that `count` lines are missing, with time and newline.
 std::string DroppedLinesNote(LogFormat format, int64_t count);
 
-// Thread-safe. Passed to its users: there is no global logger. Logging never blocks: LineWriter
-// drops lines that nobody reads.
+// Thread-safe. There is no global logger: each user of the log gets it as an argument. Logging
+// never blocks: LineWriter drops lines if the reader is too slow.
 class Log {
  public:
   // Drops lines below level `least`. `writer` outlives the log.

@@ -9,7 +9,7 @@ namespace tidepool::service {
 namespace {
 
 constexpr CommandSet kServing = Bit(Command::kServe) | Bit(Command::kFront) | Bit(Command::kWorker);
-// The commands that can log requests: they see what clients send.
+// The commands that can log prompts: they receive the requests of clients.
 constexpr CommandSet kFronts = Bit(Command::kServe) | Bit(Command::kFront);
 
 absl::Status SetLogLevel(absl::string_view value, Config* config) {
@@ -38,8 +38,9 @@ absl::Status SetLogFormat(absl::string_view value, Config* config) {
 
 constexpr absl::string_view kGeneral = "General";
 constexpr FlagSpec kFlags[] = {
-    {"log-level", 0, kGeneral, "LEVEL", "info", "minimum level: debug, info, warn, error, off",
-     kServing, FlagKind::kValue, SetLogLevel},
+    {"log-level", 0, kGeneral, "LEVEL", "info",
+     "lowest level that is logged: debug, info, warn, error, off", kServing, FlagKind::kValue,
+     SetLogLevel},
     {"log-format", 0, kGeneral, "FORMAT", "text", "log format: text, or json (one object per line)",
      kServing, FlagKind::kValue, SetLogFormat},
     {"log-prompts", 0, kGeneral, "", "off", "log the first 4 KiB of each prompt", kFronts,

@@ -1,4 +1,4 @@
-// The flags about a server's log.
+// The flags for a server's log.
 #ifndef TIDEPOOL_SERVICE_CLI_LOG_FLAGS_H_
 #define TIDEPOOL_SERVICE_CLI_LOG_FLAGS_H_
 

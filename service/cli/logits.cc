@@ -1,60 +1,34 @@
-// logits: writes the logits after given tokens as a .npy file.
+// logits: writes the logits after given tokens, and on request each layer's output, as .npy files.
 #include "engine/evaluation/logits.h"
 
-#include <filesystem>
-#include <map>
+#include <memory>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
 #include "service/cli/commands.h"
+#include "service/cli/layer_dump.h"
 #include "service/cli/load.h"
 #include "service/cli/npy.h"
 
 namespace tidepool::service {
 namespace {
 
-// Thread-compatible. Writes one .npy file per part of the graph, with the rows ordered by position.
-class PartDump {
- public:
-  explicit PartDump(std::string folder) : folder_(std::move(folder)) {}
-
-  absl::Status MakeFolder() {
-    std::error_code error;
-    std::filesystem::create_directories(folder_, error);
-    if (!error) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot make the folder ", folder_, ": ", error.message()));
-  }
-
-  absl::Status Add(absl::string_view name, kernels::ConstMatrixView rows) {
-    std::unique_ptr<NpyWriter>& file = files_[std::string(name)];
-    if (file == nullptr) {
-      ASSIGN_OR_RETURN(file, NpyWriter::Create(absl::StrCat(folder_, "/", name, ".npy"),
-                                               {.columns = rows.cols}));
-    }
-    for (int64_t row = 0; row < rows.rows; ++row) {
-      RETURN_IF_ERROR(file->Append(absl::MakeConstSpan(rows.Row(row), rows.cols)));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status Finish() {
-    for (auto& [name, file] : files_) RETURN_IF_ERROR(file->Finish());
-    return absl::OkStatus();
-  }
-
-  size_t files() const { return files_.size(); }
-
- private:
-  const std::string folder_;
-  std::map<std::string, std::unique_ptr<NpyWriter>> files_;
-};
+// Adds to an error that the outputs before it were written.
+absl::Status WithDump(const absl::Status& error, const LayerDump& dump, const std::string& folder) {
+  if (dump.files() == 0) return error;
+  return {error.code(),
+          absl::StrCat(error.message(), "; the outputs of the layers up to there are in ", folder)};
+}
 
 }  // namespace
 
 absl::Status RunLogits(const Config& config, Console* console) {
+  const std::string& folder = config.logits.dump;
+  std::unique_ptr<LayerDump> dump;
+  if (!folder.empty()) {
+    ASSIGN_OR_RETURN(dump, LayerDump::Create(folder));
+  }
   ASSIGN_OR_RETURN(const std::unique_ptr<engine::ModelBundle> bundle, LoadBundle(config, console));
   const int64_t vocab = bundle->config.vocab_size;
   std::unique_ptr<NpyWriter> out;
@@ -63,32 +37,35 @@ absl::Status RunLogits(const Config& config, Console* console) {
     ASSIGN_OR_RETURN(out,
                      NpyWriter::Create(config.output.file, {.columns = vocab, .shape = shape}));
   }
-  PartDump dump(config.logits.dump);
   engine::LogitsOptions options;
   options.chunk_rows = config.logits.chunk;
   options.rows = config.logits.all_positions ? engine::LogitRows::kAll : engine::LogitRows::kLast;
-  if (!config.logits.dump.empty()) {
-    RETURN_IF_ERROR(dump.MakeFolder());
+  absl::Status dumped;
+  if (dump != nullptr) {
     options.parts = [&](absl::string_view name, int64_t, kernels::ConstMatrixView rows) {
-      return dump.Add(name, rows);
+      dumped = dump->Append(name, rows);
+      return dumped;
     };
   }
   absl::Status sound;
-  RETURN_IF_ERROR(engine::ComputeLogits(bundle->model.get(), config.input.tokens, options,
-                                        [&](int64_t position, absl::Span<const float> logits) {
-                                          sound.Update(engine::CheckFinite(position, logits));
-                                          return out == nullptr ? absl::OkStatus()
-                                                                : out->Append(logits);
-                                        }));
+  const absl::Status computed =
+      engine::ComputeLogits(bundle->model.get(), config.input.tokens, options,
+                            [&](int64_t position, absl::Span<const float> logits) {
+                              sound.Update(engine::CheckFinite(position, logits));
+                              return out == nullptr ? absl::OkStatus() : out->Append(logits);
+                            });
+  RETURN_IF_ERROR(dumped);
+  // After an error of the model, too, because the files help to find its cause.
+  if (dump != nullptr) RETURN_IF_ERROR(dump->Finish());
+  if (!computed.ok()) return dump == nullptr ? computed : WithDump(computed, *dump, folder);
   RETURN_IF_ERROR(bundle->model->Finish());
   if (out != nullptr) RETURN_IF_ERROR(out->Finish());
-  RETURN_IF_ERROR(dump.Finish());
   if (config.output.format == OutputFormat::kJson) {
     console->PrintJson({{"out", config.output.file},
                         {"positions", config.logits.all_positions ? config.input.tokens.size() : 1},
                         {"vocab_size", vocab},
-                        {"dump", config.logits.dump},
-                        {"dump_files", dump.files()}});
+                        {"dump", folder},
+                        {"dump_files", dump == nullptr ? 0 : dump->files()}});
   }
   RETURN_IF_ERROR(console->out_status());
   // Report NaNs and infinities last, because the written files help to find their cause.

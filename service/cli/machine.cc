@@ -15,7 +15,7 @@
 namespace tidepool::service {
 namespace {
 
-// Returns the number at the beginning of a file. -1 if there is none, as with "max".
+// Returns the number at the beginning of a file. -1 if there is no number, as with "max".
 int64_t NumberIn(const std::string& path) {
   std::ifstream file(path);
   std::string word;
@@ -55,7 +55,7 @@ int64_t StatField(const std::string& path, absl::string_view name) {
   return 0;
 }
 
-// Bytes that a cgroup still allows. nullopt if it sets no limit.
+// Returns the bytes that a cgroup still allows. nullopt if the cgroup has no limit.
 std::optional<int64_t> CgroupLeft(const engine::CgroupFolder& group) {
   const bool is_v2 = group.version == engine::CgroupVersion::kV2;
   int64_t most = NumberIn(group.path + (is_v2 ? "/memory.max" : "/memory.limit_in_bytes"));

@@ -8,9 +8,9 @@
 
 namespace tidepool::service {
 
-// Bytes that this process can still allocate: the minimum of MemAvailable and of what the cgroups
-// (v1 or v2) above it leave, where inactive page cache counts as free. 0 if nothing is left,
-// nullopt if unknown. Tests set `root`, a prefix of /proc and /sys.
+// Bytes that this process can still allocate: the minimum of MemAvailable and of the free memory in
+// each cgroup (v1 or v2) that contains the process. Inactive page cache counts as free. 0 if
+// nothing is free, nullopt if unknown. Tests set `root`, a prefix of /proc and /sys.
 std::optional<int64_t> AvailableMemoryBytes(const std::string& root = "");
 
 // The CPU model from /proc/cpuinfo, such as "AMD EPYC 9R14", or "unknown processor".

@@ -9,12 +9,12 @@
 
 namespace tidepool::service {
 
-// Returns true for routed experts' matrices: all of a layer in one tensor
-// ("blk.0.ffn_up_exps.weight"), or of one expert ("blk.0.ffn_up.3.weight").
+// Returns true for matrices of routed experts. Such a tensor has all experts of a layer
+// ("blk.0.ffn_up_exps.weight"), or one expert ("blk.0.ffn_up.3.weight").
 bool IsExpertTensor(absl::string_view name);
 
-// Bytes in memory once loaded: in the file's type with the kernels' layout, or as float32 if the
-// kernels do not read the type.
+// Bytes of the tensor in memory after loading: in the type of the file with the layout of the
+// kernels, or as float32 if the kernels do not support the type.
 int64_t ResidentBytes(const engine::GgufTensor& tensor);
 // Same for a tensor that was quantised to `type` while it was loaded.
 int64_t ResidentBytes(const engine::GgufTensor& tensor, engine::GgmlType type);

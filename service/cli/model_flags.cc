@@ -52,9 +52,8 @@ absl::string_view WithoutPart(absl::string_view name) {
 
 constexpr FlagSpec kFlags[] = {
     {"alias", 'a', "Model", "NAME", "the file's name without .gguf",
-     "a name under which requests ask for the model, and the id that OpenAI's clients see (the "
-     "first "
-     "one is its id); repeatable. The name that the file gives the model selects it too",
+     "name by which requests can select the model; repeatable. The first name is the model's id "
+     "for OpenAI's clients. The name in the model file also selects the model",
      Bit(Command::kServe) | Bit(Command::kWorker), FlagKind::kRepeats, AddAlias},
 };
 

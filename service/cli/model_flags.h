@@ -1,4 +1,4 @@
-// The flags that name a served model, and setters for flags that control how a model runs.
+// The flags that name a served model, and setters for the flags that control how a model runs.
 #ifndef TIDEPOOL_SERVICE_CLI_MODEL_FLAGS_H_
 #define TIDEPOOL_SERVICE_CLI_MODEL_FLAGS_H_
 
@@ -15,7 +15,7 @@ namespace tidepool::service {
 // One group of Flags().
 absl::Span<const FlagSpec> ModelFlagSpecs();
 
-// Each sets the flag's value, or returns why the value is invalid.
+// Each function sets the flag's value, or returns why the value is invalid.
 absl::Status SetKvMemory(absl::string_view value, Config* config);
 absl::Status SetKvDisk(absl::string_view value, Config* config);
 absl::Status SetKvType(absl::string_view value, Config* config);

@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<NpyWriter>> NpyWriter::Create(const std::string& 
   std::unique_ptr<NpyWriter> writer(new NpyWriter(options));
   ASSIGN_OR_RETURN(writer->file_,
                    base::AtomicFile::Create(path, {.existing = base::ExistingFile::kReplace}));
-  // A placeholder: Finish writes the header again with the number of rows.
+  // This header is a placeholder. Finish writes it again when the number of rows is known.
   RETURN_IF_ERROR(writer->file_->Append(writer->Header().data(), kHeaderBytes));
   return writer;
 }

@@ -35,14 +35,14 @@ class NpyWriter {
   static absl::StatusOr<std::unique_ptr<NpyWriter>> Create(const std::string& path,
                                                            const NpyOptions& options);
 
-  // Requires: row.size() == columns. A vector takes only one row.
+  // Requires: row.size() == columns. With kVector, only one row is allowed.
   absl::Status Append(absl::Span<const float> row);
-  // Requires: no Append follows.
+  // Completes the file. Append must not be called after Finish.
   absl::Status Finish();
 
  private:
   explicit NpyWriter(const NpyOptions& options) : options_(options) {}
-  // The 128 bytes before the data.
+  // Returns the first 128 bytes of the file. The data follows them.
   std::string Header() const;
 
   const NpyOptions options_;

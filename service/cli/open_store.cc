@@ -62,7 +62,7 @@ absl::Status MakeFolder(const std::string& path) {
       absl::StrCat("cannot make the folder of --store ", path, ": ", error.message()));
 }
 
-// Where this machine remembers a Redis store. Empty: nowhere.
+// The file in which this machine keeps the state of a Redis store. Empty: none.
 std::string WitnessPath(const std::string& folder, const RedisAddress& address) {
   if (folder.empty()) return "";
   // An IPv6 address has colons, and a name could have a slash.

@@ -15,20 +15,20 @@ namespace tidepool::service {
 
 enum class MissingStore : uint8_t { kMake, kRefuse };
 
-// Opens a file, which is created with its directory if missing, or a Redis server. `log` is called
-// on any thread: damage is logged as an error, an unreachable server as a warning. NOT_FOUND if the
-// file does not exist (with kRefuse), or if there is no password file. INVALID_ARGUMENT if the
-// directory cannot be created or --store-password-file does not apply. Other errors are the same as
-// of the store's Open. `use` applies to files only.
+// Opens a file, or connects to a Redis server. If the file does not exist, it is created together
+// with its directory (kMake), or refused with NOT_FOUND (kRefuse). `log` is called on any thread:
+// damage is logged as an error, an unreachable server as a warning. NOT_FOUND also if the password
+// file does not exist. INVALID_ARGUMENT if the directory cannot be created or --store-password-file
+// does not apply. Other errors are those of the store's Open. `use` applies to files only.
 absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(const Config& config, MissingStore missing,
                                                         const LogSink& log = {},
                                                         StoreUse use = StoreUse::kServe);
 
-// Deletes a newly created store file if the server does not start. An existing file stays.
-// Thread-compatible.
+// Deletes the store file that this process has created if the server does not start. A file that
+// existed before is kept. Thread-compatible.
 class NewStoreFile {
  public:
-  // Call it before the store is opened.
+  // Must be called before the store is opened.
   explicit NewStoreFile(const std::string& store);
   // Deletes the file unless it is kept. The store must be closed.
   ~NewStoreFile();
@@ -39,7 +39,7 @@ class NewStoreFile {
 
  private:
   std::string path_;          // empty: nothing to delete
-  bool had_witness_ = false;  // STORE-commits existed before
+  bool had_witness_ = false;  // true if STORE-commits existed before
 };
 
 }  // namespace tidepool::service

@@ -1,4 +1,4 @@
-// pack: writes a model's experts in the layout that is read on demand.
+// pack: writes a model's experts to a pack file, in the layout for reads on demand.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -82,7 +82,7 @@ absl::Status RunPack(const Config& config, Console* console) {
                         {"expert_bytes", records->total_bytes()}});
   } else {
     console->Print(absl::StrFormat("%s %s: %d layers of %d experts, %s; a record is %s\n", path,
-                                   written ? "written" : "is there already", layers,
+                                   written ? "written" : "already exists", layers,
                                    model.moe.experts,
                                    FormatBytes(static_cast<double>(records->total_bytes())),
                                    FormatBytes(static_cast<double>(records->largest_bytes()))));

@@ -1,4 +1,4 @@
-// perplexity: how well a model predicts a text file.
+// perplexity: measures how well a model predicts a text file.
 #include "engine/evaluation/perplexity.h"
 
 #include <memory>

@@ -45,7 +45,7 @@ absl::StatusOr<GgmlType> ParseType(absl::string_view flag, absl::string_view nam
       absl::StrCat(flag, ": \"", name, "\" is not one of ", absl::StrJoin(accepted, ", ")));
 }
 
-// A warning if the input's weights are already quantised, or "".
+// Returns a warning if the weights of the input are already quantised, or "".
 std::string RequantizingNote(const engine::Checkpoint& file,
                              const std::vector<TensorChoice>& choices) {
   std::map<std::string, int> types;
@@ -60,7 +60,7 @@ std::string RequantizingNote(const engine::Checkpoint& file,
       });
   return absl::StrCat("tidepool: warning: tensors of ", file.path(), " are quantised already (",
                       counts,
-                      "): what that lost stays lost; F16, BF16 or F32 weights give a "
+                      "): the loss of that quantisation remains; F16, BF16 or F32 weights give a "
                       "better result\n");
 }
 
@@ -96,9 +96,10 @@ std::string Text(const Json& json) {
     fallbacks[fallback["type"]].push_back(fallback["name"]);
   }
   for (const auto& [type, names] : fallbacks) {
-    absl::StrAppendFormat(
-        &text, "%d of them, %s first, are %s: no whole blocks of the type wanted fit their rows\n",
-        names.size(), names.front(), type);
+    absl::StrAppendFormat(&text,
+                          "%d of them (the first is %s) are %s: their rows are not a multiple of "
+                          "the block size of --type\n",
+                          names.size(), names.front(), type);
   }
   return text;
 }

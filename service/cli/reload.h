@@ -13,7 +13,7 @@ namespace tidepool::service {
 // Names of flags, in alphabetical order.
 struct ConfigChanges {
   std::vector<std::string> taken;
-  std::vector<std::string> left;  // changed flags that take effect only after a restart
+  std::vector<std::string> left;  // changed flags that need a restart
 };
 
 // Copies the reloadable values of `read` to `running`. docs/operations.md lists these flags.

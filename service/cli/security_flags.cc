@@ -30,7 +30,7 @@ absl::Status AddHttpHost(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
-// gRPC stores it as int milliseconds and treats INT_MAX, 24.8 days, as no limit.
+// gRPC stores the age as int milliseconds and treats INT_MAX, 24.8 days, as no limit.
 constexpr absl::Duration kMaxConnectionAge = absl::Hours(24 * 24);
 
 absl::Status SetMaxConnectionAge(absl::string_view value, Config* config) {
@@ -80,87 +80,95 @@ using L = PrincipalLimits;
 
 constexpr FlagSpec kFlags[] = {
     {"admin-listen", 0, kSecurity, "HOST:PORT", "--listen",
-     "separate address for the Admin service; port 0 takes a free port", kServing, kValue,
+     "separate address for the Admin service; port 0 selects a free port", kServing, kValue,
      SetAddress<&Config::listen, &ListenFlags::admin>},
     {"probe-listen", 0, kSecurity, "HOST:PORT", "none",
-     "address for health checks only, in plain text and without tokens, for kubelet", kServing,
-     kValue, SetAddress<&Config::listen, &ListenFlags::probe>},
+     "additional address for health checks only, without TLS and tokens (for the kubelet)",
+     kServing, kValue, SetAddress<&Config::listen, &ListenFlags::probe>},
     {"auth-token-file", 0, kSecurity, "FILE", "",
-     "file of allowed callers: lines of principal, role (user, admin or front) and a token's "
-     "SHA-256, as tidepool token new writes them; reloaded when it changes",
+     "file with one line for each allowed token: the principal, the role (user, admin or front) "
+     "and the token's SHA-256. 'tidepool token new' writes such lines. The file is read again when "
+     "it changes",
      kServing, kValue, SetString<&Config::security, &S::auth_token_file>},
     {"allow-unauthenticated", 0, kSecurity, "", "off",
      "accept unauthenticated clients on non-loopback addresses", kServing, kSwitch,
      SetSwitch<&Config::security, &S::allow_unauthenticated>},
     {"cors-origin", 0, kSecurity, "ORIGIN", "none",
-     "let web pages of this origin call the HTTP API; repeatable. Accepted: SCHEME://HOST[:PORT] "
-     "(port * is any port), SCHEME://* for local apps such as tauri://*, and * for all pages with "
-     "--auth-token-file",
+     "allow web pages of this origin to call the HTTP API; repeatable. ORIGIN is "
+     "SCHEME://HOST[:PORT] (port * is any port), SCHEME://* for local apps such as tauri://*, or * "
+     "for all pages, which requires --auth-token-file",
      kHttp, FlagKind::kRepeats, AddCorsOrigin},
     {"http-host", 0, kSecurity, "NAME", "names of this machine",
-     "also serve requests whose Host is NAME, such as those that a proxy on this machine forwards; "
-     "only if --http is a loopback address; repeatable",
+     "also accept HTTP requests with the Host header NAME, for example those that a proxy on this "
+     "machine forwards; only if --http is a loopback address; repeatable",
      kHttp, FlagKind::kRepeats, AddHttpHost},
     {"tls-cert", 0, kSecurity, "FILE", "",
-     "serve gRPC and HTTP over TLS with this certificate, followed by its chain, in PEM format; "
-     "reloaded when it changes, as are the two files below",
+     "PEM file with the server's certificate, followed by its chain; gRPC and HTTP then use TLS. "
+     "This file and the files of --tls-key and --tls-client-ca are read again when they change",
      kServing, kValue, SetString<&Config::security, &S::tls_cert>},
-    {"tls-key", 0, kSecurity, "FILE", "", "private key of the certificate, without a password",
-     kServing, kValue, SetString<&Config::security, &S::tls_key>},
+    {"tls-key", 0, kSecurity, "FILE", "", "private key of --tls-cert, without a password", kServing,
+     kValue, SetString<&Config::security, &S::tls_key>},
     {"tls-client-ca", 0, kSecurity, "FILE", "",
-     "require client certificates signed by one of these CAs", kServing, kValue,
-     SetString<&Config::security, &S::tls_client_ca>},
+     "file of CA certificates; a client must have a certificate of one of these CAs", kServing,
+     kValue, SetString<&Config::security, &S::tls_client_ca>},
     {"max-connection-age", 0, kSecurity, "TIME", "1h",
-     "age at which a TLS connection accepts no more requests; it closes when its running requests "
-     "end, so that clients present their certificates again and see a renewed server certificate",
+     "age from which on a TLS connection accepts no more requests. The connection closes when its "
+     "running requests end. So certificates of clients and of the server are checked again",
      kServing, kValue, SetMaxConnectionAge},
     {"front-name", 0, kSecurity, "NAME", "",
      "accept a client certificate with this DNS name or URI as a front; repeatable",
      Bit(Command::kWorker), FlagKind::kRepeats, AddString<&Config::security, &S::front_names>},
     {"worker-tls-ca", 0, kSecurity, "FILE", "",
-     "connect to workers over TLS and trust these CAs; a worker's certificate must match the host "
-     "in --worker; reloaded when it changes, as are the three files below",
+     "connect to workers over TLS and trust the CAs in this file. A worker's certificate must "
+     "match "
+     "the host in --worker. The files of all --worker-tls-* flags and of --worker-token-file are "
+     "read again when they change",
      Bit(Command::kFront), kValue, SetString<&Config::security, &S::worker_tls_ca>},
-    {"worker-tls-cert", 0, kSecurity, "FILE", "", "client certificate for workers",
+    {"worker-tls-cert", 0, kSecurity, "FILE", "", "certificate that the front presents to workers",
      Bit(Command::kFront), kValue, SetString<&Config::security, &S::worker_tls_cert>},
-    {"worker-tls-key", 0, kSecurity, "FILE", "", "private key of that certificate",
+    {"worker-tls-key", 0, kSecurity, "FILE", "", "private key of --worker-tls-cert",
      Bit(Command::kFront), kValue, SetString<&Config::security, &S::worker_tls_key>},
     {"worker-token-file", 0, kSecurity, "FILE", "",
-     "token for workers, with the role front there; one line", Bit(Command::kFront), kValue,
-     SetString<&Config::security, &S::worker_token_file>},
+     "file with one line: the token that the front sends to workers. In the workers' token files "
+     "it must have the role front",
+     Bit(Command::kFront), kValue, SetString<&Config::security, &S::worker_token_file>},
     {"tls-ca", 0, kSecurity, "FILE", "",
-     "connect to the server over TLS and trust these CAs; the server's certificate must match the "
-     "host in --server",
+     "connect to the server over TLS and trust the CAs in this file. The server's certificate must "
+     "match the host in --server",
      kAsking, kValue, SetString<&Config::security, &S::tls_ca>},
-    {"tls-cert", 0, kSecurity, "FILE", "", "client certificate for the server", kAsking, kValue,
-     SetString<&Config::security, &S::tls_cert>},
-    {"tls-key", 0, kSecurity, "FILE", "", "private key of that certificate", kAsking, kValue,
+    {"tls-cert", 0, kSecurity, "FILE", "", "client certificate to present to the server", kAsking,
+     kValue, SetString<&Config::security, &S::tls_cert>},
+    {"tls-key", 0, kSecurity, "FILE", "", "private key of --tls-cert", kAsking, kValue,
      SetString<&Config::security, &S::tls_key>},
-    {"token-file", 0, kSecurity, "FILE", "", "token for the server; one line", kAsking, kValue,
-     SetString<&Config::security, &S::token_file>},
+    {"token-file", 0, kSecurity, "FILE", "", "file with one line: the token to send to the server",
+     kAsking, kValue, SetString<&Config::security, &S::token_file>},
 
     {"store-password-file", 0, kSecurity, "FILE", "",
-     "password of a --store at redis://; one line; read at the start",
+     "file with one line: the password of the Redis server in --store. It is read at the start",
      Bit(Command::kServe) | Bit(Command::kFront) | Bit(Command::kSessions), kValue,
      SetString<&Config::security, &S::store_password_file>},
-    {"action", 0, kSecurity, "ACTION", "", "new; also as the first argument", kToken, kValue,
+    {"action", 0, kSecurity, "ACTION", "",
+     "what to do: new (the only action); may also be the first argument", kToken, kValue,
      SetAnyString<&Config::input, &InputFlags::action>},
-    {"principal", 0, kSecurity, "NAME", "", "principal that the token identifies", kToken, kValue,
-     SetPrincipal},
+    {"principal", 0, kSecurity, "NAME", "", "name of the caller that the token identifies", kToken,
+     kValue, SetPrincipal},
     {"role", 0, kSecurity, "ROLE", "user",
-     "user: generate and keep sessions; admin: also inspect and change the server; front: connect "
-     "to workers",
+     "what the caller may do: user (generate and keep sessions), admin (also inspect and change "
+     "the server), or front (connect to workers)",
      kToken, kValue, SetRole},
-    {"rate", 0, kSecurity, "N", "any number", "maximum generations per minute", kToken, kValue,
-     SetLimit<&L::per_minute, kMaxPerMinute>},
-    {"concurrency", 0, kSecurity, "N", "any number", "maximum concurrent generations", kToken,
-     kValue, SetLimit<&L::at_once, kMaxAtOnce>},
-    {"max-priority", 0, kSecurity, "N", "0", "upper limit of its requests' priority: -100 to 100",
-     kToken, kValue, SetMaxPriority},
-    {"expires", 0, kSecurity, "TIME", "never", "a date, or a time such as 2027-01-01T12:00:00Z",
+    {"rate", 0, kSecurity, "N", "no limit", "maximum number of generations per minute", kToken,
+     kValue, SetLimit<&L::per_minute, kMaxPerMinute>},
+    {"concurrency", 0, kSecurity, "N", "no limit",
+     "maximum number of generations that run at the same time", kToken, kValue,
+     SetLimit<&L::at_once, kMaxAtOnce>},
+    {"max-priority", 0, kSecurity, "N", "0",
+     "highest priority that the caller's requests may have: -100 to 100", kToken, kValue,
+     SetMaxPriority},
+    {"expires", 0, kSecurity, "TIME", "never",
+     "when the token expires: a date such as 2027-01-01, or a time such as 2027-01-01T12:00:00Z",
      kToken, kValue, SetExpires},
     {"token-file", 0, kSecurity, "FILE", "",
-     "write the token to this file (mode 0600) and not to the terminal", kToken, kValue,
+     "write the token to this file (mode 0600) instead of the terminal", kToken, kValue,
      SetString<&Config::security, &S::token_file>},
 };
 

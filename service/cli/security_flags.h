@@ -12,10 +12,10 @@ namespace tidepool::service {
 // One group of Flags().
 absl::Span<const FlagSpec> SecurityFlagSpecs();
 
-// Refuses contradictory flags of a server. On a non-loopback address, it must require tokens or
-// explicitly allow unauthenticated clients. INVALID_ARGUMENT names the remedies.
+// Refuses contradictory flags of a server. If the server listens on a non-loopback address, it must
+// require tokens or explicitly allow unauthenticated clients. INVALID_ARGUMENT says what to do.
 absl::Status ValidateServerSecurity(const Config& config);
-// Same for commands that call a server.
+// Refuses contradictory flags of a command that calls a server.
 absl::Status ValidateClientSecurity(const Config& config);
 
 }  // namespace tidepool::service

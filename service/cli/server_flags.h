@@ -1,5 +1,5 @@
-// Setters of the flags for server addresses and session stores. Each sets the flag's value, or
-// returns why the value is invalid. A reason never contains a password.
+// Setters of the flags for server addresses and session stores. Each function sets the flag's
+// value, or returns why the value is invalid. The message never contains a password.
 #ifndef TIDEPOOL_SERVICE_CLI_SERVER_FLAGS_H_
 #define TIDEPOOL_SERVICE_CLI_SERVER_FLAGS_H_
 

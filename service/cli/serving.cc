@@ -28,15 +28,15 @@
 namespace tidepool::service {
 namespace {
 
-// After a second signal, the time for an orderly shutdown.
+// Time for an orderly shutdown after a second signal.
 constexpr absl::Duration kHurry = absl::Seconds(10);
-// Time for clients to read the end of their streams, after a second signal.
+// Time in which clients can read the end of their streams after a second signal.
 constexpr absl::Duration kHurriedCancel = absl::Milliseconds(250);
-// Time to flush log lines at shutdown, also after a second signal.
+// Maximum time to write the last log lines at shutdown, also after a second signal.
 constexpr absl::Duration kFlush = absl::Seconds(2);
 constexpr absl::Duration kShortFlush = absl::Milliseconds(100);
 
-// The address that other programs on this machine can connect to.
+// Returns an address that other programs on this machine can connect to.
 std::string Dialable(const std::string& address) {
   const absl::StatusOr<HostPort> parts = ParseHostPort(address);
   if (!parts.ok()) return address;
@@ -119,7 +119,7 @@ void Announce(const Config& config, const Server& server, const LocalServer* loc
     absl::StrAppend(&text, "  Admin     ", server.admin_address(), "\n");
   }
   if (!server.probe_address().empty()) {
-    absl::StrAppend(&text, "  probes    ", server.probe_address(), ", health alone\n");
+    absl::StrAppend(&text, "  probes    ", server.probe_address(), ", only health\n");
   }
   if (!server.http_address().empty()) {
     absl::StrAppend(&text, "  HTTP      ", server.http_address(), tls, ", OpenAI-compatible",
@@ -133,7 +133,7 @@ void Announce(const Config& config, const Server& server, const LocalServer* loc
     absl::StrAppend(&text, "  worker    ", worker, "\n");
   }
   for (const std::string& name : config.front.worker_names) {
-    absl::StrAppend(&text, "  workers   ", name, ", each address of it\n");
+    absl::StrAppend(&text, "  workers   ", name, " (all its addresses)\n");
   }
   if (config.command != Command::kWorker) {
     absl::StrAppend(&text, "  sessions  ", StoreName(config.store.location), "\n");
@@ -173,9 +173,10 @@ void Reread(const ConfigReader& read, ParsedConfig* running, Server* server, Log
                          changes.taken.empty() ? "nothing" : absl::StrJoin(changes.taken, ", "),
                          " changed"));
   if (!changes.left.empty()) {
-    log->Write(LogLevel::kWarn, absl::StrCat("SIGHUP: ", absl::StrJoin(changes.left, ", "),
-                                             " cannot change while serving, and will at the next "
-                                             "start"));
+    log->Write(LogLevel::kWarn,
+               absl::StrCat("SIGHUP: ", absl::StrJoin(changes.left, ", "),
+                            " cannot change while the server runs; the new values take effect "
+                            "at the next start"));
   }
 }
 
@@ -186,7 +187,7 @@ absl::Status RunServing(ParsedConfig parsed, const ConfigReader& read, Console* 
   RaiseFileLimit();
   StopSignals requests(kHurry);
   // Created before the server's threads, so that they inherit the blocked signals. Destroyed after
-  // them, so that a second signal can still end the process.
+  // them, so that a second signal can end the process during the shutdown.
   const SignalWatcher watcher({SIGINT, SIGTERM, SIGHUP}, [&](int signal) {
     // Without a --config file, SIGHUP means that the terminal was closed.
     const bool reread = signal == SIGHUP && !parsed.file.empty();
@@ -196,8 +197,8 @@ absl::Status RunServing(ParsedConfig parsed, const ConfigReader& read, Console* 
       console->NeverWait({.dropped_note = [format = config.log.format](int64_t count) {
         return DroppedLinesNote(format, count);
       }});
-  // Flush here, while signals are still handled: if the log's reader is stuck, a signal can end the
-  // process.
+  // Write the last log lines here, while signals are still handled. If the reader of the log is
+  // stuck, a signal can then end the process.
   const absl::Cleanup flush = [lines, &requests] {
     if (!lines->Flush(requests.hurried() ? kShortFlush : kFlush)) lines->Hurry();
   };
@@ -230,10 +231,10 @@ absl::Status RunServing(ParsedConfig parsed, const ConfigReader& read, Console* 
   while (requests.Next() == StopSignals::Request::kReread) {
     Reread(read, &parsed, server, &log);
   }
-  log.Info(absl::StrCat("stopping: new requests are taken for ",
-                        absl::FormatDuration(config.serving.drain_grace), ", running answers have ",
-                        absl::FormatDuration(config.serving.drain_timeout),
-                        "; a second signal ends at once"));
+  log.Info(absl::StrCat(
+      "stopping: new requests are accepted for ", absl::FormatDuration(config.serving.drain_grace),
+      ", and running responses may continue for ",
+      absl::FormatDuration(config.serving.drain_timeout), "; a second signal ends them at once"));
   server->Shutdown({.grace = config.serving.drain_grace, .drain = config.serving.drain_timeout});
   log.Info("stopped");
   return absl::OkStatus();

@@ -1,5 +1,5 @@
 // sessions: exports sessions as JSON lines, imports them, or verifies the store. The store is a
-// file that no server uses, or Redis, which servers may use at the same time.
+// file that no server has open, or Redis, which servers may use at the same time.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -27,10 +27,10 @@ namespace tidepool::service {
 namespace {
 
 constexpr int kPage = 256;
-// At most this many damaged sessions are named in a report. The others are only counted.
+// Maximum number of damaged sessions that a report names. Further ones are only counted.
 constexpr size_t kMaxNamed = 100;
 
-// Calls a store and waits for the result.
+// Calls a function of a store and waits for its result.
 template <typename T>
 absl::StatusOr<T> Await(const std::function<void(SessionStore::Done<T>)>& call) {
   std::promise<absl::StatusOr<T>> answer;
@@ -73,7 +73,7 @@ absl::StatusOr<SessionLogData> Read(SessionStore* store, const std::string& sess
   });
 }
 
-// Returns true for damage to one session. The other sessions are still read.
+// Returns true if the error is damage of one session. Then the other sessions are still read.
 bool IsDamage(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsInternal(status);
 }
@@ -85,7 +85,7 @@ std::string NameFault(const std::string& session_id, const absl::Status& status)
 // Adds a session that the list reports as damaged.
 absl::Status AddDamage(const SessionInfo& info, Report* report) {
   std::vector<std::string>& faults = report->faults;
-  // The check of the whole store may have reported it already.
+  // The check of the whole store may already have reported this damage.
   if (std::find(faults.begin(), faults.end(), info.damage) != faults.end()) return absl::OkStatus();
   faults.push_back(absl::StrCat(info.session_id, ": ", info.damage));
   return absl::OkStatus();
@@ -146,7 +146,7 @@ absl::Status Export(const Config& config, SessionStore* store, Console* console,
   const auto write = [&](const SessionInfo& info) -> absl::Status {
     if (!info.damage.empty()) return AddDamage(info, report);
     const absl::StatusOr<SessionLogData> session = Read(store, info.session_id);
-    if (absl::IsNotFound(session.status())) return absl::OkStatus();  // deleted meanwhile
+    if (absl::IsNotFound(session.status())) return absl::OkStatus();  // deleted after it was listed
     if (IsDamage(session.status())) {
       report->faults.push_back(NameFault(info.session_id, session.status()));
       return absl::OkStatus();
@@ -186,8 +186,9 @@ absl::Status Import(const Config& config, SessionStore* store, Report* report) {
     if (Same(there, session)) {
       ++report->unchanged;
     } else {
-      report->faults.push_back(absl::StrCat(session.info.session_id,
-                                            ": another session of this id is there; left alone"));
+      report->faults.push_back(
+          absl::StrCat(session.info.session_id,
+                       ": the store has another session with this id, which was not changed"));
     }
     return absl::OkStatus();
   };
@@ -208,7 +209,7 @@ absl::Status Verify(SessionStore* store, Report* report) {
   const absl::Status all = ForEach(store, [&](const SessionInfo& info) -> absl::Status {
     if (!info.damage.empty()) return AddDamage(info, report);
     const absl::StatusOr<SessionLogData> session = Read(store, info.session_id);
-    if (absl::IsNotFound(session.status())) return absl::OkStatus();  // deleted meanwhile
+    if (absl::IsNotFound(session.status())) return absl::OkStatus();  // deleted after it was listed
     if (!session.ok() && !IsDamage(session.status())) return session.status();
     const absl::Status status = session.ok() ? CheckSession(*session) : session.status();
     if (session.ok()) report->Add(*session);
@@ -242,7 +243,7 @@ std::string Text(const Json& json) {
                       json["store"].get<std::string>(), json["sessions"].get<int64_t>(),
                       json["tokens"].get<int64_t>());
   if (json.contains("unchanged")) {
-    absl::StrAppendFormat(&text, "; %d were there already", json["unchanged"].get<int64_t>());
+    absl::StrAppendFormat(&text, "; %d already existed", json["unchanged"].get<int64_t>());
   }
   return text + "\n";
 }
@@ -271,7 +272,7 @@ absl::Status RunSessions(const Config& config, Console* console) {
     RETURN_IF_ERROR(Verify(store.get(), &report));
   }
   const Json json = Describe(config, report);
-  // If the export goes to stdout, the report must not.
+  // If the export is written to stdout, the report must not be.
   if (config.input.action == "export" && config.output.file.empty()) {
     console->Note(Text(json));
   } else {
@@ -285,7 +286,7 @@ absl::Status RunSessions(const Config& config, Console* console) {
   return absl::FailedPreconditionError(
       config.input.action == "import"
           ? absl::StrCat(faults, faults == 1 ? " fault" : " faults",
-                         "; whatever is whole and new was imported into ",
+                         "; all undamaged new sessions were imported into ",
                          StoreName(config.store.location))
           : absl::StrCat(faults, faults == 1 ? " fault" : " faults", " in ",
                          StoreName(config.store.location)));

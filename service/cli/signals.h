@@ -1,5 +1,5 @@
-// SignalWatcher: calls a function for signals on its own thread, where every function is safe to
-// call.
+// SignalWatcher: receives signals on its own thread and calls a function there. So the function
+// need not be async-signal-safe.
 #ifndef TIDEPOOL_SERVICE_CLI_SIGNALS_H_
 #define TIDEPOOL_SERVICE_CLI_SIGNALS_H_
 
@@ -14,9 +14,9 @@ namespace tidepool::service {
 // signals.
 class SignalWatcher {
  public:
-  // `on_signal` runs on the watcher's thread, once per signal that arrives.
+  // `on_signal` runs on the watcher's thread, once for each signal that arrives.
   SignalWatcher(std::initializer_list<int> signals, std::function<void(int signal)> on_signal);
-  // Waits for a running on_signal. The signals stay blocked.
+  // Waits until a running on_signal has returned. The signals stay blocked.
   ~SignalWatcher();
   SignalWatcher(const SignalWatcher&) = delete;
   SignalWatcher& operator=(const SignalWatcher&) = delete;

@@ -36,14 +36,14 @@ struct Reading {
   absl::Duration time;
 };
 
-// Tokens generated per second since `before`. Negative if unknown.
+// Tokens generated per second since the reading `before`. Negative if unknown.
 double TokensPerSecond(const Json& worker, const Reading* before, absl::Duration now) {
   if (before == nullptr || now <= before->time) return -1;
   for (const Json& earlier : before->stats["workers"]) {
     if (earlier["worker_id"] != worker["worker_id"]) continue;
     const int64_t made = worker["generated_tokens_total"].get<int64_t>() -
                          earlier["generated_tokens_total"].get<int64_t>();
-    // The counter went down: the worker was restarted.
+    // If the counter has decreased, the worker was restarted.
     return made < 0 ? -1 : made / absl::ToDoubleSeconds(now - before->time);
   }
   return -1;
@@ -57,8 +57,8 @@ std::string HitRate(const Json& counters) {
   return absl::StrFormat("%.1f %%", 100 * hits / lookups);
 }
 
-// Formats sizes, hit rates now and since the start, and the window's bytes per second and wait
-// time.
+// Formats sizes, the hit rates of the window and since the start, and the window's bytes per second
+// and waiting time.
 std::string OffloadText(const Json& offload) {
   const auto number = [](const Json& from, const char* key) { return from[key].get<double>(); };
   const Json& window = offload["window"];
@@ -72,16 +72,16 @@ std::string OffloadText(const Json& offload) {
   if (recent) absl::StrAppendFormat(&text, ", %s in the last %.0f s", HitRate(window), seconds);
   text += "\n";
   if (!recent) return text;
-  absl::StrAppendFormat(&text,
-                        "  reading     %s/s on demand, %s/s ahead; waiting %.0f %% of the time\n",
-                        FormatBytes(number(window, "demand_bytes") / seconds),
-                        FormatBytes(number(window, "prefetch_bytes") / seconds),
-                        100 * number(window, "stall_seconds") / seconds);
+  absl::StrAppendFormat(
+      &text, "  reading     %s/s on demand, %s/s prefetched; waiting %.0f %% of the time\n",
+      FormatBytes(number(window, "demand_bytes") / seconds),
+      FormatBytes(number(window, "prefetch_bytes") / seconds),
+      100 * number(window, "stall_seconds") / seconds);
   return text;
 }
 
-// The layers of a worker's placement, with uses and hit rates of the window. If the window has no
-// uses, with those since the start.
+// The layers of a worker's placement, with uses and hit rates of the window. If there are no uses
+// in the window, they are those since the worker's start.
 std::vector<HeatLayer> HeatLayers(const Json& placement, const Json& offload) {
   bool any = false;
   for (const Json& layer : placement["layers"]) {
@@ -107,7 +107,7 @@ std::vector<HeatLayer> HeatLayers(const Json& placement, const Json& offload) {
   return layers;
 }
 
-// Formats how full the KV cache on disk is and how many tokens it saved.
+// Formats the used part of the KV file on disk, and the number of tokens that were read from it.
 std::string KvDiskText(const Json& disk) {
   const auto number = [&](const char* key) { return disk[key].get<int64_t>(); };
   std::string text = absl::StrFormat(
@@ -148,7 +148,7 @@ std::string WorkerText(const Json& worker, double tokens_per_second) {
   std::string text =
       absl::StrFormat("worker %s %s\n", Shown(worker["worker_id"]), Shown(worker["address"]));
   if (number("status_code") != 0) {
-    return text + absl::StrFormat("  does not answer: %s\n", Shown(worker["status_message"]));
+    return text + absl::StrFormat("  does not respond: %s\n", Shown(worker["status_message"]));
   }
   absl::StrAppendFormat(&text, "  model       %s (%s), %s of weights, up %.0f s\n",
                         Shown(worker["model"]), Shown(worker["backend"]),
@@ -172,7 +172,7 @@ std::string WorkerText(const Json& worker, double tokens_per_second) {
   }
   const int64_t lookups = number("expert_hits_total") + number("expert_misses_total");
   if (lookups > 0) {
-    absl::StrAppendFormat(&text, "  experts     %.1f %% of %d needs were in fast memory\n",
+    absl::StrAppendFormat(&text, "  experts     %.1f %% of %d needed experts were in memory\n",
                           100.0 * number("expert_hits_total") / lookups, lookups);
   }
   if (IsOffloaded(worker)) absl::StrAppend(&text, OffloadText(worker["offload"]));
@@ -232,14 +232,14 @@ std::string Text(const Reading& now, const Reading* before) {
   return text;
 }
 
-// Returns an error if no worker is usable, so that scripts can test the exit code.
+// Returns an error if no worker responds, so that scripts can use the exit code.
 absl::Status CheckWorkers(const Config& config, const Json& stats) {
   const Json& workers = stats["workers"];
   const bool any = std::any_of(workers.begin(), workers.end(), [](const Json& worker) {
     return worker["status_code"].get<int64_t>() == 0;
   });
   if (any) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(config.client.server, ": no worker answers"));
+  return absl::UnavailableError(absl::StrCat(config.client.server, ": no worker responds"));
 }
 
 }  // namespace
@@ -269,7 +269,7 @@ absl::Status RunStats(const Config& config, Console* console) {
     if (config.output.once) return CheckWorkers(config, now.stats);
     before = std::move(now);
     first = false;
-    // Between readings, notice if the reader of stdout has gone.
+    // Between two readings, check whether the reader of stdout has closed it.
     pollfd out = {STDOUT_FILENO, 0, 0};
     if (poll(&out, 1, kRefreshMs) > 0) return absl::OkStatus();
   }

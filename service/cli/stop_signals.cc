@@ -29,7 +29,7 @@ void StopSignals::ServerLeaves() {
 
 void StopSignals::Stop(int signal) {
   base::MutexLock lock(&mutex_);
-  // Nothing is served yet, and a model load cannot be cancelled.
+  // The server does not run yet, and loading a model cannot be cancelled. So exit at once.
   if (!serving_) std::_Exit(0);
   ++signals_;
   if (signals_ > 2 || (signals_ == 2 && !cut_short_)) std::_Exit(kSignalled + signal);

@@ -11,20 +11,21 @@
 
 namespace tidepool::service {
 
-// Thread-safe. Before the server runs, the first signal ends the process with code 0. Later, the
-// first signal begins the drain, like OnDrain, and the second interrupts the drain. If the process
-// has not ended `hurry` later, it exits with 128 plus the signal's number. It also exits at once on
-// a third signal, or on a second one after ServerLeaves.
+// Thread-safe. Before the server runs, the first signal ends the process with code 0. When the
+// server runs, the first signal begins the drain, like OnDrain, and the second one interrupts the
+// drain. If the process is still alive `hurry` after the second signal, it exits with 128 plus the
+// signal's number. It also exits at once on a third signal, or on a second signal after
+// ServerLeaves.
 class StopSignals {
  public:
   enum class Request : uint8_t { kStop, kReread };
 
   explicit StopSignals(absl::Duration hurry) : hurry_(hurry) {}
 
-  // `cut_short` stops the running server. It is called on its own thread, until ServerLeaves has
-  // returned.
+  // `cut_short` interrupts the drain of the running server. It is called on its own thread, and not
+  // after ServerLeaves has returned.
   void ServerIs(std::function<void()> cut_short);
-  // Waits for a running call of cut_short. Required after ServerIs.
+  // Waits until a running call of cut_short has returned. Must be called after ServerIs.
   void ServerLeaves();
 
   // Handles SIGINT or SIGTERM.

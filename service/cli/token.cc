@@ -33,7 +33,7 @@ absl::Status RunToken(const Config& config, Console* console) {
     console->PrintJson(json);
     return console->out_status();
   }
-  // The line goes to stdout alone, so that it can be appended to a file.
+  // stdout has only this line, so that it can be appended to a file.
   console->Print(line + "\n");
   if (path.empty()) console->Note(absl::StrCat("the token, which is shown once: ", token, "\n"));
   return console->out_status();

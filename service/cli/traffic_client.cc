@@ -95,7 +95,7 @@ class Call final : public grpc::ClientReadReactor<v1::GenerateResponse> {
   }
 
  private:
-  // Shared, because a cancel may race with the end of the call.
+  // Shared, because another thread may cancel the call while it ends.
   const std::shared_ptr<grpc::ClientContext> context_ = std::make_shared<grpc::ClientContext>();
   const v1::GenerateRequest request_;
   RunningCalls* const running_;

@@ -1,4 +1,4 @@
-// TrafficClient: many Generate calls at the same time, each without a thread.
+// TrafficClient: runs many Generate calls at the same time, without a thread for each.
 #ifndef TIDEPOOL_SERVICE_CLI_TRAFFIC_CLIENT_H_
 #define TIDEPOOL_SERVICE_CLI_TRAFFIC_CLIENT_H_
 
@@ -17,7 +17,7 @@
 namespace tidepool::service {
 
 struct TrafficAnswer {
-  std::vector<TokenArrival> arrivals;  // on the monotonic clock
+  std::vector<TokenArrival> arrivals;  // times are of the monotonic clock
   absl::Status status;                 // with the server's retry delay, if it sent one
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
@@ -34,17 +34,18 @@ struct ServedModel {
 class TrafficClient {
  public:
   // Opens config.traffic.connections connections to config.client.server with the settings of
-  // config.security. Connects on first use. Fails only if a file cannot be read.
+  // config.security. Each connection is opened by its first call. Fails only if a file cannot be
+  // read.
   static absl::StatusOr<std::unique_ptr<TrafficClient>> Connect(const Config& config);
 
-  // Blocks until no call runs.
+  // Blocks until all calls have ended.
   virtual ~TrafficClient() = default;
 
-  // Returns the server's only model. Blocks. UNAVAILABLE if the server does not respond,
-  // UNIMPLEMENTED if it does not report the fields that are needed here, and otherwise the errors
-  // of GetModel.
+  // Returns the only model of the server. Blocks. UNAVAILABLE if the server does not respond,
+  // UNIMPLEMENTED if its response lacks a field of ServedModel. Other errors are those of GetModel.
   virtual absl::StatusOr<ServedModel> FindModel() = 0;
-  // Samples greedily and ignores end tokens. `done` is called once, on a gRPC thread.
+  // Sends a request with greedy sampling that ignores end tokens. `done` is called once, on a gRPC
+  // thread.
   virtual void Send(const TrafficRequest& request, std::function<void(TrafficAnswer)> done) = 0;
   // Cancels all running calls, which end with CANCELLED.
   virtual void CancelAll() = 0;

@@ -10,7 +10,7 @@
 
 namespace tidepool::service {
 
-// The group of --server and of the flags that require it.
+// The group that has --server and the flags that require it.
 inline constexpr absl::string_view kTrafficGroup = "Load";
 
 absl::Span<const FlagSpec> TrafficFlagSpecs();

@@ -1,5 +1,5 @@
-// TrafficPlan: the requests that a load generator sends, with times, lengths and tokens. Equal
-// shapes give equal plans.
+// TrafficPlan: the requests that a load generator sends, with times, lengths and tokens. The same
+// shape gives the same plan.
 #ifndef TIDEPOOL_SERVICE_CLI_TRAFFIC_PLAN_H_
 #define TIDEPOOL_SERVICE_CLI_TRAFFIC_PLAN_H_
 
@@ -15,18 +15,18 @@ namespace tidepool::service {
 struct TrafficShape {
   // Mean requests per second of a Poisson process. 0: the caller decides when to send.
   double rate = 0;
-  // Each request draws its lengths uniformly from these lists. Requires: not empty, and each prompt
-  // is longer than the shared prefix.
+  // Each request uses a random value of each list, all with the same probability. Requires: the
+  // lists are not empty, and each prompt is longer than the shared prefix.
   std::vector<int64_t> prompt_tokens;
   std::vector<int64_t> output_tokens;
   int64_t shared_prompt_tokens = 0;  // length of the prefix that all prompts share
-  std::vector<int32_t> priorities;   // drawn like lengths; empty: no priority is set
-  int32_t vocab_size = 0;            // above 0: prompts are random ids below this
+  std::vector<int32_t> priorities;   // one is used at random; empty: priority is not set
+  int32_t vocab_size = 0;            // if not 0, prompts are random ids below this
   uint64_t seed = 0;
 };
 
 struct TrafficRequest {
-  absl::Duration arrival;  // since the start; zero without a rate
+  absl::Duration arrival;  // time since the start; zero if there is no rate
   std::vector<int32_t> prompt;
   int64_t output_tokens = 0;
   std::optional<int32_t> priority;

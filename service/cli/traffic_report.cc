@@ -23,7 +23,7 @@ Json Quantiles(std::vector<float> seconds) {
 std::string QuantileLine(const char* name, const Json& seconds) {
   if (seconds.is_null()) return absl::StrFormat("  %-12s none\n", name);
   const auto ms = [&](const char* key) { return 1e3 * seconds[key].get<double>(); };
-  return absl::StrFormat("  %-12s p50 %9.2f ms   p90 %9.2f ms   p99 %9.2f ms   most %9.2f ms\n",
+  return absl::StrFormat("  %-12s p50 %9.2f ms   p90 %9.2f ms   p99 %9.2f ms   max %9.2f ms\n",
                          name, ms("p50"), ms("p90"), ms("p99"), ms("max"));
 }
 
@@ -114,7 +114,7 @@ std::string TrafficText(const Json& report) {
     absl::StrAppendFormat(&text, "  retries      %d\n", retries);
   }
   absl::StrAppendFormat(
-      &text, "  goodput      %.2f requests/s, %.1f tokens/s; %.2f tokens a message\n",
+      &text, "  goodput      %.2f requests/s, %.1f tokens/s; %.2f tokens per message\n",
       goodput["requests_per_s"].get<double>(), goodput["tokens_per_s"].get<double>(),
       report["tokens_per_message"].get<double>());
   absl::StrAppend(&text, QuantileLine("first token", report["first_token_s"]),

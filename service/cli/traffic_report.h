@@ -14,16 +14,17 @@
 
 namespace tidepool::service {
 
-// One message of a stream that carried tokens.
+// A message of a stream that has tokens.
 struct TokenArrival {
   absl::Duration time;
   int64_t tokens = 0;
 };
 
-// One request from planned start to end. Times are relative to the start of the run.
+// One request from its planned start to its end. Times are relative to the start of the run.
 struct RequestOutcome {
-  absl::Duration planned;  // due time; latency counts from here even if it is sent late
-  absl::Duration sent;     // first attempt
+  // Planned send time. Latency counts from it, even if the request is sent late.
+  absl::Duration planned;
+  absl::Duration sent;  // send time of the first attempt
   absl::Duration ended;
   std::optional<int32_t> priority;
   std::vector<TokenArrival> arrivals;
@@ -33,7 +34,7 @@ struct RequestOutcome {
   int64_t retries = 0;
 };
 
-// The part of the run that is measured.
+// The part of the run that the report covers.
 struct TrafficWindow {
   absl::Duration begin;
   absl::Duration end;
@@ -41,8 +42,8 @@ struct TrafficWindow {
   bool Holds(absl::Duration time) const { return begin <= time && time < end; }
 };
 
-// Thread-compatible. Counts and times to first token cover the requests that were due within the
-// window. Rates and inter-token times cover the tokens that arrived within it.
+// Thread-compatible. Counts and times to first token are about the requests that were planned
+// within the window. Rates and times between tokens are about the tokens that arrived within it.
 class TrafficReport {
  public:
   explicit TrafficReport(const TrafficWindow& window) : window_(window) {}

@@ -8,7 +8,7 @@
 namespace tidepool::service {
 namespace {
 
-// Used if a refusal has no retry delay.
+// The delay before a retry if a refusal has no retry hint.
 constexpr absl::Duration kDefaultWait = absl::Seconds(1);
 
 bool IsRefusal(const TrafficAnswer& answer) {
@@ -35,7 +35,7 @@ void TrafficRun::Start(std::function<void(const RequestOutcome&)> on_outcome,
     sending_over_ = true;
     EndIfIdle();
   });
-  // The run may have ended and been deleted by then.
+  // The timer holds no reference to the run, because the run may be deleted before it fires.
   parts_.loop->PostAfter(options_.sending + options_.patience,
                          [client = parts_.client] { client->CancelAll(); });
   if (options_.callers == 0) {
@@ -79,7 +79,7 @@ void TrafficRun::Send(std::shared_ptr<Request> request) {
 void TrafficRun::OnAnswer(const std::shared_ptr<Request>& request, TrafficAnswer answer) {
   const bool refused = IsRefusal(answer);
   const absl::Duration wait = refused ? WaitOf(answer.status) : absl::ZeroDuration();
-  // If so, a timer is due before the end of the run.
+  // If the request is sent in time, a timer fires before the end of the run.
   const bool in_time = Now() + wait < options_.sending;
   if (refused && MayRetry(answer.status) && request->tries <= options_.retries && in_time) {
     return parts_.loop->PostAfter(wait, [this, request] { Send(request); });

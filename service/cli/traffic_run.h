@@ -16,16 +16,16 @@
 namespace tidepool::service {
 
 struct TrafficRunOptions {
-  // Callers that each send one request at a time. A caller waits until its last request has ended,
-  // and after a refusal for the retry delay. 0: requests are sent at the plan's times, independent
-  // of earlier ones.
+  // Number of callers that each send one request at a time. A caller sends its next request when
+  // its last one has ended, and after a refusal when the retry delay has passed too. 0: requests
+  // are sent at the plan's times, even if earlier ones still run.
   int64_t callers = 0;
-  absl::Duration sending;   // since the start; nothing is sent later
-  absl::Duration patience;  // wait for running requests; the rest is cancelled
-  int64_t retries = 0;      // how often a refused request is sent again, after the retry delay
+  absl::Duration sending;   // no request is sent later than this after the start
+  absl::Duration patience;  // then wait this long for running requests, and cancel the rest
+  int64_t retries = 0;      // maximum resends of a refused request, after the retry delay
 };
 
-// Objects that a run uses. They outlive the run, and the client outlives the loop.
+// Objects that a run uses. They must outlive the run. The client must outlive the loop.
 struct TrafficRunParts {
   TrafficPlan* plan = nullptr;
   TrafficClient* client = nullptr;
@@ -33,14 +33,14 @@ struct TrafficRunParts {
   const base::Clock* clock = nullptr;
 };
 
-// Only used on the loop, except for its constructor.
+// All functions except for the constructor must be called on the loop.
 class TrafficRun {
  public:
   TrafficRun(const TrafficRunParts& parts, const TrafficRunOptions& options)
       : parts_(parts), options_(options) {}
 
-  // Call once. `on_outcome` receives the end of each request. `on_end` is called after the last
-  // one, and may delete the run.
+  // Must be called once. `on_outcome` is called when a request ends. `on_end` is called after the
+  // last one, and may delete the run.
   void Start(std::function<void(const RequestOutcome&)> on_outcome, std::function<void()> on_end);
 
  private:
@@ -52,13 +52,13 @@ class TrafficRun {
   };
 
   absl::Duration Now() const { return parts_.clock->Monotonic() - started_; }
-  // Sends the requests that are due and sets a timer for the next.
+  // Sends the requests whose time has come, and sets a timer for the next one.
   void SendDue();
   void SendAsCaller();
   void Send(std::shared_ptr<Request> request);
   void OnAnswer(const std::shared_ptr<Request>& request, TrafficAnswer answer);
   void Conclude(const Request& request, TrafficAnswer answer);
-  // Ends the run if nothing is open. Used once sending is over.
+  // Ends the run if no request is open. Called when no more requests will be sent.
   void EndIfIdle();
 
   const TrafficRunParts parts_;
@@ -66,7 +66,7 @@ class TrafficRun {
   std::function<void(const RequestOutcome&)> on_outcome_;
   std::function<void()> on_end_;
   absl::Duration started_;
-  TrafficRequest next_;  // the next request; unused with callers
+  TrafficRequest next_;  // the next request of the plan; not used with callers
   int64_t open_ = 0;     // requests without an outcome
   bool sending_over_ = false;
 };

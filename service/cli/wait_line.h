@@ -1,4 +1,4 @@
-// WaitLine: shows the seconds until a response's first token.
+// WaitLine: shows how many seconds a user has waited for the first token of a response.
 #ifndef TIDEPOOL_SERVICE_CLI_WAIT_LINE_H_
 #define TIDEPOOL_SERVICE_CLI_WAIT_LINE_H_
 
@@ -10,8 +10,9 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. Between Start and Stop, from the third second on, a line on stderr counts the
-// seconds if stderr is a terminal. Nobody else may write to the console meanwhile.
+// Thread-compatible. Between Start and Stop, a line on stderr counts the seconds, from the third
+// second on. It is shown only if stderr is a terminal. Other code must not write to the console
+// between Start and Stop.
 class WaitLine {
  public:
   explicit WaitLine(Console* console) : console_(console) {}

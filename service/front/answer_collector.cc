@@ -8,7 +8,7 @@
 namespace tidepool::service {
 namespace {
 
-// About the memory that this adds to a response.
+// Returns about how much memory this message adds to a response.
 int64_t KeptBytes(const v1::GenerateResponse& response) {
   size_t bytes = response.text().size() + response.token_ids_size() * sizeof(int32_t);
   for (const v1::TokenLogprob& logprob : response.logprobs()) bytes += logprob.SpaceUsedLong();
@@ -66,15 +66,15 @@ absl::Status AnswerCollector::Grow(int64_t bytes) {
   absl::Status room = whole_->Grow(bytes);
   if (!whole_->IsTooLong()) return room;
   return absl::InvalidArgumentError(
-      absl::StrCat("the answer is past ", WholeAnswer::kMaxBytes >> 20,
-                   " MiB, the most that is sent as one; ask with Generate, which streams, or for "
-                   "fewer tokens or logprobs"));
+      absl::StrCat("the response exceeds ", WholeAnswer::kMaxBytes >> 20,
+                   " MiB, the limit for one message; use Generate, which streams, or request fewer "
+                   "tokens or logprobs"));
 }
 
 void AnswerCollector::Stop(absl::Status status) {
   v1::CompleteResponse().Swap(&answer_);
   whole_->Clear();
-  // Post it, because the stream may be calling us.
+  // Post the task, because the stream may be in the middle of a call to this object.
   loop_->Post([weak = stream_, status = std::move(status)] {
     if (const auto stream = weak.lock()) stream->Cancel(status);
   });

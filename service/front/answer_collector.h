@@ -1,4 +1,4 @@
-// AnswerCollector: collects a generation into one response.
+// AnswerCollector: collects all messages of a generation into one response.
 #ifndef TIDEPOOL_SERVICE_FRONT_ANSWER_COLLECTOR_H_
 #define TIDEPOOL_SERVICE_FRONT_ANSWER_COLLECTOR_H_
 
@@ -15,15 +15,16 @@
 
 namespace tidepool::service {
 
-// Loop only. Deletes itself at the end.
+// Use it on the loop only. Deletes itself when the generation has ended.
 class AnswerCollector final : public GenerationSink {
  public:
   using Done = std::function<void(absl::StatusOr<v1::CompleteResponse>)>;
 
-  // `loop` and `whole`, which counts the memory of the response, outlive the call of `done`.
+  // `whole` counts the memory of the response. `loop` and `whole` must live until `done` has been
+  // called.
   AnswerCollector(Executor* loop, WholeAnswer* whole, Done done);
 
-  // Call before the first message. Requires: count >= 1.
+  // Sets the number of choices. Call it before the first message. Requires: count >= 1.
   void SetCompletions(int32_t count);
   void Attach(const std::shared_ptr<AnswerStream>& stream) { stream_ = stream; }
 
@@ -33,7 +34,7 @@ class AnswerCollector final : public GenerationSink {
  private:
   void TakePrompt(v1::GenerateResponse* response);
   absl::Status Grow(int64_t bytes);
-  // Ends the response with this status.
+  // Cancels the generation, so that the response ends with this status.
   void Stop(absl::Status status);
 
   Executor* loop_;

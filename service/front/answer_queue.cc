@@ -6,7 +6,7 @@
 namespace tidepool::service {
 namespace {
 
-// Appends `next` to a message that has no finish_reason yet.
+// Appends `next` to a message that does not have a finish_reason yet.
 void Merge(v1::GenerateResponse&& next, v1::GenerateResponse* into) {
   into->mutable_text()->append(next.text());
   into->mutable_token_ids()->MergeFrom(next.token_ids());

@@ -1,5 +1,6 @@
-// AnswerQueue: messages of one response that wait for the client, which takes one at a time.
-// Messages of a session also wait until they are in the log.
+// AnswerQueue: the messages of one response that wait for the client. The client receives one
+// message at a time. If the response belongs to a session, a message also waits until it is in the
+// session's log.
 #ifndef TIDEPOOL_SERVICE_FRONT_ANSWER_QUEUE_H_
 #define TIDEPOOL_SERVICE_FRONT_ANSWER_QUEUE_H_
 
@@ -14,20 +15,20 @@ namespace tidepool::service {
 // Thread-compatible.
 class AnswerQueue {
  public:
-  // A message ends after `resume_after` tokens, because the client resumes there. 0: no such
-  // position.
+  // The client resumes after `resume_after` tokens, so one message must end exactly there. 0: the
+  // client does not resume.
   explicit AnswerQueue(int64_t resume_after) : resume_after_(resume_after) {}
 
   void Push(v1::GenerateResponse response, bool logged);
-  // The oldest message that was not in the log is now.
+  // The oldest message that was not in the log is now in the log.
   void MarkLogged();
-  // Returns all waiting messages, merged into one. Returns nullopt if none can be sent, or if the
-  // client has not taken the previous one yet.
+  // Merges all messages that may be sent into one and returns it. Returns nullopt if there are
+  // none, or if the client has not received the last returned message yet.
   std::optional<v1::GenerateResponse> Take();
-  // The client has taken the message. Returns the number of its tokens, including those of the
-  // prompt report.
+  // The client has received the last returned message. Returns the number of its tokens. Prompt
+  // tokens in a prompt report (prompt_report.h) are included.
   int64_t OnTaken();
-  // True if the client has taken the last message of the response.
+  // Returns whether the client has received the last message of the response.
   bool ended() const { return last_ && !under_way_; }
   void Clear() { waiting_.clear(); }
 
@@ -39,8 +40,8 @@ class AnswerQueue {
 
   const int64_t resume_after_;
   std::deque<Message> waiting_;
-  bool under_way_ = false;  // the client has not taken the current message yet
-  int64_t tokens_ = 0;      // tokens of the current message
+  bool under_way_ = false;  // the client has not received the current message yet
+  int64_t tokens_ = 0;      // number of tokens in the current message
   bool last_ = false;       // the current message has a finish_reason
 };
 

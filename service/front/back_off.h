@@ -1,6 +1,6 @@
-// BackOff: the wait before a retry. It doubles with each failure and has random jitter, so that
-// clients that failed together do not retry together (M. Brooker, "Exponential Backoff And Jitter",
-// AWS Architecture Blog, 2015).
+// BackOff: the time to wait before a retry. It doubles with each failure. A random factor makes
+// sure that clients that failed together do not retry together (M. Brooker, "Exponential Backoff
+// And Jitter", AWS Architecture Blog, 2015).
 #ifndef TIDEPOOL_SERVICE_FRONT_BACK_OFF_H_
 #define TIDEPOOL_SERVICE_FRONT_BACK_OFF_H_
 
@@ -13,9 +13,10 @@ namespace tidepool::service {
 
 struct BackOff {
   absl::Duration first;
-  absl::Duration last;  // maximum wait, without jitter
+  absl::Duration last;  // maximum time, before the random factor
 
-  // Returns the wait after `failures` failures (at least 1), times a random factor from 0.5 to 1.5.
+  // Returns the time to wait after `failures` failures. Requires: failures >= 1. The random factor
+  // is between 0.5 and 1.5.
   absl::Duration Wait(int failures, std::minstd_rand* random) const {
     absl::Duration wait = first;
     for (int i = 1; i < failures && wait < last; ++i) wait *= 2;

@@ -8,7 +8,7 @@
 namespace tidepool::service {
 namespace {
 
-// Returns the request for choice `index` alone.
+// Returns the request for choice number `index` alone.
 GenerationInput InputOf(const GenerationInput& input, const std::string& name, int32_t index) {
   GenerationInput one = input;
   v1::GenerateRequest& request = one.request;
@@ -22,7 +22,8 @@ GenerationInput InputOf(const GenerationInput& input, const std::string& name, i
   if (request.sampling().has_seed()) {
     request.mutable_sampling()->set_seed(request.sampling().seed() + index);
   }
-  // Only the first choice reports the prompt. Without a prompt report, max_tokens of 0 is invalid.
+  // Only the first choice reports the prompt. So the other choices have no prompt report, and
+  // without one, max_tokens must not be 0.
   request.clear_prompt_logprobs();
   request.clear_return_progress();
   if (request.stopping().has_max_tokens() && request.stopping().max_tokens() == 0) {
@@ -32,7 +33,7 @@ GenerationInput InputOf(const GenerationInput& input, const std::string& name, i
   return one;
 }
 
-// The prompt counts once, with the times of the first choice.
+// The prompt is counted only once. The times are those of the first choice.
 void AddUsage(const v1::Usage& usage, int32_t index, v1::Usage* all) {
   if (index == 0) {
     all->set_prompt_tokens(usage.prompt_tokens());
@@ -73,12 +74,12 @@ std::shared_ptr<AnswerStream> Choices::Start(Executor* loop, GenerationInput inp
 
 void Choices::BeginAll(const GenerationInput& input, const Begin& begin) {
   self_ = shared_from_this();
-  const auto keep = self_;  // a refused choice ends at once
+  const auto keep = self_;  // a choice that is refused ends during this loop
   for (size_t i = 0; i < choices_.size(); ++i) {
     Choice& choice = choices_[i];
     choice.all = this;
     choice.index = static_cast<int32_t>(i);
-    if (sink_ == nullptr) {  // an earlier choice was refused
+    if (sink_ == nullptr) {  // a choice before this one was refused
       choice.ended = true;
       if (--open_ == 0) self_.reset();
       continue;
@@ -122,7 +123,7 @@ void Choices::OnWritten() {
 }
 
 void Choices::Acknowledge(int32_t index) {
-  // Post it, because the choice may be calling us.
+  // Post the task, because the choice may be in the middle of a call to this object.
   loop_->Post([weak = weak_from_this(), index] {
     const auto self = weak.lock();
     if (self == nullptr || self->choices_[index].ended) return;

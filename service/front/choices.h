@@ -1,4 +1,4 @@
-// Choices: the n choices of one request (n > 1) as one stream.
+// Choices: sends the n choices of one request (n > 1) as one stream.
 #ifndef TIDEPOOL_SERVICE_FRONT_CHOICES_H_
 #define TIDEPOOL_SERVICE_FRONT_CHOICES_H_
 
@@ -17,18 +17,19 @@
 
 namespace tidepool::service {
 
-// Loop only. Each choice is a generation with its own name and seed, and follows the rules of any
-// other: it fails over, and a repeated request_id returns it again. The first choice computes the
-// prompt, and the others find it in the KV cache. At most one message of each choice is waiting for
-// the client. If one choice fails, all end with its status.
+// Use it on the loop only. Each choice is a generation with its own name and its own seed. A choice
+// behaves like any other generation: if its worker fails, another worker continues it, and a
+// repeated request_id returns it again. The first choice computes the prompt, and the other choices
+// find it in the KV cache. Each choice has at most one message that waits for the client. If one
+// choice fails, all choices end with its status.
 class Choices final : public AnswerStream, public std::enable_shared_from_this<Choices> {
  public:
-  // Begins one generation, like FrontCore::Generate.
+  // Begins one generation. Does the same as FrontCore::Generate.
   using Begin =
       std::function<std::shared_ptr<AnswerStream>(GenerationInput input, GenerationSink* sink)>;
 
-  // Requires: input.request.n() > 1. `begin` is called later, on the loop, which outlives this
-  // object. The sink may be destroyed when it is finished.
+  // Requires: input.request.n() > 1. `begin` is called later, on the loop. The loop must outlive
+  // this object. The sink may be destroyed when it is finished.
   static std::shared_ptr<AnswerStream> Start(Executor* loop, GenerationInput input,
                                              GenerationSink* sink, Begin begin);
 
@@ -54,7 +55,7 @@ class Choices final : public AnswerStream, public std::enable_shared_from_this<C
   void BeginAll(const GenerationInput& input, const Begin& begin);
   void OnMessage(int32_t index, v1::GenerateResponse response);
   void OnEnd(int32_t index, absl::Status status);
-  // The client has taken this choice's message, or does not need it.
+  // The client has received this choice's message, or will not get it.
   void Acknowledge(int32_t index);
   void SendNext();
   void End(absl::Status status);
@@ -64,11 +65,11 @@ class Choices final : public AnswerStream, public std::enable_shared_from_this<C
   GenerationSink* sink_;    // null after Finish
   std::vector<Choice> choices_;
   std::deque<v1::GenerateResponse> queue_;
-  int32_t writing_ = -1;  // index of the choice whose message the client is taking; -1: none
-  int32_t unfinished_;    // choices without a last message yet
-  int32_t open_;          // choices that may still call this object
-  v1::Usage usage_;       // sum over the choices that sent their last message
-  std::shared_ptr<Choices> self_;  // set while a choice may call this object
+  int32_t writing_ = -1;           // index of the choice whose message is being sent; -1: none
+  int32_t unfinished_;             // number of choices that have not sent their last message
+  int32_t open_;                   // number of choices that may still call this object
+  v1::Usage usage_;                // sum over the choices that have sent their last message
+  std::shared_ptr<Choices> self_;  // set while a choice may still call this object
 };
 
 }  // namespace tidepool::service

@@ -25,7 +25,7 @@ v1::SessionKind ToProto(SessionKind kind) {
     case SessionKind::kChat:
       return v1::CHAT;
   }
-  return v1::SESSION_KIND_UNSPECIFIED;  // an unknown value in a damaged store
+  return v1::SESSION_KIND_UNSPECIFIED;  // a damaged store may contain an unknown value
 }
 
 }  // namespace
@@ -67,7 +67,8 @@ void ToProto(const SessionLogData& log, v1::Session* out) {
   out->mutable_token_ids()->Assign(log.token_ids.begin(), log.token_ids.end());
   for (size_t i = 0; i < log.turns.size(); ++i) {
     const StoredTurn& turn = log.turns[i];
-    // The part of the log that a later turn kept. Its own tokens follow.
+    // `kept` is the end of the part of the log that all later turns kept. The later turns' own
+    // tokens follow it.
     int64_t kept = log.info.token_count;
     for (size_t j = i + 1; j < log.turns.size(); ++j) kept = std::min(kept, log.turns[j].start);
     v1::Turn* to = out->add_turns();
@@ -97,7 +98,7 @@ v1::FinishReason ToProto(TurnFinish finish) {
     case TurnFinish::kCancelled:
       return v1::CANCELLED;
   }
-  return v1::FINISH_REASON_UNSPECIFIED;  // an unknown value in a damaged store
+  return v1::FINISH_REASON_UNSPECIFIED;  // a damaged store may contain an unknown value
 }
 
 TurnFinish FromProto(v1::FinishReason finish) {
@@ -113,7 +114,8 @@ TurnFinish FromProto(v1::FinishReason finish) {
     case v1::CANCELLED:
       return TurnFinish::kCancelled;
     default:
-      return TurnFinish::kStop;  // a newer worker's reason: the response has ended in any case
+      // a reason that only a newer worker knows; it also means that the response has ended
+      return TurnFinish::kStop;
   }
 }
 

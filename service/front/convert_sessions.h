@@ -11,9 +11,9 @@ namespace tidepool::service {
 StoredMessage FromProto(const v1::ChatMessage& message);
 void ToProto(const StoredMessage& message, v1::ChatMessage* out);
 void ToProto(const SessionInfo& info, v1::Session* out);
-// Includes the log.
+// Also sets the log.
 void ToProto(const SessionLogData& log, v1::Session* out);
-// The end of a turn. FINISH_REASON_UNSPECIFIED while it runs.
+// Converts how a turn ended. A turn that is still running becomes FINISH_REASON_UNSPECIFIED.
 v1::FinishReason ToProto(TurnFinish finish);
 TurnFinish FromProto(v1::FinishReason finish);
 

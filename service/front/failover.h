@@ -1,4 +1,4 @@
-// Failover: state about failing workers that a front's generations share.
+// Failover: what all generations of a front know together about workers that fail.
 #ifndef TIDEPOOL_SERVICE_FRONT_FAILOVER_H_
 #define TIDEPOOL_SERVICE_FRONT_FAILOVER_H_
 
@@ -18,10 +18,10 @@
 
 namespace tidepool::service {
 
-// Loop only.
+// Use it on the loop only.
 struct Failover {
-  // `running` and `serving` as in FailoverQueue, `look` as in CrashEvidence. The loop and the clock
-  // outlive this object.
+  // For `running` and `serving`, see FailoverQueue. For `look`, see CrashEvidence. The loop and the
+  // clock must outlive this object.
   struct Sources {
     std::function<int64_t()> running;
     std::function<int64_t(const std::string&)> serving;
@@ -39,11 +39,12 @@ struct Failover {
   PoisonedPrompts poisoned;
   CrashEvidence evidence;
   FailoverQueue resubmissions;
-  StreamTransitions transitions;  // of all streams
+  StreamTransitions transitions;  // counts for all streams
   std::minstd_rand random{std::random_device{}()};
-  int64_t moved_total = 0;             // streams that moved to another worker after a failure
-  int64_t migrated_total = 0;          // streams that moved because their worker drains
-  int64_t numerics_changed_total = 0;  // streams that moved to a worker with another numerics_id
+  int64_t moved_total = 0;     // number of streams that moved to another worker after a failure
+  int64_t migrated_total = 0;  // number of streams that moved because their worker drains
+  // number of streams that moved to a worker with another numerics_id
+  int64_t numerics_changed_total = 0;
 };
 
 }  // namespace tidepool::service

@@ -1,8 +1,9 @@
-// FailoverQueue: decides when each stream that lost its worker may start on another one. If all
-// started at once, their prompts would overload the remaining workers. So only a share of the
-// running streams may be restarting at a time, and the others wait. Envoy has a similar retry
-// budget (circuit_breaker.proto RetryBudget: 20 % of the active requests, at least 3). Streams over
-// this budget wait here instead of failing, because they were accepted.
+// FailoverQueue: decides when a stream that has lost its worker may start on another one. If all
+// such streams started at once, their prompts would overload the remaining workers. So only a share
+// of all running streams may be restarting at the same time, and the others wait in this queue.
+// Envoy limits retries in a similar way (circuit_breaker.proto RetryBudget: 20 % of the active
+// requests, at least 3). Unlike there, streams above the limit wait and do not fail, because they
+// were already accepted.
 #ifndef TIDEPOOL_SERVICE_FRONT_FAILOVER_QUEUE_H_
 #define TIDEPOOL_SERVICE_FRONT_FAILOVER_QUEUE_H_
 
@@ -19,7 +20,7 @@
 
 namespace tidepool::service {
 
-// Loop only.
+// Use it on the loop only.
 class FailoverQueue {
  public:
   static constexpr double kShare = 0.2;
@@ -27,17 +28,18 @@ class FailoverQueue {
 
   enum class Kind : uint8_t {
     kUsual,
-    // The prompt is suspected of crashing the worker. Suspects start after the usual streams. At
-    // most as many suspects of a model start at a time as workers serve it. So each has its own
-    // worker among them, and a second crash counts against only one.
+    // The prompt is a suspect: it may have crashed a worker. Suspects start after the usual
+    // streams. The number of suspects of one model that are starting is at most the number of its
+    // workers. So each suspect can have a worker without another suspect, and a crash of that
+    // worker counts against only one of them.
     kSuspect,
-    // The prompt is tried alone, after all others: one per model at a time, and its worker gets no
-    // other stream meanwhile.
+    // The prompt is tried alone on a worker (a trial). Trials start after all other streams. Each
+    // model has at most one trial at a time. While the trial runs, its worker gets no other stream.
     kAlone,
   };
 
-  // A stream's place in the queue or among the restarting streams, released when destroyed. Must
-  // not outlive the queue.
+  // A stream's place in the queue, or among the restarting streams. Destroying the ticket gives the
+  // place up. The ticket must not outlive the queue.
   class Ticket {
    public:
     Ticket() = default;
@@ -48,7 +50,7 @@ class FailoverQueue {
     // Sets the worker that the stream starts on.
     void GoTo(const std::string& worker);
     bool held() const { return line_ != nullptr; }
-    // The worker that the stream starts on. Empty if unknown.
+    // Returns the worker on which the stream starts. Empty if that is not known yet.
     const std::string& worker() const { return worker_; }
 
    private:
@@ -60,21 +62,21 @@ class FailoverQueue {
     std::string worker_;
   };
 
-  // `running` returns the number of streams, including the queued ones. `serving` returns the
-  // number of workers that serve the model with this digest. `loop` outlives the queue.
+  // `running` returns the number of streams, including those in the queue. `serving` returns the
+  // number of workers that serve the model with this digest. `loop` must outlive the queue.
   FailoverQueue(Executor* loop, std::function<int64_t()> running,
                 std::function<int64_t(const std::string&)> serving)
       : loop_(loop), running_(std::move(running)), serving_(std::move(serving)) {}
 
-  // Posts `go` when it is this stream's turn, unless the ticket was destroyed. Keep the ticket
-  // until the stream runs again.
+  // Adds a stream to the queue. When it is the stream's turn, posts `go`, unless the ticket was
+  // destroyed. Keep the ticket until the stream runs again.
   [[nodiscard]] Ticket Enter(Kind kind, const std::string& model_digest, std::function<void()> go);
 
-  // Names of workers on which suspects or trials are starting.
+  // Returns the names of workers on which suspects or trials are starting.
   std::vector<std::string> WithSuspects() const;
-  // Names of workers on which trials are starting.
+  // Returns the names of workers on which trials are starting.
   std::vector<std::string> WithTrials() const;
-  // Posts `task` when a trial gives up its ticket, or moves to another worker.
+  // Posts `task` once, when a trial's ticket is destroyed or the trial moves to another worker.
   void AfterTrial(std::function<void()> task) { after_trial_.push_back(std::move(task)); }
   int64_t waiting() const;
   int64_t under_way() const { return static_cast<int64_t>(under_way_.size()); }
@@ -89,16 +91,16 @@ class FailoverQueue {
     std::string model_digest;
     std::string worker;  // empty: unknown
   };
-  using Line = std::deque<Waiting>;  // in the order of Enter
+  using Line = std::deque<Waiting>;  // in the order of the calls of Enter
 
   std::vector<std::string> WorkersOf(const std::vector<Kind>& kinds) const;
   void Leave(uint64_t number);
   void EndTrial();
   void Advance();
-  using Lines = std::map<std::string, Line>;  // by model digest; no line is empty
+  using Lines = std::map<std::string, Line>;  // by model digest; no line in it is empty
   void SendSuspects(Kind kind, Lines* lines, int64_t limit);
-  // Of the lines that may continue, returns the one whose first stream has waited longest, or
-  // end().
+  // Considers the lines whose model has a free worker for this kind. Returns the one whose first
+  // stream has waited longest, or end() if there is none.
   Lines::iterator NextSuspects(Kind kind, Lines* lines) const;
   bool HasWorker(Kind kind, const std::string& model_digest) const;
   void Send(OnItsWay way, Line* line);

@@ -1,6 +1,6 @@
-// FirstRequestTimes: when each chat with a request_id was first sent to this front. A repeated
-// request passes the same time to the chat template, so that its prompt is the same even on another
-// day.
+// FirstRequestTimes: when each chat with a request_id was first sent to this front. If the client
+// repeats the request, the chat template gets the same time again. So the prompt is the same, even
+// on another day.
 #ifndef TIDEPOOL_SERVICE_FRONT_FIRST_REQUEST_TIMES_H_
 #define TIDEPOOL_SERVICE_FRONT_FIRST_REQUEST_TIMES_H_
 
@@ -18,18 +18,18 @@
 
 namespace tidepool::service {
 
-// Loop only.
+// Use it on the loop only.
 class FirstRequestTimes {
  public:
-  // Larger than the number of responses that are kept, because times are small: at most 8 MiB.
+  // More times than responses are kept, because a time needs little memory: 8 MiB at most in total.
   static constexpr size_t kMax = 16384;
 
-  // `clock` outlives this object.
+  // `clock` must outlive this object.
   explicit FirstRequestTimes(const base::Clock* clock) : clock_(clock) {}
 
-  // Returns nullopt if unknown. `body` is RequestDigests::body.
+  // Returns nullopt if the time is unknown. `body` is RequestDigests::body.
   std::optional<absl::Time> Find(const IdempotencyCache::Name& name, const std::string& body);
-  // Keeps the time for a TTL, and replaces an earlier one.
+  // Stores the time for the duration `ttl`. Replaces an earlier time.
   void Keep(const IdempotencyCache::Name& name, const std::string& body, absl::Time asked,
             absl::Duration ttl);
 
@@ -37,15 +37,16 @@ class FirstRequestTimes {
   struct Entry {
     std::string body;
     absl::Time asked;
-    absl::Duration until;  // expiry, on the monotonic clock
-    int64_t number = 0;    // distinguishes it from a later entry of the same name
+    absl::Duration until;  // when it expires, on the monotonic clock
+    int64_t number = 0;    // distinguishes this entry from a later entry with the same name
   };
 
   void DropOld();
 
   const base::Clock* clock_;
   std::map<IdempotencyCache::Name, Entry> entries_;
-  std::deque<std::pair<IdempotencyCache::Name, int64_t>> order_;  // in insertion order
+  // in the order in which they were added
+  std::deque<std::pair<IdempotencyCache::Name, int64_t>> order_;
   int64_t next_number_ = 1;
 };
 

@@ -12,20 +12,22 @@
 namespace tidepool::service {
 namespace {
 
-// A step can take long if experts are read for a whole prompt.
+// A worker responds between two steps. A step can take long if it reads the experts for a whole
+// prompt.
 constexpr absl::Duration kLongest = absl::Seconds(30);
 
-// A worker that misses our own limit is unavailable, even if the caller's deadline is later.
+// A worker that does not respond within our own limit is reported as unavailable, even if the
+// caller's deadline is later.
 absl::Status OfWorker(const absl::Status& status, absl::Duration asked_until,
                       absl::Duration deadline) {
   if (!absl::IsDeadlineExceeded(status) || asked_until >= deadline) return status;
-  return absl::UnavailableError(absl::StrCat(
-      "no answer within ", absl::FormatDuration(kLongest),
-      ": a step in progress takes longer; a change may still be made when it ends; retry later"));
+  return absl::UnavailableError(absl::StrCat("no response within ", absl::FormatDuration(kLongest),
+                                             ": the running step takes longer. The change may "
+                                             "still be made when this step ends; retry later"));
 }
 
-// The status if no worker succeeded: the first worker's error with its name, and with that worker's
-// retry hint if it sent one.
+// Returns the status for the case that no worker succeeded. It is the first worker's error, with
+// the name of that worker and its retry hint.
 template <typename Response>
 absl::Status FailureOfAll(const Response& response, std::optional<absl::Duration> hint) {
   for (const v1::WorkerOffload& worker : response.workers()) {
@@ -46,11 +48,11 @@ absl::Status FailureOfAll(const Response& response, std::optional<absl::Duration
 template <typename Request, typename Response, typename Finish>
 void FrontAdmin::AskAll(Request request, absl::Duration deadline, Call<Request, Response> call,
                         Finish finish, Done<Response> done) {
-  // Collects the workers' responses. The last one sends the result.
+  // Collects the responses of the workers. When the last one has arrived, sends the result.
   struct Gathering {
     Response response;
     size_t open = 0;
-    std::optional<absl::Duration> hint;  // retry hint of the first worker's error
+    std::optional<absl::Duration> hint;  // the retry hint of the first worker's error
     Done<Response> done;
   };
   const auto asked = AskedWorkers(*workers_, request);

@@ -16,8 +16,8 @@
 
 namespace tidepool::service {
 
-// Returns the workers that a request with an optional worker_id addresses. NOT_FOUND if no worker
-// has this id.
+// Returns the workers that a request is for: the worker with its worker_id, or all workers if it
+// has none. NOT_FOUND if no worker has this id.
 template <typename Request>
 absl::StatusOr<std::vector<const WorkerSet::Member*>> AskedWorkers(const WorkerSet& workers,
                                                                    const Request& request) {
@@ -31,8 +31,9 @@ absl::StatusOr<std::vector<const WorkerSet::Member*>> AskedWorkers(const WorkerS
   return absl::NotFoundError(absl::StrCat("no worker has the id '", request.worker_id(), "'"));
 }
 
-// Fills `worker`, a message with a worker's id, address and status, from its response, if there is
-// one, and from `status`. Keeps the address that the front knows.
+// Sets the fields of `worker`, a message with a worker's id, address and status. They are copied
+// from the worker's response, if it sent one. The status is `status`. The address stays the one
+// that the front knows.
 template <typename Response, typename Worker>
 void TakeAnswer(const absl::StatusOr<Response>& answer, const absl::Status& status,
                 Worker* worker) {
@@ -43,13 +44,14 @@ void TakeAnswer(const absl::StatusOr<Response>& answer, const absl::Status& stat
   worker->set_status_message(std::string(status.message()));
 }
 
-// Loop only, callbacks included. Each worker has until `deadline` to respond, but at most 30 s.
+// Use it on the loop only. Callbacks also run there. Each worker must respond before `deadline`,
+// and within 30 s.
 class FrontAdmin {
  public:
   template <typename T>
   using Done = std::function<void(absl::StatusOr<T>)>;
 
-  // Both outlive this object.
+  // Both pointers must outlive this object.
   FrontAdmin(const base::Clock* clock, const WorkerSet* workers)
       : clock_(clock), workers_(workers) {}
 

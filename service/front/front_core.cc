@@ -14,7 +14,7 @@
 namespace tidepool::service {
 namespace {
 
-// between two checks for hanging workers
+// Time between two checks for workers that hang.
 constexpr absl::Duration kSilencePeriod = absl::Milliseconds(250);
 
 }  // namespace
@@ -131,8 +131,8 @@ std::shared_ptr<AnswerStream> FrontCore::GenerateNamed(GenerationInput input,
   } else {
     input.begun_before = resumed > 0;
   }
-  // A client that reconnects has a new deadline, so ignore this one. The orphan TTL ends responses
-  // without a client.
+  // A client that reconnects has a new deadline. So ignore the deadline of this one. If no client
+  // is connected, the orphan TTL ends the response.
   input.deadline = absl::InfiniteDuration();
   request->Attach(Begin(std::move(input), *std::move(place), request.get()));
   return reader;
@@ -158,7 +158,7 @@ std::shared_ptr<Generation> FrontCore::Begin(GenerationInput input, GenerationPl
         OnEnd(key, *measured, end);
       });
   running_[key] = generation;
-  // Post it, so that the caller has the generation first: Start can already end it.
+  // Post the task, because Start may already end the generation, and the caller must have it first.
   loop_->Post([generation] { generation->Start(); });
   return generation;
 }
@@ -171,7 +171,8 @@ void FrontCore::OnEnd(const IdempotencyCache::Name& key, const MeasuredSink& mea
     requests_.OnEnded(generation, measured, end);
     running_.erase(found);
   }
-  // The sink learns about the end after this.
+  // The sink is told that the generation has ended after this function. Keep the request until
+  // then.
   loop_->Post([ended = named_.OnEnd(key, end)] {});
 }
 
@@ -180,8 +181,8 @@ void FrontCore::KeepAskedTime(const IdempotencyCache::Name& key, const Generatio
   const v1::GenerateRequest& request = input.request;
   const bool named = !input.digests->body.empty();
   if (!named || !request.has_chat() || request.has_session_id()) return;
-  // Without prompt tokens, the prompt was not compared with the first one. Then the time may be
-  // wrong.
+  // If there are no prompt tokens, the front could not check that the prompt is the same as the
+  // first one. Then the time may be wrong.
   if (input.begun_before && generation.prompt_tokens() == 0) return;
   asked_times_.Keep(key, input.digests->body, input.asked_at, limits_.request_ttl);
 }
@@ -191,7 +192,8 @@ void FrontCore::Complete(GenerationInput input, WholeAnswer* answer,
                          std::function<void(std::shared_ptr<AnswerStream>)> on_start) {
   auto* collector = new AnswerCollector(loop_, answer, std::move(done));
   collector->SetCompletions(std::clamp(input.request.n(), 1, kMaxChoices));
-  // Progress is only useful in a stream: a unary response would deliver it at the end.
+  // Progress is only useful in a stream. A single response would contain it when everything is
+  // done.
   input.request.clear_return_progress();
   const std::shared_ptr<AnswerStream> stream = Generate(std::move(input), collector);
   if (stream == nullptr) return;

@@ -1,4 +1,4 @@
-// FrontCore: the logic of a front without gRPC: workers, sessions, and running generations.
+// FrontCore: the logic of a front: workers, sessions and running generations. It contains no gRPC.
 #ifndef TIDEPOOL_SERVICE_FRONT_FRONT_CORE_H_
 #define TIDEPOOL_SERVICE_FRONT_FRONT_CORE_H_
 
@@ -38,13 +38,13 @@
 
 namespace tidepool::service {
 
-// Loop only, callbacks included, unless noted.
+// Use it on the loop only, unless a function says otherwise. Callbacks also run on the loop.
 class FrontCore {
  public:
   template <typename T>
   using Done = std::function<void(absl::StatusOr<T>)>;
 
-  // All arguments outlive the core. `log` is called on the loop.
+  // All arguments must outlive this object. `log` is called on the loop.
   FrontCore(Executor* loop, const base::Clock* clock, SessionStore* store, LogSink log,
             const FrontLimits& limits = {});
 
@@ -54,45 +54,48 @@ class FrontCore {
   TextCalls* texts() { return &texts_; }
   StatsCalls* stats() { return &stats_; }
   RequestRecords* requests() { return &requests_; }
-  // Applies to requests and responses that begin from now on.
+  // The new limits apply to requests and responses that begin after this call.
   void SetLimits(const FrontLimits& limits);
   Executor* loop() { return loop_; }  // thread-safe
-  // Write timeouts of gRPC streams.
+  // The timeouts of writes to gRPC streams.
   WriteTimeouts* untaken_writes() { return &untaken_writes_; }
   const ResponseBudget& whole_answers() const { return whole_answers_; }  // thread-safe
 
-  // Returns null if the request was refused. In this case, the sink was finished. If the client has
-  // sent the same request with this request_id before, returns the response that was begun then.
+  // Begins a generation. Returns null if the request was refused. The sink is already finished
+  // then. If the client has sent the same request with the same request_id before, returns the
+  // response that was begun at that time.
   std::shared_ptr<AnswerStream> Generate(GenerationInput input, GenerationSink* sink);
-  // Like Generate, as one response. INVALID_ARGUMENT if it needs more than WholeAnswer::kMaxBytes
-  // of memory. RESOURCE_EXHAUSTED with a retry hint if the collected responses use all of the
-  // budget. `answer` counts this response, and outlives `done`.
+  // Does the same as Generate, but collects one response. INVALID_ARGUMENT if the response needs
+  // more than WholeAnswer::kMaxBytes of memory. RESOURCE_EXHAUSTED, with a retry hint, if the
+  // collected responses of all requests use the whole ResponseBudget. `answer` counts the memory of
+  // this response. It must live until `done` has been called.
   void Complete(GenerationInput input, WholeAnswer* answer, Done<v1::CompleteResponse> done,
                 std::function<void(std::shared_ptr<AnswerStream>)> on_start);
 
   void ListModels(Done<v1::ListModelsResponse> done);
   void GetModel(const v1::GetModelRequest& request, Done<v1::Model> done);
 
-  // Counts of all generations so far.
+  // The counts of state changes of all generations until now.
   const StreamTransitions& transitions() const { return failover_.transitions; }
 
-  // Ends all generations, all readers of finished responses, and all later ones with this status.
+  // Ends all generations with this status, and all clients that still read finished responses.
+  // Later generations end with it, too.
   void CloseGenerations(const absl::Status& status);
 
  private:
   std::shared_ptr<AnswerStream> GenerateNamed(GenerationInput input, GenerationSink* sink);
   std::shared_ptr<Generation> Begin(GenerationInput input, GenerationPlaces::Place place,
                                     GenerationSink* sink);
-  // Returns copies, because generations may end while the caller iterates.
+  // Returns a copy of the list, because generations may end while the caller uses it.
   std::vector<std::shared_ptr<Generation>> Running() const;
-  // Returns the worker's name of a requested model, or "" if it is unknown.
+  // Returns the name that workers have for a requested model, or "" if the model is unknown.
   std::string ModelName(const std::string& asked) const;
   std::nullptr_t Refuse(const GenerationInput& input, absl::Status status, GenerationSink* sink);
   void OnEnd(const IdempotencyCache::Name& key, const MeasuredSink& measured,
              const absl::Status& end);
-  // Keeps the time as long as the client may repeat the request.
+  // Keeps the time of the request for as long as the client may repeat the request.
   void KeepAskedTime(const IdempotencyCache::Name& key, const Generation& generation);
-  // Periodically moves streams away from workers that are silent or stuck.
+  // Periodically moves streams away from workers that send nothing or are stuck.
   void LeaveHangingWorkers();
   Executor* loop_;
   const base::Clock* clock_;
@@ -107,13 +110,13 @@ class FrontCore {
   TextCalls texts_;
   IdempotencyCache named_;
   FirstRequestTimes asked_times_;
-  Failover failover_;  // the generations have places in its queue
-  // By principal and request_id.
+  Failover failover_;  // the tickets of the generations belong to its queue
+  // The key is the principal and the request_id.
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Generation>> running_;
   const std::shared_ptr<int> alive_ = std::make_shared<int>();
   RequestRecords requests_;
   StatsCalls stats_;
-  std::optional<absl::Status> closed_;  // the status that CloseGenerations was given
+  std::optional<absl::Status> closed_;  // the status that was passed to CloseGenerations
 };
 
 }  // namespace tidepool::service

@@ -30,7 +30,7 @@ struct FrontDeps {
   Gate gate;
 };
 
-// The caller and its deadline.
+// The caller and the deadline of its call.
 struct Asker {
   Caller caller;
   absl::Duration deadline;
@@ -50,7 +50,8 @@ absl::StatusOr<GenerationInput> ReadGeneration(const FrontDeps& deps, const Byte
   return input;
 }
 
-// The gRPC stream of a Generate. Deletes itself on the loop, after all its posted tasks.
+// The gRPC stream of a Generate call. It deletes itself on the loop, after all tasks that it has
+// posted.
 class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, public GenerationSink {
  public:
   GenerateReactor(const FrontDeps& deps, const ByteBuffer& bytes, CallbackServerContext* context)
@@ -78,8 +79,8 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
   void Finish(absl::Status status) override {
     AddRetryPushback(status, context_);
     grpc::ServerWriteReactor<ByteBuffer>::Finish(ToGrpcStatus(status));
-    // The status follows the pending write. A client that reads it later gets the status, but we
-    // wait only a limited time.
+    // gRPC sends the status after the pending write. A client that reads this write later still
+    // gets the status, but we wait only for a limited time.
     if (!writing_) return;
     write_ = deps_.core->untaken_writes()->Begin([this] {
       base::MutexLock lock(&mutex_);
@@ -124,18 +125,18 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
   Executor* loop() { return deps_.core->loop(); }
 
   const FrontDeps deps_;
-  CallbackServerContext* const context_;  // gRPC frees it after OnDone
+  CallbackServerContext* const context_;  // gRPC destroys it after OnDone
   bool entered_ = false;
-  std::shared_ptr<AnswerStream> generation_;  // loop only
-  WriteTimeouts::Write write_;                // loop only
-  bool writing_ = false;                      // loop only
+  std::shared_ptr<AnswerStream> generation_;  // used on the loop only
+  WriteTimeouts::Write write_;                // used on the loop only
+  bool writing_ = false;                      // used on the loop only
   ByteBuffer bytes_;
   base::Mutex mutex_;
-  // If true, gRPC has freed the context, even if the loop does not know yet.
+  // True if gRPC has destroyed the context. The loop may not know this yet.
   bool done_ TIDEPOOL_GUARDED_BY(mutex_) = false;
 };
 
-// The gRPC call of a Complete: like GenerateReactor, with one response.
+// The gRPC call of a Complete. It works like GenerateReactor, but sends one response.
 class CompleteReactor final : public ServerUnaryReactor {
  public:
   CompleteReactor(const FrontDeps& deps, const ByteBuffer& bytes, ByteBuffer* answer,
@@ -178,11 +179,12 @@ class CompleteReactor final : public ServerUnaryReactor {
 
   const FrontDeps deps_;
   bool entered_ = false;
-  std::optional<WholeAnswer> whole_;          // loop only, until the response is sent
-  std::shared_ptr<AnswerStream> generation_;  // loop only
+  std::optional<WholeAnswer> whole_;          // used on the loop only, until the response is sent
+  std::shared_ptr<AnswerStream> generation_;  // used on the loop only
 };
 
-// A unary call that FrontCore handles: parsed, counted, and run on the loop.
+// Handles a unary call for FrontCore: parses the request, counts the call, and runs `handler` on
+// the loop.
 template <typename Request, typename Response, typename Handler>
 ServerUnaryReactor* OnLoop(const FrontDeps& deps, CallbackServerContext* context,
                            const ByteBuffer* request, ByteBuffer* response, Handler handler) {
@@ -290,7 +292,7 @@ class SessionsService final : public SessionsBase {
   }
 
  private:
-  // Calls `method` on the loop, with the caller's principal.
+  // Calls `method` on the loop with the caller's principal.
   template <typename Request, typename Response>
   ServerUnaryReactor* ForCaller(CallbackServerContext* context, const ByteBuffer* request,
                                 ByteBuffer* response,

@@ -1,4 +1,4 @@
-// The gRPC services of a front: tidepool.v1.Inference, Sessions and Admin over a FrontCore.
+// The gRPC services of a front: tidepool.v1.Inference, Sessions and Admin. They call a FrontCore.
 #ifndef TIDEPOOL_SERVICE_FRONT_FRONT_SERVICES_H_
 #define TIDEPOOL_SERVICE_FRONT_FRONT_SERVICES_H_
 
@@ -21,8 +21,9 @@ struct FrontServices {
   std::unique_ptr<grpc::Service> admin;
 };
 
-// `core`, `calls` (which counts all running calls) and `authenticator` (null: anyone may call)
-// outlive the services and their servers. See Gate for `max_connection_age`.
+// `core`, `calls` and `authenticator` must outlive the services and their servers. `calls` counts
+// all running calls. If `authenticator` is null, everyone may call. For `max_connection_age`, see
+// Gate.
 FrontServices MakeFrontServices(FrontCore* core, ActiveCalls* calls,
                                 const Authenticator* authenticator,
                                 absl::Duration max_connection_age);

@@ -15,10 +15,10 @@
 namespace tidepool::service {
 namespace {
 
-// Maximum age of a response that a client may resume at a front that does not know it.
+// Maximum age of a response that a client may resume at a front that does not know this response.
 constexpr absl::Duration kOldestAnswer = absl::Hours(1);
 
-// The caller, as workers see it.
+// Returns the caller as workers see it.
 worker::v1::Caller CallerOf(const GenerationInput& input) {
   worker::v1::Caller caller;
   caller.set_principal(input.principal);
@@ -28,8 +28,8 @@ worker::v1::Caller CallerOf(const GenerationInput& input) {
   return caller;
 }
 
-// A guess of the bytes of one token in a message, with its text and alternatives, used until the
-// first message arrives.
+// Returns a guess of how many bytes one token needs in a message, with its text and its
+// alternatives. It is used until the first message arrives.
 int64_t ExpectedTokenBytes(const v1::GenerateRequest& request) {
   constexpr int64_t kEach = 96;
   if (!request.logprobs() && !request.has_prompt_logprobs()) return kEach;
@@ -148,8 +148,9 @@ void Generation::FindModel() {
   context_.failover->evidence.Conclude();
   absl::Status allowed = context_.failover->poisoned.Check(prompt.sent);
   if (!allowed.ok()) return End(std::move(allowed));
-  // Check for room before a worker is called: under overload, most requests end here. A turn that
-  // is already in the log continues, and waits for room if necessary.
+  // Check now whether a worker has room, before any worker is called, because under overload most
+  // requests end here. A turn that is already in the log is not refused. If necessary, it waits for
+  // room.
   if (!has_logged_turn()) {
     if (absl::Status room = context_.workers->CheckRoom(ModelIdentity(model_)); !room.ok()) {
       return End(std::move(room));
@@ -163,7 +164,7 @@ void Generation::Prepare() {
   worker::v1::PrepareRequest request;
   *request.mutable_request() = input_.request;
   *request.mutable_caller() = CallerOf(input_);
-  // The time for the chat template.
+  // The time that the chat template gets.
   const absl::Time now = has_session() ? turn_->log().info.create_time : input_.asked_at;
   request.set_now_us(absl::ToUnixMicros(now));
   if (has_session()) {
@@ -182,7 +183,7 @@ void Generation::Prepare() {
 void Generation::OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareResponse> prepared) {
   if (sink_ == nullptr || attempt != placement_.attempt()) return;
   placement_.OnAnswered();
-  // DATA_LOSS comes from the session's log: every worker would return it.
+  // DATA_LOSS means that the session's log is damaged. Another worker would return the same error.
   if (IsWorkerFailure(prepared.status()) && !absl::IsDataLoss(prepared.status())) {
     return placement_.Retry(prepared.status(), UnaryEndedBy(prepared.status()),
                             StreamStep::kPrepare);
@@ -241,8 +242,8 @@ void Generation::Run() {
   granted_ = std::max(CreditLimit(), told());
   NoteStandstill();
   RunEvents events;
-  // Both callbacks can end this generation and release its owner. The lock keeps it alive until
-  // they return.
+  // Both callbacks can end this generation, and then its owner may release it. `self` keeps it
+  // alive until they return.
   events.on_response = [this, attempt = placement_.attempt()](worker::v1::RunResponse response) {
     const auto self = shared_from_this();
     self->OnResponse(attempt, std::move(response));
@@ -301,8 +302,8 @@ void Generation::OnResponse(int32_t attempt, worker::v1::RunResponse response) {
   NoteStandstill();
 }
 
-// If the client reads nothing, the worker computes nothing for this stream. So the stream does not
-// count as running alone, and nobody waits for it.
+// If the client does not read, the worker computes nothing for this stream. So the stream does not
+// count as a trial any more, and other streams do not wait for it.
 void Generation::NoteStandstill() {
   granted_ > told() ? placement_.OnCredit() : placement_.OnStandstill();
 }
@@ -376,17 +377,17 @@ void Generation::OnRunEnd(int32_t attempt, absl::Status status, EndedBy by) {
   if (finish_received_) return;
   LeaveWorker();
   if (by == EndedBy::kDrain) return placement_.Migrate();
-  if (status.ok()) status = absl::UnknownError("the stream ended without a finish");
+  if (status.ok()) status = absl::UnknownError("the stream ended without a finish reason");
   if (IsWorkerFailure(status)) {
-    // A worker that had nothing to compute, because the client reads nothing, did not fail because
-    // of this stream.
+    // The worker had nothing to compute for this stream, because the client does not read. So this
+    // stream cannot be the reason why the worker failed.
     const bool idle = granted_ == told();
     if (idle && (by == EndedBy::kCrash || by == EndedBy::kSilent)) {
       return placement_.ComeBack(status);
     }
     return placement_.Retry(std::move(status), by, StreamStep::kRun);
   }
-  // A worker with a full queue is healthy. Another worker may have room.
+  // A worker whose queue is full is healthy. Another worker may have room.
   if (absl::IsResourceExhausted(status)) {
     const bool passes = base::RetryAfterOf(status).has_value();
     if (passes && !output_ids_.empty()) return placement_.WaitForRoom(std::move(status));
@@ -432,7 +433,7 @@ void Generation::End(absl::Status status) {
   placement_.End();
   queue_.Clear();
   if (run_ != 0 && has_session() && !output_ids_.empty()) {
-    // The KV of the last token was never computed.
+    // The KV of the last token was never computed, so it is not counted.
     context_.workers->NoteSession(
         placement_.worker().link, input_.request.session_id(),
         prepared_.token_ids_size() + static_cast<int64_t>(output_ids_.size()) - 1);

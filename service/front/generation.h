@@ -1,6 +1,7 @@
-// Generation: one Generate at the front, from its request to its last message. It takes the session
-// lease, prepares the prompt, picks a worker, runs, appends to the log, then relays. If a worker
-// fails, it continues on another one.
+// Generation: one Generate call at the front, from its request to its last message. Its steps: take
+// the lease of the session, prepare the prompt, pick a worker, run the request there, append each
+// message to the session's log, and then send it to the client. If a worker fails, the generation
+// continues on another one.
 #ifndef TIDEPOOL_SERVICE_FRONT_GENERATION_H_
 #define TIDEPOOL_SERVICE_FRONT_GENERATION_H_
 
@@ -31,78 +32,82 @@
 
 namespace tidepool::service {
 
-// Receives the messages of a generation. Called on the loop.
+// Receives the messages of a generation. Its functions are called on the loop.
 class GenerationSink {
  public:
   virtual ~GenerationSink() = default;
-  // One write at a time: the next comes after Generation::OnWritten.
+  // Only one write is pending at a time. The next Write comes after AnswerStream::OnWritten.
   virtual void Write(v1::GenerateResponse response) = 0;
-  // Called once. The sink may be destroyed then.
+  // The generation has ended. Called once. The sink may be destroyed then.
   virtual void Finish(absl::Status status) = 0;
 };
 
-// A client's handle of the response that its sink receives. Loop only.
+// Represents a client that receives a response through its sink. Use it on the loop only.
 class AnswerStream {
  public:
   virtual ~AnswerStream() = default;
-  // The client has taken the last message that the sink wrote.
+  // The client has received the last message that was written to the sink.
   virtual void OnWritten() = 0;
-  // The client has disconnected. Its sink is finished with this status.
+  // The client has disconnected. The sink is finished with this status.
   virtual void Cancel(absl::Status why) = 0;
 };
 
-// Returns true if the worker or the connection failed, not the request: another worker may succeed.
+// Returns whether the worker or the connection has failed. If so, another worker may succeed.
+// Returns false if the request itself was wrong.
 bool IsWorkerFailure(const absl::Status& status);
 
 struct GenerationInput {
-  v1::GenerateRequest request;  // passed CheckGenerateRequest; request_id set
-  // The request's id if the client set no request_id. Empty: a random one.
+  v1::GenerateRequest request;  // has passed CheckGenerateRequest; request_id is set
+  // The id for a request whose request_id the client did not set. Empty: use a random id.
   std::string own_id = {};
   std::string principal;
-  std::optional<Role> role = {};  // role of its principal; nullopt without authentication
-  PrincipalLimits limits = {};    // limits of its principal
+  std::optional<Role> role = {};  // the principal's role; nullopt without authentication
+  PrincipalLimits limits = {};    // the principal's limits
   TraceSpan span = {};
   absl::Duration deadline = absl::InfiniteDuration();  // on the monotonic clock
-  // Result of CheckGenerateRequest. The check takes time proportional to the request's length, so
-  // callers can do it on another thread. nullopt: the front's loop checks.
+  // The result of CheckGenerateRequest. This check takes time in proportion to the request's
+  // length, so a caller may run it on another thread. nullopt: the front's loop runs the check.
   std::optional<absl::Status> checked = {};
-  // Same for DigestsOf the client's request.
+  // The result of DigestsOf for the client's request. nullopt: the front's loop computes it.
   std::optional<RequestDigests> digests = {};
-  // When the request was first sent, for the chat template. InfinitePast: now. In a session, the
-  // template gets the session's creation time instead.
+  // When the request was first sent. The chat template gets this time. InfinitePast means now. In a
+  // session, the template gets the time when the session was created instead.
   absl::Time asked_at = absl::InfinitePast();
-  // For a request with a request_id: the sink gets the whole response again, and a message ends at
-  // resume_after. Not used for a turn of a session.
+  // Only for a request with a request_id that is not a turn of a session: the sink gets the whole
+  // response again, from its beginning, and one message ends at resume_after.
   bool replay = false;
-  // An earlier attempt of this request exists, but its time is unknown.
+  // The request was sent before, but the time is not known.
   bool begun_before = false;
 };
 
-// Loop only. If the request resumes after some tokens, a message ends there. CreditWindow bounds
-// the memory. Large because it connects the parts of a stream: each method is a step of the
-// request, or passes news from one part to the others.
+// Use it on the loop only. If the request resumes after some tokens, a message ends exactly there.
+// CreditWindow limits the memory for messages.
+//
+// Large because it connects the parts of a stream. Each function is a step of the request, or
+// passes information from one part to the others.
 class Generation final : public AnswerStream,
                          public std::enable_shared_from_this<Generation>,
                          public SessionTurn::Listener,
                          public StreamPlacement::Owner {
  public:
-  // `on_end` is called once, before the sink's Finish.
+  // `on_end` is called once, before GenerationSink::Finish.
   Generation(const GenerationContext& context, GenerationInput input, GenerationSink* sink,
              std::function<void(const absl::Status&)> on_end);
   ~Generation() override;
 
   void Start();
   void OnWritten() override;
-  // Stops the worker at once. A session keeps what was delivered.
+  // Stops the worker at once. In a session, the part that is already logged stays in the log.
   void Cancel(absl::Status why) override;
-  // If it waits for this worker, which hangs as `why` describes, continues on another one.
+  // If the stream waits for the worker `link`, moves it to another worker. `why` describes how this
+  // worker hangs.
   void LeaveHanging(const WorkerLink* link, absl::string_view why);
 
   const GenerationInput& input() const { return input_; }
-  // The current worker. Empty if there is none yet.
+  // Returns the name of the current worker, or "" if there is none yet.
   const std::string& worker() const { return placement_.worker().name; }
   int32_t attempts() const { return placement_.attempt() + 1; }
-  int64_t prompt_tokens() const { return prepared_.token_ids_size(); }  // 0: unknown
+  int64_t prompt_tokens() const { return prepared_.token_ids_size(); }  // 0: not known yet
 
  private:
   bool has_session() const { return input_.request.has_session_id(); }
@@ -113,7 +118,7 @@ class Generation final : public AnswerStream,
   void OnTurnLost(absl::Status status) override;
 
   void Do(StreamStep step) override;
-  // Includes the prompt tokens that the prompt report counts.
+  // Prompt tokens in a prompt report are included.
   int64_t told() const override {
     return prompt_report_.received() + static_cast<int64_t>(output_ids_.size());
   }
@@ -123,17 +128,20 @@ class Generation final : public AnswerStream,
   std::weak_ptr<const void> Life() const override { return weak_from_this(); }
 
   void BeginTurn();
-  // Checks the model name of the request against the session's model, once the model is known.
+  // Call it when the session's model is known. Checks that the model name in the request means the
+  // same model.
   absl::Status CheckSessionModel() const;
   void FindModel();
   void Prepare();
   void OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareResponse> prepared);
-  // Keeps the session's log within max_session_tokens. FAILED_PRECONDITION if it is full.
+  // Limits the length of the session's log to max_session_tokens. FAILED_PRECONDITION if the log
+  // has no room left.
   absl::Status LimitSession();
 
-  // Finds the text that the client already has. The client first gets the logged part of its turn.
+  // Finds the text of the tokens that the client already has (resume_after). After that, the client
+  // gets the rest of the logged part of its turn, and then new tokens.
   void FindReceivedText();
-  // Uses the prompt in the log, even if the template would render the request differently today.
+  // Uses the prompt in the log, because today the template may render the request differently.
   void TakeLoggedPrompt();
   void Resume(const std::string& received_text);
 
@@ -141,13 +149,14 @@ class Generation final : public AnswerStream,
   worker::v1::Start MakeStart() const;
   void OnResponse(int32_t attempt, worker::v1::RunResponse response);
   void OnRunEnd(int32_t attempt, absl::Status status, EndedBy by);
-  // The worker drains: moves to another worker when one serves the model, and stays until then.
+  // The worker drains. If another worker serves the model, moves there. If not, stays on this
+  // worker until one does.
   void LeaveDrainingWorker();
-  // Ends the run on the worker.
+  // Ends the run on the current worker.
   void LeaveWorker();
   void AppendToLog(const v1::GenerateResponse& response);
   void SendNext();
-  // Total number of tokens that the worker may report.
+  // Returns the total number of tokens that the worker may report.
   int64_t CreditLimit() const;
   void GrantCredit();
   void NoteStandstill();
@@ -157,16 +166,16 @@ class Generation final : public AnswerStream,
   GenerationSink* sink_;  // null after Finish
   std::function<void(const absl::Status&)> on_end_;
 
-  std::shared_ptr<SessionTurn> turn_;  // null: without a session
+  std::shared_ptr<SessionTurn> turn_;  // null if the request has no session
   v1::Model model_;
   worker::v1::PrepareResponse prepared_;
   StreamPlacement placement_;
   StreamNumerics numerics_;
-  uint64_t run_ = 0;  // result of NoteSent; 0: no run
+  uint64_t run_ = 0;  // the number that NoteSent returned; 0: no run
   std::unique_ptr<RunCall> call_;
 
   PromptReport prompt_report_;
-  int64_t granted_ = 0;  // tokens that the worker may report
+  int64_t granted_ = 0;  // total number of tokens that the worker may report
   std::vector<int32_t> output_ids_;
   bool finish_received_ = false;
   AnswerQueue queue_;

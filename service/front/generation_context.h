@@ -1,4 +1,4 @@
-// GenerationContext: objects that the generations of a front share.
+// GenerationContext: the objects that all generations of a front share.
 #ifndef TIDEPOOL_SERVICE_FRONT_GENERATION_CONTEXT_H_
 #define TIDEPOOL_SERVICE_FRONT_GENERATION_CONTEXT_H_
 
@@ -12,14 +12,14 @@
 
 namespace tidepool::service {
 
-// All of them outlive the generations.
+// All of them must outlive the generations.
 struct GenerationContext {
   Executor* loop = nullptr;
   const base::Clock* clock = nullptr;
   WorkerSet* workers = nullptr;
   SessionStore* store = nullptr;
   Failover* failover = nullptr;
-  int64_t max_session_tokens = 0;  // of a session's log; 0: the model's context
+  int64_t max_session_tokens = 0;  // maximum length of a session's log; 0: the model's context
 };
 
 }  // namespace tidepool::service

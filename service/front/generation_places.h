@@ -1,4 +1,4 @@
-// GenerationPlaces: how many generations may run at a front, in total and per principal.
+// GenerationPlaces: limits how many generations run at a front, in total and per principal.
 #ifndef TIDEPOOL_SERVICE_FRONT_GENERATION_PLACES_H_
 #define TIDEPOOL_SERVICE_FRONT_GENERATION_PLACES_H_
 
@@ -12,20 +12,21 @@
 
 namespace tidepool::service {
 
-// Loop only.
+// Use it on the loop only.
 class GenerationPlaces {
  public:
-  // What a generation holds while it runs. It may outlive the places.
+  // The slots that a generation holds while it runs. It may outlive the GenerationPlaces.
   struct Place {
     engine::AdmissionSlots::Place here;  // one of all slots of this front
     PrincipalQuotas::Place among_own;    // one of the principal's slots
   };
 
-  // The clock outlives this object.
+  // The clock must outlive this object.
   GenerationPlaces(const base::Clock* clock, int64_t max_requests)
       : slots_("the front", max_requests), quotas_(clock) {}
 
-  // RESOURCE_EXHAUSTED if the front is full, or if the principal's limits are reached.
+  // RESOURCE_EXHAUSTED if all slots of the front are in use, or if a limit of the principal is
+  // reached.
   absl::StatusOr<Place> Take(const GenerationInput& input);
 
  private:

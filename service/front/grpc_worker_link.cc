@@ -18,15 +18,15 @@ namespace {
 
 constexpr BackOff kWatchBackOff = {.first = absl::Milliseconds(100), .last = absl::Seconds(2)};
 
-// gRPC takes wall time, which it converts to its own steady clock at once.
+// gRPC's API takes a wall-clock time. It converts it at once to a time of its own steady clock.
 void SetDeadline(absl::Duration deadline, grpc::ClientContext* context) {
   if (deadline == absl::InfiniteDuration()) return;
   const base::Clock& clock = base::Clock::Real();
   context->set_deadline(absl::ToChronoTime(clock.Now() + (deadline - clock.Monotonic())));
 }
 
-// If a worker refuses this front's credentials, the client is not at fault: its request gets
-// UNAVAILABLE. The log has the reason, when the stream of states ends.
+// Returns whether the worker has refused this front's credentials. That is not the client's fault,
+// so the client gets UNAVAILABLE. The reason is logged when the stream of states ends.
 bool IsFrontRefused(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
          status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
@@ -37,9 +37,9 @@ absl::Status FrontRefused(const std::string& address) {
       absl::StrCat("worker ", address, " refuses this front; the front's log says why"));
 }
 
-// Converts a call's final status. Calls that this front cancels have no listener. So CANCELLED
-// comes from the worker's side, for example from gRPC while a server shuts down, and must not reach
-// a client that still waits.
+// Converts the final status of a call. If this front cancels a call, nobody gets its status. So
+// CANCELLED comes from the worker, for example from gRPC in a server that shuts down. A client that
+// still waits must not get this status.
 absl::Status EndOf(const grpc::Status& status, const std::string& address) {
   if (IsFrontRefused(status)) return FrontRefused(address);
   if (status.error_code() != grpc::StatusCode::CANCELLED) return FromGrpcStatus(status);
@@ -47,13 +47,13 @@ absl::Status EndOf(const grpc::Status& status, const std::string& address) {
       absl::StrCat("worker ", address, " cancelled the call: ", status.error_message()));
 }
 
-// Returns true if the call was assigned to a connection: only then, its peer is a socket address
-// instead of the channel's target name.
+// Returns whether gRPC assigned the call to a connection. Only in that case, peer() is the address
+// of a socket. Otherwise it is the target name of the channel.
 bool WasSent(const grpc::ClientContext& context) {
   return absl::StartsWith(context.peer(), "ipv4:") || absl::StartsWith(context.peer(), "ipv6:");
 }
 
-// Who ended a call for which the worker sent no status.
+// Returns who ended a call for which the worker has sent no status.
 EndedBy WhoLost(const grpc::Status& status, const grpc::ClientContext& context, bool taken) {
   if (IsFrontRefused(status)) return EndedBy::kAway;
   if (taken) return EndedBy::kCrash;
@@ -61,8 +61,9 @@ EndedBy WhoLost(const grpc::Status& status, const grpc::ClientContext& context, 
   return broken && WasSent(context) ? EndedBy::kUnanswered : EndedBy::kAway;
 }
 
-// Owns itself between StartCall and OnDone. Its handle is a RunCall, which can be destroyed at any
-// time. Everything except gRPC's callbacks (OnReadDone and so on) runs on the loop.
+// The gRPC stream of a Run. It owns itself between StartCall and OnDone. The RunCall that
+// represents it may be destroyed at any time. Everything runs on the loop, except gRPC's callbacks
+// (OnReadDone and so on).
 class RunReactor final
     : public grpc::ClientBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>,
       public std::enable_shared_from_this<RunReactor> {
@@ -75,12 +76,12 @@ class RunReactor final
 
   void Open(worker::v1::Worker::Stub* stub, worker::v1::Start start, absl::Duration deadline) {
     self_ = shared_from_this();
-    calls_->Enter().IgnoreError();  // cannot fail: these calls are never closed
+    calls_->Enter().IgnoreError();  // This cannot fail, because these calls are never closed.
     SetDeadline(deadline, &context_);
     stub->async()->Run(&context_, this);
     *outgoing_.mutable_start() = std::move(start);
     writing_ = true;
-    AddHold();  // the loop writes credit messages
+    AddHold();  // needed because the loop, not a callback, writes messages with credit
     StartWrite(&outgoing_);
     StartRead(&incoming_);
     StartCall();
@@ -142,7 +143,7 @@ class RunReactor final
     StartWrite(&outgoing_);
   }
 
-  // The stream has ended: after the hold is released, no write may begin.
+  // The stream has ended. After the hold is removed, no write may begin.
   void Close() {
     closed_ = true;
     RemoveHold();
@@ -160,7 +161,7 @@ class RunReactor final
   bool writing_ = false;
   bool closed_ = false;
   bool detached_ = false;
-  bool taken_ = false;  // written before OnDone, read after it
+  bool taken_ = false;  // written before OnDone, read after OnDone
 };
 
 class GrpcRunCall final : public RunCall {
@@ -226,7 +227,7 @@ class WatchReactor final : public grpc::ClientReadReactor<worker::v1::WatchRespo
   bool detached_ = false;
 };
 
-// State that a unary call needs until it completes.
+// What a unary call needs until it is complete.
 template <typename Request, typename Response>
 struct UnaryCall {
   grpc::ClientContext context;
@@ -363,7 +364,8 @@ class GrpcWorkerLink final : public WorkerLink {
   void OnWatchEnd(const absl::Status& status) {
     watch_.reset();
     if (status.ok() && watch_told_) {
-      // No back-off: nothing has failed, and the handshake of a new connection already takes time.
+      // Reopen the stream without back-off, because nothing has failed. The handshake of the new
+      // connection already takes some time.
       on_lost_(status);
       return OpenWatch();
     }
@@ -384,8 +386,8 @@ class GrpcWorkerLink final : public WorkerLink {
   std::shared_ptr<WatchReactor> watch_;
   std::function<void(const worker::v1::WatchResponse&)> on_state_;
   std::function<void(absl::Status)> on_lost_;
-  bool watch_told_ = false;  // a state arrived on the current stream
-  int watch_failures_ = 0;   // consecutive failures
+  bool watch_told_ = false;  // a state has arrived on the current stream
+  int watch_failures_ = 0;   // failures since the last success
   std::minstd_rand random_{std::random_device{}()};
 };
 
@@ -399,15 +401,16 @@ std::shared_ptr<grpc::Channel> MakeWorkerChannel(const std::string& address,
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  // Despite its name, this option also sets the minimum time for one connection attempt, including
-  // the TLS handshake (MIN_CONNECT_TIMEOUT in gRPC's doc/connection-backoff.md). The default is 20
-  // s. If a worker vanished during the attempt, we would miss its return for that long.
+  // Despite its name, this option also sets the minimum timeout of one attempt to connect,
+  // including the TLS handshake (MIN_CONNECT_TIMEOUT in gRPC's doc/connection-backoff.md). With the
+  // default of 20 s, a worker that vanishes during an attempt and comes back would not be noticed
+  // until the attempt ends.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
                    static_cast<int>(absl::ToInt64Milliseconds(kWorkerConnectTimeout)));
-  // A restarted worker can have a new address under its name. The default is 30 s.
+  // A worker that was restarted can have a new address under its old name. The default is 30 s.
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 5000);
-  // The stream of states keeps the connection in use. Pings detect a peer that vanished without
-  // closing the connection.
+  // The stream of states keeps the connection in use. Pings are needed to detect a worker that has
+  // disappeared without closing the connection.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 15000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
   if (!name.empty()) arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, name);

@@ -1,4 +1,4 @@
-// GrpcWorkerLink: a WorkerLink over a gRPC channel.
+// GrpcWorkerLink: a WorkerLink that uses a gRPC channel.
 #ifndef TIDEPOOL_SERVICE_FRONT_GRPC_WORKER_LINK_H_
 #define TIDEPOOL_SERVICE_FRONT_GRPC_WORKER_LINK_H_
 
@@ -16,14 +16,15 @@ class Channel;
 
 namespace tidepool::service {
 
-// Opens a separate channel to HOST:PORT without gRPC's retries: the front decides what to retry.
-// The worker's certificate must be valid for `name`, which is also HOST:PORT. Empty: the address.
+// Opens a channel to HOST:PORT that shares no connection with others. gRPC's own retries are off,
+// because the front decides what to retry. The worker's certificate must be valid for `name`, which
+// has the form HOST:PORT. If `name` is empty, it must be valid for the address.
 std::shared_ptr<grpc::Channel> MakeWorkerChannel(const std::string& address,
                                                  const std::string& name, int64_t max_message_bytes,
                                                  std::shared_ptr<ClientSecurity> security);
 
-// The loop on which a link's calls complete, and the counter of its open calls. The loop must run
-// until no call is open. Both outlive the link.
+// The loop on which the callbacks of a link run, and the object that counts its open calls. Both
+// must outlive the link. The loop must run until no call is open.
 struct WorkerLinkLoop {
   Executor* executor = nullptr;
   ActiveCalls* calls = nullptr;

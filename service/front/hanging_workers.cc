@@ -3,8 +3,8 @@
 namespace tidepool::service {
 namespace {
 
-// Eight missed states. This is longer than a short delay of the machine, and not too long for a
-// client that waits for its next token.
+// This is the time of eight missed states. It is longer than a short delay of the machine, and
+// short enough for a client that waits for its next token.
 constexpr absl::Duration kLongSilence = absl::Seconds(2);
 
 }  // namespace
@@ -18,7 +18,7 @@ std::vector<HangingWorker> HangingWorkers(const WorkerSet& workers, absl::Durati
     if ((!silent && !stuck) || !workers.ServedElsewhere(member->link.get())) continue;
     left.push_back(
         {.link = member->link.get(),
-         .why = silent ? "says nothing any more" : "says that it cannot serve all requests"});
+         .why = silent ? "has stopped responding" : "reports that it cannot serve all requests"});
   }
   return left;
 }

@@ -1,4 +1,4 @@
-// HangingWorkers: the workers that their streams should leave.
+// HangingWorkers: finds the workers that streams should leave because the workers hang.
 #ifndef TIDEPOOL_SERVICE_FRONT_HANGING_WORKERS_H_
 #define TIDEPOOL_SERVICE_FRONT_HANGING_WORKERS_H_
 
@@ -10,13 +10,14 @@
 
 namespace tidepool::service {
 
-// A worker that is silent or reports a stuck engine, while another worker serves its model.
+// A worker that sends nothing, or that reports a stuck engine, while another worker serves the same
+// model.
 struct HangingWorker {
   const WorkerLink* link = nullptr;
-  absl::string_view why;  // what the worker does, for messages
+  absl::string_view why;  // what is wrong with the worker, for messages
 };
 
-// `now` is of the monotonic clock of the set.
+// `now` is a time of the monotonic clock that `workers` uses.
 std::vector<HangingWorker> HangingWorkers(const WorkerSet& workers, absl::Duration now);
 
 }  // namespace tidepool::service

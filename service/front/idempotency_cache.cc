@@ -19,8 +19,8 @@ absl::Status TooManyReaders(const std::string& request_id) {
       base::kUsualRetryAfter);
 }
 
-// A restart of the response would end the stream of the reader that is further ahead, which would
-// then do the same.
+// The error for a position that is no longer kept. Running the request again is no solution: it
+// would end the stream of the reader that is further ahead, and that client would then do the same.
 absl::Status KeptNoMore(const std::string& request_id, const NamedRequest& request) {
   return absl::FailedPreconditionError(absl::StrCat(
       "another call reads the response of request_id '", request_id, "', and its first ",
@@ -53,9 +53,10 @@ absl::StatusOr<std::shared_ptr<NamedRequest>> IdempotencyCache::Find(
   if (named->readers() > 0 && std::min(positions) < named->kept_from()) {
     return KeptNoMore(name.second, *named);
   }
-  // Its messages end at other positions, because another front served the client meanwhile.
+  // The messages of this response end at other positions, because another front has served the
+  // client in the meantime.
   const int64_t number = found->second.number;
-  named->Cancel(absl::AbortedError("the client resumed the request elsewhere"));
+  named->Cancel(absl::AbortedError("the client has resumed this request with another call"));
   Forget(name, number);
   return nullptr;
 }
@@ -96,7 +97,7 @@ std::shared_ptr<NamedRequest> IdempotencyCache::OnEnd(const Name& name, const ab
 }
 
 void IdempotencyCache::EndReaders(const absl::Status& status) {
-  // a reader's end may erase entries, so copy first
+  // Copy the list first, because entries may be erased when a reader ends.
   std::vector<std::shared_ptr<NamedRequest>> all;
   for (const auto& [name, entry] : entries_) all.push_back(entry.request);
   for (const auto& request : all) request->EndReaders(status);
@@ -113,7 +114,7 @@ void IdempotencyCache::Forget(const Name& name, int64_t number) {
 
 uint64_t SeedOf(const IdempotencyCache::Name& name) {
   const std::string bytes = absl::StrCat(name.first.size(), ":", name.first, name.second);
-  // Positive, like seeds on the command line.
+  // Seeds are not negative, as on the command line.
   return XXH3_64bits(bytes.data(), bytes.size()) >> 1;
 }
 

@@ -1,5 +1,5 @@
-// IdempotencyCache: a front's requests with a client-set request_id, by principal, while they run
-// and for a TTL after.
+// IdempotencyCache: the requests of a front for which clients have set a request_id. They are kept
+// while they run and for a TTL after that.
 #ifndef TIDEPOOL_SERVICE_FRONT_IDEMPOTENCY_CACHE_H_
 #define TIDEPOOL_SERVICE_FRONT_IDEMPOTENCY_CACHE_H_
 
@@ -21,48 +21,50 @@
 
 namespace tidepool::service {
 
-// Loop only. Finished requests are kept for the TTL. Newer ones may replace them earlier: the
-// limits are kMaxKept requests and kMaxKeptBytes of responses. Turns of sessions are not kept here,
-// because the session's log has them.
+// Use it on the loop only. Finished requests are kept for the TTL, within two limits: kMaxKept
+// requests, and kMaxKeptBytes of responses. If a limit is exceeded, the oldest are removed first.
+// Turns of sessions are not kept after their end, because the session's log contains them.
 class IdempotencyCache {
  public:
   static constexpr size_t kMaxKept = 4096;
   static constexpr size_t kMaxKeptBytes = size_t{64} << 20;
-  // Maximum number of readers of one response. A client that reconnects needs a second reader until
-  // the first connection is found to be dead. Readers are not generations, so a principal's limits
-  // do not count them.
+  // Maximum number of readers of one response. More than one is needed: if a client reconnects, its
+  // first connection may still look alive for a while. Readers are not generations, so they do not
+  // count in a principal's limits.
   static constexpr size_t kMaxReaders = 16;
   using Name = std::pair<std::string, std::string>;  // principal, request_id
 
-  // The loop outlives this object.
+  // The loop must outlive this object.
   IdempotencyCache(Executor* loop, absl::Duration ttl, absl::Duration orphan_ttl);
 
-  // Applies to requests that begin and responses that end from now on.
+  // The TTLs apply to requests that begin and to responses that end after this call.
   void SetTtls(absl::Duration ttl, absl::Duration orphan_ttl);
 
-  // Returns the request of this name if messages of its response begin at each of `positions`,
-  // counted in output tokens. Otherwise the request is forgotten, and cancelled if it runs. Returns
-  // null if there is none. ALREADY_EXISTS if its body differs. RESOURCE_EXHAUSTED if it has the
-  // maximum number of readers. FAILED_PRECONDITION if a position is no longer kept and another
-  // reader is further ahead. `digest` is RequestDigests::body.
+  // Returns the request with this name, or null if there is none. `positions` are counted in output
+  // tokens. For each of them, a message of the response must begin there. If that is not so, the
+  // request is cancelled if it runs, and forgotten, and the result is null.
+  //
+  // Errors: ALREADY_EXISTS if the request has another body. RESOURCE_EXHAUSTED if it already has
+  // the maximum number of readers. FAILED_PRECONDITION if the response is no longer kept from one
+  // of the positions on, and another client is reading it. `digest` is RequestDigests::body.
   absl::StatusOr<std::shared_ptr<NamedRequest>> Find(const Name& name,
                                                      std::initializer_list<int64_t> positions,
                                                      const std::string& digest);
-  // Requires: Find returned null.
+  // Adds a request. Requires: Find has returned null for this name.
   std::shared_ptr<NamedRequest> Add(const Name& name, const v1::GenerateRequest& request,
                                     const std::string& digest);
-  // Its generation has ended and is informed next. A failed request is forgotten: a retry may
-  // succeed. The caller must keep the result until the generation knows.
+  // The generation of this request has ended, and its sink is told next. The caller must keep the
+  // result until then. If the request has failed, it is forgotten, because a retry may succeed.
   std::shared_ptr<NamedRequest> OnEnd(const Name& name, const absl::Status& end);
-  // Ends all readers. The responses are kept.
+  // Ends all readers. The responses stay in the cache.
   void EndReaders(const absl::Status& status);
 
  private:
   struct Entry {
-    std::string body;  // digest
+    std::string body;  // the digest of the request's body
     std::shared_ptr<NamedRequest> request;
-    int64_t number = 0;   // distinguishes it from a later entry of the same name
-    bool logged = false;  // a turn of a session, which the log keeps
+    int64_t number = 0;   // distinguishes this entry from a later entry with the same name
+    bool logged = false;  // the request is a turn of a session, so the log keeps its response
     size_t kept_bytes = 0;
   };
 
@@ -72,15 +74,15 @@ class IdempotencyCache {
   absl::Duration ttl_;
   absl::Duration orphan_ttl_;
   std::map<Name, Entry> entries_;
-  // Finished requests, in the order in which they ended.
+  // The finished requests, in the order in which they ended.
   std::deque<std::pair<Name, int64_t>> kept_;
   size_t kept_bytes_ = 0;
   int64_t next_number_ = 1;
   const std::shared_ptr<int> alive_ = std::make_shared<int>();
 };
 
-// The seed for a request that sets none. It is derived from the name, so that every front gives the
-// same response to the same request.
+// Returns the seed for a request that sets none. It depends only on the name, so that every front
+// gives the same response to the same request.
 uint64_t SeedOf(const IdempotencyCache::Name& name);
 
 }  // namespace tidepool::service

@@ -1,5 +1,5 @@
-// A repeated turn that is in its session's log but not in this front's cache: another front ran it,
-// or it ended long ago.
+// LoggedTurn: a turn that a client has sent again. It is in the session's log but not in this
+// front's cache, because another front ran it, or because it ended long ago.
 #ifndef TIDEPOOL_SERVICE_FRONT_LOGGED_TURN_H_
 #define TIDEPOOL_SERVICE_FRONT_LOGGED_TURN_H_
 
@@ -16,22 +16,25 @@
 namespace tidepool::service {
 
 struct LoggedTurn {
-  bool goes_on = false;  // BeginTurn reopened it; otherwise it has ended
+  // the turn was running, and BeginTurn has opened it again; false: it has ended
+  bool goes_on = false;
   StoredTurn turn;
-  std::vector<int32_t> prompt_ids;  // all tokens before its output
+  std::vector<int32_t> prompt_ids;  // all tokens of the log before the turn's output
   std::vector<int32_t> output_ids;
 
   int64_t output_size() const { return static_cast<int64_t>(output_ids.size()); }
 };
 
-// Removes the turn of this request_id, and all later turns, from `log`. Then `log` is as it was
-// when the turn began. Returns nullopt if there is no such turn. FAILED_PRECONDITION if the turn
-// was truncated or removed since, so that it cannot be returned again.
+// Removes the turn with this request_id, and all later turns, from `log`, so that `log` is as it
+// was when the turn began. Returns the turn, or nullopt if there is no such turn.
+// FAILED_PRECONDITION if the turn was interrupted, or was cut since, so that it cannot be returned
+// again.
 absl::StatusOr<std::optional<LoggedTurn>> TakeLoggedTurn(absl::string_view request_id,
                                                          SessionLogData* log);
 
-// Returns the part of `answer` after `received`, the text of the tokens that the client has. The
-// request's stop strings show which text was held back then.
+// Returns the part of `answer` that the client has not received. `received` is the text of the
+// tokens that the client has. The end of that text may have been held back, because it could have
+// been the beginning of a stop string in `stopping`. If so, the result begins with that end.
 std::string TextBehind(absl::string_view answer, absl::string_view received,
                        const v1::Stopping& stopping);
 

@@ -1,4 +1,4 @@
-// Serialises messages so that equal messages have equal bytes. Used to compute digests.
+// Serialises messages to compute digests: equal messages have equal bytes.
 #ifndef TIDEPOOL_SERVICE_FRONT_MESSAGE_BYTES_H_
 #define TIDEPOOL_SERVICE_FRONT_MESSAGE_BYTES_H_
 
@@ -10,7 +10,7 @@
 
 namespace tidepool::service {
 
-// Maps are written in key order.
+// The entries of maps are written in the order of their keys.
 inline std::string MessageBytes(const google::protobuf::MessageLite& message) {
   std::string bytes;
   google::protobuf::io::StringOutputStream stream(&bytes);

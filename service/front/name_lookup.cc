@@ -3,7 +3,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <set>
-#include <utility>  // in front of Asio, which needs and does not include it
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "service/base/task_pool.h"

@@ -1,4 +1,4 @@
-// NameLookup: resolves a host name to its current addresses.
+// NameLookup: finds the current addresses of a host name.
 #ifndef TIDEPOOL_SERVICE_FRONT_NAME_LOOKUP_H_
 #define TIDEPOOL_SERVICE_FRONT_NAME_LOOKUP_H_
 
@@ -12,19 +12,21 @@
 
 namespace tidepool::service {
 
-// Loop only.
+// Use it on the loop only.
 class NameLookup {
  public:
   virtual ~NameLookup() = default;
 
-  // Distinct IP addresses in arbitrary order, at least one. UNAVAILABLE says why there are none.
+  // Gets at least one IP address. The addresses are different from each other, and their order has
+  // no meaning. The error UNAVAILABLE says why there are none.
   using Done = std::function<void(absl::StatusOr<std::vector<std::string>>)>;
-  // `done` is called later on the loop, possibly after this object was destroyed.
+  // Looks the name up. Calls `done` later, on the loop. This object may already be destroyed then.
   virtual void Lookup(const std::string& host, Done done) = 0;
 };
 
-// Uses the system's resolver: the hosts file, then DNS. It has its own thread, since a lookup can
-// take seconds. The destructor waits for it. The loop outlives this object.
+// Uses the system's resolver: first the hosts file, then DNS. It runs on its own thread, because a
+// lookup can take seconds. The destructor waits for a running lookup. The loop must outlive this
+// object.
 std::unique_ptr<NameLookup> MakeSystemLookup(Executor* loop);
 
 }  // namespace tidepool::service

@@ -35,7 +35,8 @@ int64_t NamedRequest::kept_from() const {
 }
 
 bool NamedRequest::Holds(int64_t after) const {
-  // the prompt report precedes position 0 and was dropped
+  // If messages were dropped, the prompt report was dropped, too, because it comes before position
+  // 0.
   if (after == 0 && dropped_ > 0) return false;
   if (after == begin_ && dropped_ == 0) return true;
   if (!messages_.empty() && after == end()) return true;
@@ -69,7 +70,7 @@ void NamedRequest::Write(v1::GenerateResponse response) {
     messages_.pop_front();
     ++dropped_;
   }
-  // The response is complete, so no reader needs to take more.
+  // The response is complete, so the generation does not have to wait for readers any more.
   if (IsLast(messages_.back())) OnTaken(made());
   Advance();
 }
@@ -89,7 +90,7 @@ void NamedRequest::Advance() {
 void NamedRequest::OnTaken(size_t count) {
   if (count <= taken_) return;
   taken_ = count;
-  // Post it, because the generation may be writing.
+  // Post the task, because the generation may be in the middle of a call to this object.
   loop_->Post([weak = generation_] {
     if (const auto generation = weak.lock()) generation->OnWritten();
   });
@@ -125,11 +126,11 @@ void NamedRequest::Reader::Cancel(absl::Status why) { End(std::move(why)); }
 
 void NamedRequest::Reader::Advance() {
   if (sink_ == nullptr) return;
-  // A failure does not wait until the client takes the last message.
+  // After a failure, end at once. Do not wait until the client has received the last message.
   if (request_->finished() && !request_->status_->ok()) return End(*request_->status_);
   if (writing_) return;
   if (next_ < request_->dropped_) {
-    // Several messages about the prompt may come before position 0.
+    // Several messages about the prompt may come before the first output token.
     const bool of_prompt = after_ == 0 && position_ <= 0;
     if (of_prompt || request_->kept_from() > std::max(after_, position_)) return End(FellBehind());
     next_ = request_->dropped_;
@@ -142,10 +143,10 @@ void NamedRequest::Reader::Advance() {
       request_->OnTaken(next_);
       continue;
     }
-    if (EndOf(message) < after_) break;  // found the message that contains `after_`
+    if (EndOf(message) < after_) break;  // the response has ended before `after_`
     v1::GenerateResponse response = message;
     if (had) {
-      // The tokens are known, but not how the response ended.
+      // The client knows these tokens, but not how the response ended.
       response.set_position(after_);
       response.clear_text();
       response.clear_token_ids();

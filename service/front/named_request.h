@@ -1,5 +1,6 @@
-// NamedRequest: one request with a client-set request_id: its response so far, and its readers. A
-// client that lost its connection sends the same request again and resumes.
+// NamedRequest: one request for which the client has set a request_id, with its response so far and
+// its readers. A client that has lost its connection sends the same request again, and resumes
+// reading.
 #ifndef TIDEPOOL_SERVICE_FRONT_NAMED_REQUEST_H_
 #define TIDEPOOL_SERVICE_FRONT_NAMED_REQUEST_H_
 
@@ -19,48 +20,51 @@
 
 namespace tidepool::service {
 
-// Loop only. The sink of a generation. It keeps the messages and passes them to any number of
-// readers. The generation runs as fast as the fastest reader. Without a reader it stops at its
-// credit window, and is cancelled after the orphan TTL. Of a long response, only the newest
-// messages are kept.
+// Use it on the loop only. It is the sink of a generation: it keeps the generation's messages and
+// passes them to its readers. There may be any number of readers. The generation runs as fast as
+// the fastest reader reads. Without a reader, the generation pauses when its credit window is full,
+// and is cancelled after FrontLimits::orphan_ttl. If a response is long, only its newest messages
+// are kept.
 class NamedRequest final : public GenerationSink,
                            public std::enable_shared_from_this<NamedRequest> {
  public:
-  // Maximum size of the kept messages, unless the newest one alone is larger.
+  // Maximum size of the messages that are kept. The newest message is kept even if it is larger.
   static constexpr size_t kMaxBytes = size_t{16} << 20;
 
-  // `begin` is the output token at which a first reader resumes. No message of the generation spans
-  // it. The loop outlives this object.
+  // `begin` is the output token at which the first reader resumes. No message of the generation
+  // contains tokens both before and after it. The loop must outlive this object.
   NamedRequest(Executor* loop, absl::Duration orphan_ttl, int64_t begin);
 
-  // Call before the first message.
+  // Call it before the first message.
   void Attach(std::weak_ptr<AnswerStream> generation) { generation_ = std::move(generation); }
 
-  // True if a reader can resume after the first `after` output tokens. A message must end there,
-  // because text belongs to whole messages.
+  // Returns whether a reader can resume after the first `after` output tokens. A message must end
+  // there, because text cannot be divided between the tokens of one message.
   bool Holds(int64_t after) const;
-  // Position of the first kept output token. 0 if there are no messages.
+  // Returns the position of the first output token that is kept. Returns 0 if there are no
+  // messages.
   int64_t kept_from() const;
-  // Requires: Holds(after). The client owns the result. The sink gets its first message later, from
-  // the loop. The stream ends with INVALID_ARGUMENT if the response is shorter than `after`, and
-  // with ABORTED if another reader is so far ahead that the next message is no longer kept.
+  // Adds a reader. Requires: Holds(after). The caller owns the result. The sink gets its first
+  // message later, on the loop. The stream ends with INVALID_ARGUMENT if the response is shorter
+  // than `after`. It ends with ABORTED if another reader is so far ahead that this reader's next
+  // message is no longer kept.
   std::shared_ptr<AnswerStream> Read(int64_t after, GenerationSink* sink);
 
-  // Ends the generation, and thereby its readers.
+  // Ends the generation. Its readers end with it.
   void Cancel(const absl::Status& why);
-  // The generation continues, as if all readers had left.
+  // Ends all readers. The generation continues, as if they had disconnected.
   void EndReaders(const absl::Status& status);
 
   void Write(v1::GenerateResponse response) override;
   void Finish(absl::Status status) override;
 
   bool finished() const { return status_.has_value(); }
-  // Size of the kept messages.
+  // Returns the size of the kept messages.
   size_t bytes() const { return bytes_; }
   size_t readers() const { return readers_.size(); }
 
  private:
-  // A client's position in the response.
+  // A client that reads the response, and its position.
   class Reader final : public AnswerStream, public std::enable_shared_from_this<Reader> {
    public:
     Reader(std::shared_ptr<NamedRequest> request, int64_t after, GenerationSink* sink)
@@ -68,7 +72,7 @@ class NamedRequest final : public GenerationSink,
     ~Reader() override;
     void OnWritten() override;
     void Cancel(absl::Status why) override;
-    // Writes the next message, or ends.
+    // Sends the next message, or ends the stream.
     void Advance();
 
    private:
@@ -76,19 +80,19 @@ class NamedRequest final : public GenerationSink,
 
     const std::shared_ptr<NamedRequest> request_;
     const int64_t after_;
-    GenerationSink* sink_;   // null after Finish
-    size_t next_ = 0;        // index of the next message, counted from the first that was generated
-    int64_t position_ = -1;  // of the next output token; -1: nothing was written
+    GenerationSink* sink_;  // null after Finish
+    size_t next_ = 0;  // number of the next message, counted from the generation's first message
+    int64_t position_ = -1;  // position of the next output token; -1: nothing was sent
     bool writing_ = false;
   };
 
   size_t made() const { return dropped_ + messages_.size(); }
-  // Number of output tokens generated so far.
+  // Returns the number of output tokens that were generated until now.
   int64_t end() const;
-  // A reader has taken `count` messages: the generation may continue with the next.
+  // A reader has received the first `count` messages. The generation may continue after them.
   void OnTaken(size_t count);
   void Advance();
-  // May be called in the destructor of `reader`.
+  // `reader` may be in its destructor.
   void OnReaderGone(const Reader* reader);
 
   Executor* loop_;
@@ -96,12 +100,12 @@ class NamedRequest final : public GenerationSink,
   const int64_t begin_;
   std::weak_ptr<AnswerStream> generation_;
   std::deque<v1::GenerateResponse> messages_;
-  size_t dropped_ = 0;  // messages that were dropped before the kept ones
+  size_t dropped_ = 0;  // number of messages before the kept ones, which were dropped
   size_t bytes_ = 0;
-  size_t taken_ = 0;  // messages that the generation knows to be taken
+  size_t taken_ = 0;  // number of messages that the generation counts as received
   std::optional<absl::Status> status_;
-  std::vector<std::weak_ptr<Reader>> readers_;  // owned by their clients
-  // number of readers that left; shows whether a new reader came meanwhile
+  std::vector<std::weak_ptr<Reader>> readers_;  // the clients own them
+  // how often the last reader has left; if it changed, a new reader came and left in the meantime
   int64_t departures_ = 0;
 };
 

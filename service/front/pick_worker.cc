@@ -9,16 +9,18 @@
 namespace tidepool::service {
 namespace {
 
-// Used if no rate was measured. Any value will do, since then workers are compared by tokens only.
+// Used if no worker has a measured rate. Its value does not matter, because then only the numbers
+// of tokens are compared.
 constexpr double kUnknownRate = 1000;
-// A running sequence slows down the prefill of others, about as much as this many prompt tokens.
+// A running sequence slows down the prefill of other sequences. The effect is about the same as
+// this number of prompt tokens.
 constexpr double kSequenceTokens = 16;
 constexpr double kTie = 1.2;
-// Prefill of a few tokens says little about the rate. Smaller differences are noise.
+// Measured rates are inaccurate if prompts are short. So smaller differences of time are ignored.
 constexpr double kNoiseSeconds = 0.01;
 constexpr double kOverload = 1.25;
 
-// The rate of a worker without a measurement: the mean of the others.
+// Returns the rate that is used for a worker without a measured rate: the mean of the others.
 double ExpectedRate(absl::Span<const WorkerView> workers, const std::vector<size_t>& candidates) {
   double sum = 0;
   int measured = 0;
@@ -40,7 +42,7 @@ double Seconds(const WorkerView& worker, const PickRequest& request, double expe
 }  // namespace
 
 uint64_t RendezvousHash(absl::string_view key, absl::string_view name) {
-  // FNV-1a of both strings, then a finaliser that spreads the last bytes over all bits.
+  // FNV-1a over both strings. Then a finaliser spreads the last bytes over all bits.
   uint64_t hash = 0xcbf29ce484222325;
   const auto mix = [&hash](absl::string_view bytes) {
     for (const char c : bytes) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
@@ -66,7 +68,7 @@ int64_t CachedTokens(const WorkerView& worker, const PickRequest& request) {
 }
 
 std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers, const PickRequest& request) {
-  // Higher is better. Only workers of the best class are compared by time.
+  // A higher value is better. Only the workers with the best value are compared by time.
   using Class = std::tuple<bool, bool, bool, bool, bool, int64_t>;
   std::optional<Class> best_class;
   std::vector<size_t> candidates;
@@ -106,7 +108,7 @@ std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers, const Pic
   uint64_t home_hash = 0;
   for (const size_t i : candidates) {
     if (Seconds(workers[i], request, expected_rate) > tie) continue;
-    // One sequence more than the mean is not an overload, because small numbers fluctuate.
+    // One sequence more than the mean is not an overload, because small numbers change quickly.
     if (workers[i].sequences > std::max(kOverload * mean, mean + 1)) continue;
     const uint64_t hash = RendezvousHash(request.affinity, workers[i].name);
     if (home.has_value() && hash <= home_hash) continue;

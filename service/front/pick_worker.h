@@ -1,4 +1,4 @@
-// PickWorker: chooses the worker for a request. A pure function of the front's state.
+// PickWorker: chooses the worker for a request. The choice depends only on its arguments.
 #ifndef TIDEPOOL_SERVICE_FRONT_PICK_WORKER_H_
 #define TIDEPOOL_SERVICE_FRONT_PICK_WORKER_H_
 
@@ -15,8 +15,8 @@
 namespace tidepool::service {
 
 enum class WorkerHealth : uint8_t {
-  kDown,      // no stream of states, or no state since an error
-  kSuspect,   // states stopped arriving, a call failed, or its engine is stuck
+  kDown,      // the stream of the worker's states (the RPC Watch) is not open
+  kSuspect,   // no states arrive, or a call failed, or the engine is stuck
   kDraining,  // accepts no new requests
   kServing,
 };
@@ -27,45 +27,50 @@ struct WorkerView {
   std::string model;
   std::string model_digest;  // a ModelIdentity, as in PickRequest
   std::string numerics_id;
-  int64_t sequences = 0;  // running and waiting
-  // Reported by the worker, plus what was sent since.
+  int64_t sequences = 0;  // number of sequences, running and waiting
+  // What the worker reported, plus what was sent to it since then.
   int64_t queued_prompt_tokens = 0;
-  double prefill_tokens_per_second = 0;  // 0: unknown
-  // The last blocks of cached prefixes. Shared, because views are copied.
+  double prefill_tokens_per_second = 0;  // 0: not known
+  // The hashes of cached prefixes, each named by its last block. Shared, because views are copied.
   std::shared_ptr<const std::unordered_set<uint64_t>> prefixes;
-  int64_t session_tokens = 0;  // KV tokens that the last turn of the request's session left there
+  // number of tokens whose KV the last turn of the request's session left on this worker
+  int64_t session_tokens = 0;
 };
 
 struct PickRequest {
   std::string model_digest;
   int64_t prompt_tokens = 0;
   int64_t block_tokens = 32;
-  std::vector<uint64_t> block_hashes;    // of the prompt's full blocks
-  std::string affinity;                  // session or prefix; empty: none
-  std::string preferred_numerics_id;     // of an earlier attempt; empty: none
-  std::vector<std::string> avoid;        // names of workers that failed this request
+  std::vector<uint64_t> block_hashes;    // the hashes of the prompt's full blocks
+  std::string affinity;                  // the session or the prefix; empty: none
+  std::string preferred_numerics_id;     // the numerics_id of an earlier attempt; empty: none
+  std::vector<std::string> avoid;        // names of workers that have failed this request
   std::vector<std::string> spare;        // names of workers that another request may crash
-  std::vector<std::string> prefer = {};  // names of preferred workers; empty: any
-  bool fewest = false;  // choose the worker with the fewest sequences instead of the least time
+  std::vector<std::string> prefer = {};  // names of workers to prefer; empty: no preference
+  // choose the worker with the fewest sequences, not the one with the least time
+  bool fewest = false;
 };
 
-// Tokens of the prompt that are probably in the worker's cache.
+// Returns how many tokens of the prompt are probably in the worker's cache.
 int64_t CachedTokens(const WorkerView& worker, const PickRequest& request);
 
-// Returns an index into `workers`, or nullopt if no worker can take the request. It compares, in
-// this order:
-// 1. serving workers before suspect ones,
-// 2. workers outside `spare`, then those in `prefer`, then those outside `avoid`,
-// 3. workers with the preferred numerics_id,
-// 4. with `fewest`, fewer sequences.
-// Among equal workers, the least time to compute the prompt wins (queued and uncached tokens
-// divided by the prefill rate). Workers within 20 % or 10 ms of the least time count as equal. Of
-// these, the first in the rendezvous order of `affinity` wins, unless it is overloaded: it has more
-// than 1.25 times the mean number of sequences, and more than one above the mean. A worker without
-// a measured rate gets the mean of the others.
+// Returns an index into `workers`, or nullopt if no worker can take the request. Workers are
+// compared by these criteria, in this order:
+// 1. Serving workers are better than suspect ones.
+// 2. Workers outside `spare` are better, then those in `prefer`, then those outside `avoid`.
+// 3. Workers with the preferred numerics_id are better.
+// 4. With `fewest`, workers with fewer sequences are better.
+// If several workers are equal in all of these, the time to compute the prompt decides: the queued
+// and uncached tokens, divided by the prefill rate. A worker without a measured rate gets the mean
+// rate of the others. Without `affinity`, the fastest worker is chosen.
+//
+// With `affinity`, all workers whose time is within 20 % or 10 ms of the least time are candidates.
+// Candidates that are overloaded are left out: these have more than 1.25 times the mean number of
+// sequences, and more than one sequence above the mean. Of the rest, the one with the highest
+// RendezvousHash(affinity, name) is chosen. If all are overloaded, the fastest worker is chosen.
 std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers, const PickRequest& request);
 
-// A hash of (key, name) that is the same in every front.
+// Returns a hash of (key, name) that is the same in every front.
 uint64_t RendezvousHash(absl::string_view key, absl::string_view name);
 
 }  // namespace tidepool::service

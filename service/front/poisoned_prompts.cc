@@ -17,7 +17,8 @@ PromptId PromptIdOf(absl::string_view principal, absl::string_view model_digest,
   if (request.has_chat()) *input.mutable_chat() = request.chat();
   const std::string bytes =
       absl::StrCat(model_digest.size(), ":", model_digest, MessageBytes(input));
-  // Each hash seeds the next, so that bytes cannot move from one part to another without a change.
+  // Each hash is the seed of the next one. So the result changes if a byte moves from one part to
+  // another.
   const uint64_t seed = XXH3_64bits(session_token_ids.data(),
                                     session_token_ids.size() * sizeof(session_token_ids[0]));
   const uint64_t content = XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
@@ -34,7 +35,7 @@ void PoisonedPrompts::DropExpired() {
 }
 
 void PoisonedPrompts::Refuse(uint64_t digest) {
-  // A prompt that is already refused keeps its expiry time.
+  // If the prompt is already refused, its expiry time does not change.
   const bool added = until_.emplace(digest, clock_->Monotonic() + kRefusedFor).second;
   if (added) order_.push_back(digest);
   DropExpired();
@@ -53,7 +54,8 @@ absl::Status PoisonedPrompts::Check(uint64_t digest) {
   const absl::Duration left = absl::Ceil(found->second - clock_->Monotonic(), absl::Seconds(1));
   return absl::InternalError(absl::StrCat(
       "workers crashed while they computed this prompt; it is refused to its sender for another ",
-      absl::FormatDuration(left), ": change it, or tell whoever runs the workers"));
+      absl::FormatDuration(left),
+      ": change the prompt, or report it to the operator of the workers"));
 }
 
 }  // namespace tidepool::service

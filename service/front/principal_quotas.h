@@ -14,30 +14,31 @@
 
 namespace tidepool::service {
 
-// Loop only. The rate limit is a token bucket that holds one minute's requests and refills evenly.
-// So after a quiet minute, a principal may start all of them at once.
+// Use it on the loop only. The rate limit is a token bucket. It holds the requests of one minute
+// and is refilled evenly. So after a minute without requests, a principal may start all requests of
+// a minute at once.
 class PrincipalQuotas {
  public:
-  // A generation's slot among its principal's. The last copy releases it. It may outlive the
-  // quotas.
+  // A generation's slot among the slots of its principal. The slot is free again when the last copy
+  // is destroyed. It may outlive this object.
   using Place = std::shared_ptr<void>;
 
-  // The clock outlives this object.
+  // The clock must outlive this object.
   explicit PrincipalQuotas(const base::Clock* clock) : clock_(clock) {}
 
-  // RESOURCE_EXHAUSTED names the limit and, if known, when to retry.
+  // The error RESOURCE_EXHAUSTED names the limit and, if known, when to retry.
   absl::StatusOr<Place> Acquire(const std::string& principal, const PrincipalLimits& limits);
 
  private:
   struct Usage {
     int64_t running = 0;
-    double left = 0;        // generations that may start now
+    double left = 0;        // number of generations that may start now
     absl::Duration filled;  // when `left` was computed, on the monotonic clock
     bool begun = false;
   };
 
   const base::Clock* clock_;
-  // Bounded: only principals of token files have an entry.
+  // Its size is limited, because only principals of the token file have an entry.
   std::map<std::string, std::shared_ptr<Usage>> usages_;
 };
 

@@ -1,5 +1,6 @@
-// PromptReport: which reports about its prompt a client requested, and how many have arrived. So a
-// response that moves to another worker reports each prompt token exactly once.
+// PromptReport: which reports about its prompt a client has requested, and how much of them has
+// arrived. This is needed to report each prompt token exactly once if the response moves to another
+// worker.
 #ifndef TIDEPOOL_SERVICE_FRONT_PROMPT_REPORT_H_
 #define TIDEPOOL_SERVICE_FRONT_PROMPT_REPORT_H_
 
@@ -16,32 +17,34 @@ namespace tidepool::service {
 // Plain data.
 class PromptReport {
  public:
-  // Keeps only the relevant fields of the request.
+  // Keeps only the fields of the request that concern the prompt.
   explicit PromptReport(const v1::GenerateRequest& request);
 
-  // Returns the first message of a response with echo.
+  // Returns the first message of a response with echo. Returns nullopt without echo.
   std::optional<v1::GenerateResponse> Echo(const worker::v1::PrepareResponse& prepared) const;
 
-  // Prompt tokens whose log-probabilities have arrived. Each used one credit.
+  // Returns the number of prompt tokens whose log-probabilities have arrived. Each of them has used
+  // one credit.
   int64_t received() const { return received_; }
-  // Number of prompt tokens that will be reported, of a prompt with `prompt_tokens` tokens.
+  // Returns how many prompt tokens will be reported if the prompt has `prompt_tokens` tokens.
   int64_t Expected(int64_t prompt_tokens) const { return top_.has_value() ? prompt_tokens : 0; }
 
-  // Asks the run for the reports that have not arrived yet.
+  // Requests, in `start`, the reports that have not arrived yet.
   void Fill(worker::v1::Start* start) const;
-  // Records what arrived. INTERNAL if it is not the next expected part. UNIMPLEMENTED if the worker
-  // generates output tokens without a prompt report.
+  // Records the part of the report in a response. INTERNAL if it is not the next part.
+  // UNIMPLEMENTED if the worker sends output tokens although a prompt report was requested and has
+  // not arrived.
   absl::Status Take(const worker::v1::RunResponse& response, int64_t prompt_tokens,
                     absl::string_view worker);
 
  private:
   const bool echo_;
   const bool progress_;
-  const std::optional<int32_t> top_;  // value of prompt_logprobs
+  const std::optional<int32_t> top_;  // the value of prompt_logprobs
   int64_t received_ = 0;
 };
 
-// Returns true if a message only reports the prompt's progress.
+// Returns whether a message contains only the prompt's progress.
 bool IsProgressOnly(const v1::GenerateResponse& response);
 
 }  // namespace tidepool::service

@@ -1,4 +1,4 @@
-// Digests that show whether two requests with the same name are equal.
+// Digests of requests. They show whether two requests with the same name are equal.
 #ifndef TIDEPOOL_SERVICE_FRONT_REQUEST_DIGESTS_H_
 #define TIDEPOOL_SERVICE_FRONT_REQUEST_DIGESTS_H_
 
@@ -9,15 +9,16 @@
 namespace tidepool::service {
 
 struct RequestDigests {
-  // For requests with a request_id: digest of everything that determines the response.
+  // Only for a request with a request_id: the digest of everything that determines the response.
   std::string body;
-  // For turns of a session: digest of everything that determines the response, stored in the log.
-  // It excludes fields that a client may change when it repeats the request (logprobs, which the
-  // log does not keep). It also excludes the session, because a fork contains the same turns.
+  // Only for a turn of a session: the digest of everything that determines the response. The log
+  // stores it. Fields that a client may change when it repeats the request are left out: these are
+  // the logprobs, which the log does not keep. The session is also left out, because a fork of the
+  // session contains the same turns.
   std::string turn;
 };
 
-// Takes time proportional to the request's length.
+// Takes time in proportion to the request's length.
 RequestDigests DigestsOf(const v1::GenerateRequest& request);
 
 }  // namespace tidepool::service

@@ -34,14 +34,14 @@ absl::string_view FinishName(v1::FinishReason finish) {
       return "stop_string";
     case v1::CANCELLED:
       return "cancelled";
-    default:  // STOP, and unknown reasons of newer workers
+    default:  // STOP, and reasons that only newer workers know
       return "stop";
   }
 }
 
 }  // namespace
 
-// Collects the fields of a line. Empty fields are omitted.
+// Collects the fields of a line. Fields without a value are left out.
 class RequestLog::Line {
  public:
   void Add(absl::string_view name, absl::string_view text) {
@@ -61,7 +61,7 @@ class RequestLog::Line {
 
   void AddEnd(const GenerationInput& input, const absl::Status& status, PromptLogging prompts) {
     Add("code", absl::StatusCodeToString(status.code()));
-    // The message of INVALID_ARGUMENT may quote the request.
+    // An INVALID_ARGUMENT message may quote the request.
     if (prompts == PromptLogging::kAlways || !absl::IsInvalidArgument(status)) {
       Add("error", status.message());
     }
@@ -76,7 +76,7 @@ class RequestLog::Line {
  private:
   absl::string_view Keep(std::string text) { return texts_.emplace_back(std::move(text)); }
 
-  std::deque<std::string> texts_;  // a deque, so that the texts do not move
+  std::deque<std::string> texts_;  // a deque, because its elements are not moved when it grows
   std::vector<LogField> fields_;
 };
 

@@ -14,22 +14,23 @@
 
 namespace tidepool::service {
 
-// Loop only. Lines begin with "request ended"; docs/operations.md describes their fields. They
-// contain no text that a client sent to the model, not even in an error, unless prompt logging is
-// enabled.
+// Use it on the loop only. Lines begin with "request ended". docs/operations.md describes their
+// fields. A line contains no text that a client has sent to the model, not even as part of an error
+// message, unless prompt logging is enabled.
 class RequestLog {
  public:
   explicit RequestLog(LogSink log) : log_(std::move(log)) {}
 
   void SetPrompts(PromptLogging prompts) { prompts_ = prompts; }
 
-  // Lines of the whole log that could not be written.
+  // Returns how many lines of the whole log could not be written.
   int64_t dropped_lines() const { return log_.dropped_lines(); }
 
-  // A request that began has ended. `model` is the worker's name of the model.
+  // Logs a request that had begun and has ended. `model` is the name that workers have for the
+  // model.
   void Ended(const Generation& generation, const std::string& model, const RequestSummary& summary,
              const absl::Status& status) const;
-  // A request was refused before it began.
+  // Logs a request that was refused before it began.
   void Refused(const GenerationInput& input, const absl::Status& status) const;
 
  private:

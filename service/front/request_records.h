@@ -1,4 +1,5 @@
-// RequestRecords: what a front records about its requests: metrics, usage, totals and log lines.
+// RequestRecords: everything that a front records about its requests: metrics, usage, totals and
+// log lines.
 #ifndef TIDEPOOL_SERVICE_FRONT_REQUEST_RECORDS_H_
 #define TIDEPOOL_SERVICE_FRONT_REQUEST_RECORDS_H_
 
@@ -14,7 +15,7 @@
 
 namespace tidepool::service {
 
-// Loop only.
+// Use it on the loop only.
 class RequestRecords {
  public:
   // `log` is called on the loop.
@@ -27,13 +28,14 @@ class RequestRecords {
   int64_t failed() const { return failed_; }
 
   void OnReceived() { ++total_; }
-  // The received request asks for several choices. Each of them is received next, and counts in
-  // its place.
+  // The received request has several choices. Each choice calls OnReceived next and is counted, so
+  // the request itself is not counted.
   void OnSplit() { --total_; }
-  // A received request was refused. `model` is the worker's name of the model, "" if unknown.
+  // A received request was refused. `model` is the name that workers have for the model, or "" if
+  // it is unknown.
   void OnRefused(const GenerationInput& input, const std::string& model,
                  const absl::Status& status);
-  // A received request ended that had begun.
+  // A request that had begun has ended.
   void OnEnded(const Generation& generation, const MeasuredSink& measured, const absl::Status& end);
 
  private:

@@ -1,4 +1,4 @@
-// The part of Generation that resumes turns from their session's log.
+// The part of Generation that resumes a turn from its session's log.
 #include <algorithm>
 #include <utility>
 
@@ -15,7 +15,8 @@ void Generation::FindReceivedText() {
   const auto& prompt = prepared_.token_ids();
   if (!std::equal(prompt.begin(), prompt.end(), logged.prompt_ids.begin(),
                   logged.prompt_ids.end())) {
-    // If the log has a digest, the store has compared it: the request is the same.
+    // If the log has a digest of the request, the store has compared it. So the request is the
+    // same, and only its rendering differs.
     if (logged.turn.body_digest.empty()) return End(AnotherRequest(input_.request.request_id()));
     TakeLoggedPrompt();
   }
@@ -47,7 +48,8 @@ void Generation::FindReceivedText() {
 void Generation::TakeLoggedPrompt() {
   const std::vector<int32_t>& prompt = turn_->logged()->prompt_ids;
   prepared_.mutable_token_ids()->Assign(prompt.begin(), prompt.end());
-  prepared_.clear_block_hashes();  // these hashes belong to the prompt of the first attempt
+  // these hashes are for the new rendering, not for the logged prompt
+  prepared_.clear_block_hashes();
   const int64_t room = model_.context_length() - static_cast<int64_t>(prompt.size());
   prepared_.mutable_stopping()->set_max_tokens(
       engine::LimitMaxTokens(AskedMaxTokens(input_.request.stopping()), room));

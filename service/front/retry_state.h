@@ -1,9 +1,9 @@
-// RetryState: how often one request has failed at its workers, and whether to try it again.
+// RetryState: counts the failures of one request, and decides whether to try it again.
 //
-// Three failures in a row end a request; kProvenTokens more tokens from one attempt reset the
-// count. A crash of the worker does not count here: crash_evidence.h decides whether the prompt
-// caused it. A broken connection looks like a crash until the same process responds again; then it
-// counts.
+// Three failures in a row end a request. If an attempt has generated kProvenTokens tokens, the
+// count starts again at zero. A crash of the worker is not counted here, because crash_evidence.h
+// decides whether the prompt has caused it. But a broken connection looks like a crash until the
+// same process responds again. After that, it is counted as a failure.
 #ifndef TIDEPOOL_SERVICE_FRONT_RETRY_STATE_H_
 #define TIDEPOOL_SERVICE_FRONT_RETRY_STATE_H_
 
@@ -21,24 +21,25 @@ class RetryState {
   static constexpr int kMaxAttempts = 3;
   static constexpr int64_t kProvenTokens = 8;
 
-  // The running attempt generated `count` more tokens.
+  // The current attempt has generated `count` more tokens.
   void OnTokens(int64_t count);
-  // The attempt failed at this worker. Requires: the worker had accepted it.
+  // The attempt on this worker has failed. Requires: the worker had accepted it.
   void OnFailure(EndedBy by, const WorkerSighting& worker);
-  // The attempt ended without a failure, and the next one begins.
+  // The attempt has ended without a failure, and the next one begins.
   void OnMoved() { tokens_ = 0; }
 
-  // Returns true if kMaxAttempts attempts failed. Forgets crashes whose process is gone.
+  // Returns whether kMaxAttempts attempts have failed. Forgets crashes of processes that are known
+  // to be gone.
   bool Exhausted(const LookAtFate& look);
-  // Number of failures and crashes since an attempt generated kProvenTokens tokens. Back-off grows
-  // with it.
+  // Returns the number of failures and crashes since an attempt generated kProvenTokens tokens. The
+  // back-off grows with this number.
   int setbacks() const { return setbacks_; }
 
  private:
   int failures_ = 0;
   int setbacks_ = 0;
   std::vector<WorkerSighting> crashes_;
-  int64_t tokens_ = 0;  // of the running attempt
+  int64_t tokens_ = 0;  // number of tokens of the current attempt
 };
 
 }  // namespace tidepool::service

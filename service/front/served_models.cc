@@ -17,7 +17,7 @@ bool HasAlias(const v1::Model& model, absl::string_view name) {
   return std::find(aliases.begin(), aliases.end(), name) != aliases.end();
 }
 
-// Returns all distinct names that select a model, aliases first.
+// Returns all names by which a model can be selected, each once. Aliases come first.
 std::vector<absl::string_view> NamesOf(const std::vector<v1::Model>& models) {
   std::vector<absl::string_view> names;
   const auto add = [&names](absl::string_view name) {
@@ -57,7 +57,7 @@ std::vector<v1::Model> ServedModels(const WorkerSet& workers) {
 absl::StatusOr<v1::Model> FindModel(const WorkerSet& workers, absl::string_view name) {
   std::vector<v1::Model> models = ServedModels(workers);
   if (models.empty()) {
-    return absl::UnavailableError("no worker has responded yet; start one, or retry later");
+    return absl::UnavailableError("no worker has responded yet; start a worker, or retry later");
   }
   const bool one_name = std::all_of(models.begin(), models.end(), [&](const v1::Model& model) {
     return model.name() == models[0].name();

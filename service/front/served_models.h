@@ -1,4 +1,4 @@
-// The models that the workers of a front serve, and their names.
+// Finds the models that the workers of a front serve, by their names.
 #ifndef TIDEPOOL_SERVICE_FRONT_SERVED_MODELS_H_
 #define TIDEPOOL_SERVICE_FRONT_SERVED_MODELS_H_
 
@@ -11,19 +11,21 @@
 
 namespace tidepool::service {
 
-// The distinct models of all workers that have reported, with the aliases of all their workers.
+// Returns the models of all workers that have reported a state. Each model is listed once, with the
+// aliases of all its workers.
 std::vector<v1::Model> ServedModels(const WorkerSet& workers);
 
-// `name` is a model's name or alias. Empty means the only model. UNAVAILABLE if no worker has
-// reported yet, NOT_FOUND for an unknown name, INVALID_ARGUMENT if the name is empty and there are
-// several models.
+// Finds a model by its name or alias. An empty `name` means the only model. UNAVAILABLE if no
+// worker has reported a state yet. NOT_FOUND if the name is unknown. INVALID_ARGUMENT if the name
+// is empty and there are several models.
 absl::StatusOr<v1::Model> FindModel(const WorkerSet& workers, absl::string_view name);
 
-// Same for a session: of several models with this name, prefers the one with this ModelIdentity.
+// Same for a session. If several models have this name, the one with this digest (a ModelIdentity)
+// is preferred.
 absl::StatusOr<v1::Model> FindModel(const WorkerSet& workers, absl::string_view name,
                                     absl::string_view digest);
 
-// Picks a worker of the model for a call about text that belongs to no session.
+// Picks a worker of the model, for a call about text that belongs to no session.
 absl::StatusOr<PickedWorker> PickAnyWorker(const WorkerSet& workers, absl::string_view name);
 
 }  // namespace tidepool::service

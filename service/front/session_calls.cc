@@ -20,14 +20,15 @@ namespace {
 
 constexpr int kDefaultPage = 100;
 constexpr int kLargestPage = 1000;
-// The shortest time between two searches for expired sessions, and how many one search deletes.
+// The shortest and the longest time between two searches for expired sessions, and how many
+// sessions one search may delete.
 constexpr absl::Duration kShortestSweep = absl::Milliseconds(100);
 constexpr absl::Duration kLongestSweep = absl::Minutes(1);
 constexpr int64_t kExpiredAtOnce = 1000;
 constexpr absl::Duration kTextTimeout = absl::Seconds(10);
 
 absl::Status ShuttingDown() {
-  return absl::UnavailableError("the server is shutting down; retry at another");
+  return absl::UnavailableError("the server is shutting down; retry at another server");
 }
 
 void AnswerWith(const SessionCalls::Done<v1::Session>& done, absl::StatusOr<SessionInfo> info) {
@@ -53,7 +54,7 @@ void SessionCalls::SetTtl(absl::Duration ttl) {
 void SessionCalls::Expire() {
   expiring_ = ttl_ < absl::InfiniteDuration();
   if (!expiring_) return;
-  // If more sessions have expired, the next search deletes them.
+  // If more than kExpiredAtOnce sessions have expired, the next search deletes the rest.
   store_->Expire(ttl_, kExpiredAtOnce, [](const absl::StatusOr<int64_t>&) {});
   const absl::Duration wait = std::clamp(ttl_ / 2, kShortestSweep, kLongestSweep);
   loop_->PostAfter(wait, [this, weak = std::weak_ptr<int>(alive_)] {
@@ -172,9 +173,9 @@ void SessionCalls::Fork(const v1::ForkSessionRequest& request, const std::string
     if (!log.ok()) return done(log.status());
     if (weak.expired()) return done(ShuttingDown());
     log->info.session_id = id;
-    // A fork keeps the create_time of its source, because its prompts were rendered with that time
-    // and future ones will be (TellTime). It may be in the future if the front that created the
-    // source had a fast clock.
+    // A fork keeps the create_time of its source, because the template gets this time: the old
+    // prompts were rendered with it, and new prompts will be (TellTime). It may be in the future if
+    // the clock of the front that created the source was fast.
     log->info.update_time = std::max(clock_->Now(), log->info.create_time);
     if (log->turns.empty()) log->info.create_time = log->info.update_time;
     store_->Insert(*std::move(log),

@@ -1,4 +1,4 @@
-// SessionCalls: the calls of the service Sessions, and the deletion of sessions that expire.
+// SessionCalls: handles the calls of the service Sessions, and deletes sessions that have expired.
 #ifndef TIDEPOOL_SERVICE_FRONT_SESSION_CALLS_H_
 #define TIDEPOOL_SERVICE_FRONT_SESSION_CALLS_H_
 
@@ -17,13 +17,13 @@
 
 namespace tidepool::service {
 
-// Loop only. Answers come from any thread.
+// Use it on the loop only. `done` may be called on any thread.
 class SessionCalls {
  public:
   template <typename T>
   using Done = std::function<void(absl::StatusOr<T>)>;
 
-  // All pointers outlive this object. A session that was not used for `ttl` is deleted.
+  // All pointers must outlive this object. A session is deleted if it was not used for `ttl`.
   SessionCalls(Executor* loop, const base::Clock* clock, SessionStore* store,
                const WorkerSet* workers, absl::Duration ttl);
 
@@ -37,21 +37,21 @@ class SessionCalls {
             Done<v1::ListSessionsResponse> done);
   void Delete(const v1::DeleteSessionRequest& request, const std::string& principal,
               Done<v1::DeleteSessionResponse> done);
-  // These two read the log, plan the cut, ask a worker for the text of a response that is cut, and
-  // write the log.
+  // Both read the log and find where to cut it. If a response is cut, they ask a worker for the
+  // text of the remaining part. Then they write the log.
   void Fork(const v1::ForkSessionRequest& request, const std::string& principal,
             Done<v1::Session> done);
   void Truncate(const v1::TruncateSessionRequest& request, const std::string& principal,
                 Done<v1::Session> done);
 
  private:
-  // Deletes expired sessions, and repeats while there is a TTL.
+  // Deletes expired sessions. If there is a TTL, runs again later.
   void Expire();
-  // Answers on the loop; UNAVAILABLE if this object was destroyed meanwhile.
+  // Calls `done` on the loop. UNAVAILABLE if this object was destroyed in the meantime.
   void ReadLog(const std::string& session_id, const std::string& principal,
                Done<SessionLogData> done);
-  // INVALID_ARGUMENT: the log cannot be cut at this position; see PlanCut. The answer may come from
-  // a worker, after this object was destroyed.
+  // Cuts the log. INVALID_ARGUMENT if the log cannot be cut at this position (see PlanCut). `done`
+  // may be called after this object was destroyed, because a worker may have to respond first.
   void CutLog(SessionLogData log, int64_t position, Done<SessionLogData> done);
 
   Executor* const loop_;

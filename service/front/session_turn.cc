@@ -2,10 +2,13 @@
 
 #include <utility>
 
+#include "service/store/lease.h"
+
 namespace tidepool::service {
 namespace {
 
 constexpr absl::Duration kLease = absl::Seconds(10);
+static_assert(kLease <= kMaxLease);
 constexpr absl::Duration kLeaseRenewal = absl::Seconds(3);
 
 }  // namespace
@@ -91,9 +94,9 @@ void SessionTurn::Close() {
 }
 
 void SessionTurn::GiveBack() {
-  const auto ignore = [](absl::Status) {};  // if the release fails, the lease expires by itself
+  const auto ignore = [](absl::Status) {};  // if the release fails, the lease still expires
   const std::string& session_id = turn_.log.info.session_id;
-  // True if the log has nothing of this turn, or all of it.
+  // True if the log contains nothing of this turn, or all of it.
   const bool nothing_logged = !begun_ || (failed_ && logged_length_ == turn_.log.info.token_count);
   if (nothing_logged) return store_->ReleaseLease(session_id, turn_.epoch, ignore);
   if (finished_ && !failed_) return;

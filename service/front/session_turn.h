@@ -1,5 +1,5 @@
-// SessionTurn: one turn of a session: its lease, the log as the turn found it, and the turn's
-// appends. session_store.h defines what a turn is.
+// SessionTurn: one turn of a session. It holds the session's lease, has the log as it was when the
+// turn began, and appends to the log. session_store.h explains turns and leases.
 #ifndef TIDEPOOL_SERVICE_FRONT_SESSION_TURN_H_
 #define TIDEPOOL_SERVICE_FRONT_SESSION_TURN_H_
 
@@ -16,41 +16,42 @@
 
 namespace tidepool::service {
 
-// Loop only. Lives until the store has answered all of its calls, so that a lease granted after
-// Close is released.
+// Use it on the loop only. The object lives until the store has responded to all of its calls. So
+// even a lease that is granted after Close is released.
 class SessionTurn : public std::enable_shared_from_this<SessionTurn> {
  public:
-  // Receives events on the loop until Close.
+  // Receives events on the loop, until Close is called.
   class Listener {
    public:
     virtual ~Listener() = default;
-    // The lease is held, and log() and logged() are valid. On error, the lease could not be taken,
-    // or the log has only a part of the request's turn.
+    // If OK, the lease is held, and log() and logged() are valid. An error means that the lease
+    // could not be taken, or that the log contains only a part of the request's turn.
     virtual void OnTurn(absl::Status status) = 0;
-    // The oldest pending append is in the store.
+    // The oldest append that was pending is now in the store.
     virtual void OnLogged() = 0;
-    // The lease is lost, or an append failed: nothing more of this turn is stored.
+    // The lease was lost, or an append failed. Nothing more of this turn will be stored.
     virtual void OnTurnLost(absl::Status status) = 0;
   };
 
-  // All arguments outlive this object. The listener must live until Close.
+  // All arguments must outlive this object, except the listener, which must live until Close.
   SessionTurn(Executor* loop, SessionStore* store, Listener* listener)
       : loop_(loop), store_(store), listener_(listener) {}
 
-  // Takes the lease and renews it until the turn ends. Sets the lease's length.
+  // Takes the lease, and renews it until the turn ends. Sets the length of the lease itself.
   void Begin(TurnRequest request);
-  // Sets session, epoch and expected_length. Requires: OnTurn was called with OK. Only the first
-  // append has `begin`.
+  // Appends to the log. Sets session, epoch and expected_length itself. Requires: OnTurn was called
+  // with OK. Only the first append has `begin`.
   void Append(AppendRequest append);
-  // Releases the lease: the turn ends at the last stored append. A turn without appends leaves no
-  // trace.
+  // Releases the lease. The turn ends with the last append that was stored. If nothing was
+  // appended, the log does not change.
   void Close();
 
-  // The log as the turn found it, without the request's own turn, which is in logged().
+  // Returns the log as it was when the turn began. If the log already contained the request's own
+  // turn, that turn is removed, and logged() returns it.
   const SessionLogData& log() const { return turn_.log; }
-  // The request's own turn, if it is already in the log.
+  // Returns the request's own turn if it was already in the log.
   const std::optional<LoggedTurn>& logged() const { return logged_; }
-  // True if its first append was sent, now or by an earlier attempt.
+  // Returns whether the turn's first append was sent, by this attempt or by an earlier one.
   bool begun() const { return begun_; }
 
  private:
@@ -67,7 +68,7 @@ class SessionTurn : public std::enable_shared_from_this<SessionTurn> {
   bool lease_held_ = false;
   bool begun_ = false;
   bool finished_ = false;      // the last append was sent
-  bool failed_ = false;        // an append failed
+  bool failed_ = false;        // an append has failed
   int64_t sent_length_ = 0;    // length of the log with all appends that were sent
   int64_t logged_length_ = 0;  // length of the log with all appends that were stored
 };

@@ -15,7 +15,7 @@ StatsCalls::StatsCalls(Front front)
     : front_(std::move(front)), started_(front_.clock->Monotonic()) {}
 
 void StatsCalls::Get(const v1::GetStatsRequest& request, Done<v1::GetStatsResponse> done) {
-  // Collects the workers' responses. The last one sends the result.
+  // Collects the responses of the workers. When the last one has arrived, sends the result.
   struct Gathering {
     v1::GetStatsResponse response;
     int open = 0;

@@ -1,4 +1,4 @@
-// StatsCalls: GetStats and WatchStats of the service Admin, for a front and all its workers.
+// StatsCalls: handles the Admin calls GetStats and WatchStats, for a front and all its workers.
 #ifndef TIDEPOOL_SERVICE_FRONT_STATS_CALLS_H_
 #define TIDEPOOL_SERVICE_FRONT_STATS_CALLS_H_
 
@@ -20,13 +20,13 @@
 
 namespace tidepool::service {
 
-// Loop only, answers included.
+// Use it on the loop only. Responses also arrive there.
 class StatsCalls {
  public:
   template <typename T>
   using Done = std::function<void(absl::StatusOr<T>)>;
 
-  // The parts of the front that are reported. All outlive the calls.
+  // The parts of the front that are reported. All of them must outlive the calls.
   struct Front {
     Executor* loop = nullptr;
     const base::Clock* clock = nullptr;
@@ -34,14 +34,14 @@ class StatsCalls {
     const WorkerSet* workers = nullptr;
     const Failover* failover = nullptr;
     RequestRecords* requests = nullptr;
-    std::function<int64_t()> running;  // number of running generations
+    std::function<int64_t()> running;  // returns the number of running generations
   };
   explicit StatsCalls(Front front);
 
   void Get(const v1::GetStatsRequest& request, Done<v1::GetStatsResponse> done);
-  // Returns null if the watch has already ended. In this case, the sink was finished.
+  // Starts a watch. Returns null if it has already ended. In that case, the sink was finished.
   std::shared_ptr<StatsWatch> Watch(const v1::WatchStatsRequest& request, StatsWatchSink* sink);
-  // Ends all watches with this status, and later ones too.
+  // Ends all watches with this status. Watches that start later also end with it.
   void CloseWatches(const absl::Status& status) { watches_.Close(status); }
 
  private:

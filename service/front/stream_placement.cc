@@ -9,7 +9,8 @@ namespace tidepool::service {
 namespace {
 
 constexpr absl::Duration kWorkerWait = absl::Seconds(30);
-// Time between two checks whether the streams beside a suspect prompt have ended.
+// Time between two checks whether the streams that run beside a suspect prompt are harmless or have
+// ended.
 constexpr absl::Duration kTrialPoll = absl::Milliseconds(50);
 
 FailoverQueue::Kind KindOf(Suspicion suspicion) {
@@ -44,7 +45,7 @@ void StreamPlacement::GiveTicketUp() {
 WorkerSighting StreamPlacement::Sight() const {
   const WorkerSighting now = context_.workers->Sight(worker_.link);
   if (now.process_id == begun_.process_id) return now;
-  // A new process already responds there.
+  // A new process already responds under this address.
   WorkerSighting begun = begun_;
   begun.at = context_.clock->Monotonic();
   return begun;
@@ -86,7 +87,7 @@ void StreamPlacement::OnTokens(int64_t count) {
   patience_ = {};
   failures_.OnTokens(count);
   trial_.OnTokens(count);
-  // Other streams wait for a suspect until it is cleared.
+  // Other streams wait for this stream while its prompt is a suspect.
   if (ticket_.held() && SuspicionAt(StreamStep::kRun) == Suspicion::kNone) {
     GiveTicketUp();
     calm_since_.reset();
@@ -148,7 +149,7 @@ void StreamPlacement::Retry(absl::Status status, EndedBy by, StreamStep step) {
   const WorkerSighting worker = Sight();
   const bool unanswered = by == EndedBy::kUnanswered;
   if (by == EndedBy::kCrash || unanswered) context_.failover->evidence.OnCrash(&trial_, worker);
-  if (by == EndedBy::kCrash) patience_.begun = false;  // this worker accepted the step
+  if (by == EndedBy::kCrash) patience_.begun = false;  // this worker had accepted the step
   GiveAttemptUp();
   if (by == EndedBy::kAway || unanswered) {
     ++patience_.aways;
@@ -158,8 +159,8 @@ void StreamPlacement::Retry(absl::Status status, EndedBy by, StreamStep step) {
   }
   failures_.OnFailure(by, worker);
   last_failure_ = status;
-  // The worker's own status is more specific, such as a full queue or an expert that cannot be
-  // read.
+  // Use the worker's own status, because it is more precise. For example, it says that the queue is
+  // full or that an expert cannot be read.
   if (by == EndedBy::kWorker && IsExhausted()) return owner_->End(std::move(status));
   if (!EndIfConvicted(step)) BackOff(step);
 }
@@ -212,12 +213,13 @@ bool StreamPlacement::IsRefused(StreamStep step) {
 
 bool StreamPlacement::EndIfConvicted(StreamStep step) {
   if (IsRefused(step)) {
-    owner_->End(absl::InternalError(absl::StrCat(
-        context_.failover->evidence.CrashesOf(prompt_.content),
-        " workers crashed while they computed this prompt, one of them while nothing else ran that "
-        "could be the cause; it is refused to its sender for ",
-        absl::FormatDuration(PoisonedPrompts::kRefusedFor),
-        "; the last: ", last_failure_.message())));
+    owner_->End(
+        absl::InternalError(absl::StrCat(context_.failover->evidence.CrashesOf(prompt_.content),
+                                         " workers crashed while they computed this prompt, one of "
+                                         "them while no other request could "
+                                         "be the cause; the prompt is refused to its sender for ",
+                                         absl::FormatDuration(PoisonedPrompts::kRefusedFor),
+                                         "; the last: ", last_failure_.message())));
   } else if (IsExhausted()) {
     owner_->End(absl::InternalError(
         absl::StrCat(RetryState::kMaxAttempts,
@@ -320,7 +322,7 @@ bool StreamPlacement::TakeAnyWorker(StreamStep step) {
 bool StreamPlacement::WaitsAt(const PickedWorker& worker, StreamStep step) {
   Failover& failover = *context_.failover;
   if (tried_alone()) {
-    ticket_.GoTo(worker.name);  // from now on, no other stream is sent there
+    ticket_.GoTo(worker.name);  // from now on, no other stream is sent to this worker
     if (failover.evidence.UnprovenBeside(worker.link, prompt_.content) == 0) return false;
     GoTo(StreamState::kInLine);
     Later(kTrialPoll, &StreamPlacement::OnTurnInLine, step);
@@ -359,7 +361,7 @@ void StreamPlacement::WaitForWorkers(StreamStep step, absl::Status reason) {
   GoTo(StreamState::kWaitingForWorker);
   const auto resume = ResumeOnce(step);
   context_.workers->WhenChanged(resume);
-  // Also try once at the end: that try finds that the time is over.
+  // Also try when the time has passed. That attempt ends the stream.
   context_.loop->PostAfter(patience_.end - now, resume);
 }
 

@@ -1,5 +1,6 @@
-// StreamPlacement: which worker runs a stream, and what happens between two workers: the stream
-// backs off, waits in line, waits for a worker, or is tried alone. stream_state.h has the states.
+// StreamPlacement: decides which worker runs a stream, and what the stream does between two
+// workers: it backs off, waits for its turn, waits for a worker, or is tried alone (a trial, see
+// crash_evidence.h). stream_state.h lists the states.
 #ifndef TIDEPOOL_SERVICE_FRONT_STREAM_PLACEMENT_H_
 #define TIDEPOOL_SERVICE_FRONT_STREAM_PLACEMENT_H_
 
@@ -25,62 +26,66 @@
 
 namespace tidepool::service {
 
-// The steps of a stream that need a worker.
+// The steps of a stream for which a worker is needed.
 enum class StreamStep : uint8_t { kFindModel, kPrepare, kFindReceivedText, kRun };
 
-// Loop only.
-// Large because back-off, the queue, trials and waiting exclude each other: each ends the others.
+// Use it on the loop only.
+//
+// Large because back-off, the queue, trials and waiting exclude each other: when one of them
+// begins, it ends the others.
 class StreamPlacement {
  public:
-  // The stream, which has the placement as a member.
+  // The stream. The placement is a member of it.
   class Owner {
    public:
     virtual ~Owner() = default;
-    // Does the step now. May end the stream.
+    // Does the step now. The stream may end during this call.
     virtual void Do(StreamStep step) = 0;
-    // Tokens that workers reported so far.
+    // Returns how many tokens the workers have reported until now.
     virtual int64_t told() const = 0;
-    // The request to pick a worker by, without the additions of earlier attempts.
+    // Returns the request for PickWorker. The placement adds what earlier attempts require.
     virtual PickRequest MakePick() const = 0;
     virtual void End(absl::Status status) = 0;
-    // MayResume may now return true.
+    // Called when MayResume may return true now.
     virtual void OnMayResume() = 0;
-    // Locked while a callback runs.
+    // Returns a pointer that is locked while a callback runs, so that the stream stays alive.
     virtual std::weak_ptr<const void> Life() const = 0;
   };
 
-  // `deadline` is a time of the monotonic clock. If session_id is empty, there is no session.
+  // `deadline` is a time of the monotonic clock. If `session_id` is empty, there is no session.
   StreamPlacement(Owner* owner, const GenerationContext& context, std::string session_id,
                   absl::Duration deadline)
       : owner_(owner), context_(context), session_id_(std::move(session_id)), deadline_(deadline) {}
 
-  // Call it before all steps except kFindModel.
+  // Call it before every step except kFindModel.
   void SetPrompt(const PromptId& prompt, std::string model_digest) {
     prompt_ = prompt;
     found_at_ = context_.clock->Monotonic();
     model_ = std::move(model_digest);
   }
 
-  // Does the step at once. If a worker has failed the stream, or its prompt is suspected of
-  // crashes, waits in line first.
+  // Does the step at once. But if a worker has failed this stream, or the prompt is suspected of
+  // crashing workers, the stream waits for its turn first.
   void Try(StreamStep step);
-  // Picks worker() for `step` and begins an attempt there. Returns false if the step is done later,
-  // or if the stream has ended.
+  // Picks worker() for `step` and begins an attempt there. Returns false if the step will be done
+  // later, or if the stream has ended.
   bool TakeWorker(StreamStep step);
-  // Same for a step that cannot crash a worker: begins no attempt.
+  // Same for a step that cannot crash a worker. It begins no attempt.
   bool TakeAnyWorker(StreamStep step);
-  // Does the step when the workers changed; ends the stream with `reason` if that takes too long.
+  // Does the step when the workers have changed. If that takes too long, ends the stream with
+  // `reason`.
   void WaitForWorkers(StreamStep step, absl::Status reason);
 
-  // worker() failed `step`: tries the step again on another worker, or ends the stream.
+  // worker() has failed `step`. Tries the step again on another worker, or ends the stream.
   void Retry(absl::Status status, EndedBy by, StreamStep step);
-  // worker() was lost while it had nothing to compute for this stream: does kRun again when it is
-  // the stream's turn. This does not count as a failure.
+  // worker() was lost while it had nothing to compute for this stream. Does kRun again when it is
+  // the stream's turn. This is not counted as a failure.
   void ComeBack(const absl::Status& status);
-  // worker() is full: kRun waits, for a limited time, until a worker has room.
+  // worker() has no room. Does kRun again when a worker has room, but waits only for a limited
+  // time.
   void WaitForRoom(absl::Status status);
   bool AnotherHasRoom() const;
-  // worker() drains: kRun moves to another worker at once. Nothing has failed.
+  // worker() drains. Does kRun on another worker at once. This is not counted as a failure.
   void Migrate();
 
   // worker() answered a unary step.
@@ -88,69 +93,73 @@ class StreamPlacement {
   // Forgets earlier failures, because they do not concern the next step.
   void BeginAttempts();
   void OnTokens(int64_t count);
-  // Whether worker() may get credit now. If this stream was paused when another stream's trial
-  // began there, and could crash the worker, it must not compute during the trial. It waits until
-  // the trial ends, for a limited time. Then OnMayResume is called.
+  // Returns whether worker() may get credit now. It may not if all of this is true: this stream was
+  // paused when the trial of another stream began on worker(), this stream could also crash the
+  // worker, and the trial still runs. Then the stream waits for the end of the trial, but only for
+  // a limited time, and OnMayResume is called.
   bool MayResume();
-  // The worker got credit and may compute again. It had none, because the client read nothing.
+  // The worker got credit and may compute again. It had no credit, because the client did not read.
   void OnCredit() { trial_.Resume(); }
   void OnStandstill();
   // The last token has arrived.
   void OnFinished();
   void End();
 
-  // The worker picked last. Its name is empty before the first pick.
+  // Returns the worker that was picked last. Its name is empty before the first pick.
   const PickedWorker& worker() const { return worker_; }
   int32_t attempt() const { return attempt_; }
-  // The unary step that worker() has not answered yet, if any.
+  // Returns the unary step to which worker() has not responded yet.
   std::optional<StreamStep> asked() const { return asked_; }
-  // Number of tokens that this attempt must be able to generate even if the client reads nothing.
+  // Returns how many tokens this attempt must be able to generate even if the client does not read.
   int64_t ProofTokens() const;
   bool ended() const { return state_ == StreamState::kEnded; }
 
  private:
-  // How long the stream has waited for workers since one last responded.
+  // How long the stream waits for workers. The time begins when no worker responds, and ends when
+  // one does.
   struct Patience {
     bool begun = false;
     absl::Duration end;
-    int aways = 0;  // tries that no worker accepted
+    int aways = 0;  // number of attempts that no worker accepted
   };
 
-  // A paused stream waits for the end of another stream's trial.
+  // This stream is paused and waits for the end of another stream's trial.
   struct Hold {
     int32_t attempt = 0;
-    absl::Duration end;  // at the latest
+    absl::Duration end;  // when it stops waiting
     bool asks = false;   // OnMayResume will be called
   };
 
   PickRequest Pick() const;
-  // The worker's process, as of now.
+  // Returns what is known about the worker's process now.
   WorkerSighting Sight() const;
   void GoTo(StreamState next);
   bool tried_alone() const { return ticket_.held() && kind_ == FailoverQueue::Kind::kAlone; }
   // The stream leaves the line, so that the next one can start.
   void GiveTicketUp();
   void GiveAttemptUp();
-  // Does the step after a pause that grows with each failure.
+  // Does the step after a pause. The pause grows with each failure.
   void BackOff(StreamStep step);
-  // Does the step when it is this stream's turn in line.
+  // Enters the queue. Does the step when it is this stream's turn.
   void Resubmit(StreamStep step);
   void OnTurnInLine(StreamStep step);
-  // Returns true if the step must wait for this worker: a trial waits for the streams that run
-  // there, and other steps wait for a trial that runs there.
+  // Returns whether the step must wait for this worker. A trial waits until streams that run there
+  // cannot crash the worker. Other steps wait until a trial that runs there has ended.
   bool WaitsAt(const PickedWorker& worker, StreamStep step);
   void Later(absl::Duration wait, void (StreamPlacement::*then)(StreamStep), StreamStep step);
-  // Returns a function whose first call tries the step, unless something else was tried meanwhile.
+  // Returns a function. Its first call tries the step, unless something else was tried in the
+  // meantime.
   std::function<void()> ResumeOnce(StreamStep step);
-  // When to stop waiting for workers, on the monotonic clock.
+  // Returns when the stream stops waiting for workers, on the monotonic clock.
   absl::Duration PatienceEnd();
-  // The suspicion of the prompt if the step ran now.
+  // Returns how suspicious the prompt is if the step runs now.
   Suspicion SuspicionAt(StreamStep step) const;
   bool IsExhausted();
-  // Ends the stream if its prompt was convicted, its attempts are used up, or its deadline passed.
+  // Ends the stream if its prompt is convicted, if it has no attempts left, or if its deadline has
+  // passed. Returns whether the stream has ended.
   bool EndIfConvicted(StreamStep step);
-  // Returns true if the prompt was convicted while this stream waited to run it: then it is refused
-  // to this sender, too.
+  // Returns whether the prompt is refused to this sender. If the prompt was convicted while this
+  // stream waited to run it alone, it is from now on refused to this sender, too.
   bool IsRefused(StreamStep step);
 
   Owner* const owner_;
@@ -159,15 +168,16 @@ class StreamPlacement {
   const absl::Duration deadline_;
   PromptId prompt_;
   absl::Duration found_at_;  // when prompt_ was set
-  std::string model_;        // its digest
+  std::string model_;        // digest of the model
   StreamState state_ = StreamState::kStarting;
 
   int32_t attempt_ = 0;
   PickedWorker worker_;
-  WorkerSighting begun_;  // when worker_ was picked
+  WorkerSighting begun_;  // the worker's process when worker_ was picked
   std::optional<StreamStep> asked_;
   std::vector<std::string> failed_workers_;
-  std::string lost_worker_;  // the failed worker left last; empty once another one runs it
+  // the name of the worker that failed last; empty when the stream runs again
+  std::string lost_worker_;
 
   RetryState failures_;
   absl::Status last_failure_;

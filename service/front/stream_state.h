@@ -1,4 +1,4 @@
-// StreamState: the relation of a stream to its workers, and which states may follow each state.
+// StreamState: what a stream and its workers are doing, and which states may follow each state.
 //
 // clang-format off
 //   state              what happens                                       may be followed by
@@ -37,7 +37,7 @@ enum class StreamState : uint8_t {
 };
 inline constexpr size_t kStreamStates = 8;
 
-// Returns true if a stream may go from state `from` to the different state `to`.
+// Returns whether a stream may go from state `from` to state `to`. False if both are the same.
 constexpr bool MayFollow(StreamState from, StreamState to) {
   using enum StreamState;
   if (from == to || from == kEnded) return false;
@@ -63,7 +63,7 @@ constexpr bool MayFollow(StreamState from, StreamState to) {
   return false;
 }
 
-// Counts the transitions between each pair of states. Plain data.
+// Counts how often each state followed each other state. Plain data.
 class StreamTransitions {
  public:
   void Note(StreamState from, StreamState to) {

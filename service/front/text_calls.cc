@@ -8,14 +8,15 @@
 namespace tidepool::service {
 namespace {
 
-// Maximum number of Tokenize and Detokenize calls, running and waiting. Each can be as long as a
-// message, and a principal's limits do not count them.
+// Maximum number of Tokenize and Detokenize calls, running and waiting. They need a limit of their
+// own, because each can be as long as the largest message, and a principal's limits do not count
+// them.
 constexpr int64_t kMaxTexts = 64;
 
 }  // namespace
 
 TextCalls::TextCalls(const WorkerSet* workers)
-    : workers_(workers), places_("the front's line of texts", kMaxTexts) {}
+    : workers_(workers), places_("the front's queue of Tokenize and Detokenize calls", kMaxTexts) {}
 
 template <typename Request, typename Response>
 void TextCalls::Ask(Request request, const Caller& caller, Done<Response> done,
@@ -34,7 +35,7 @@ void TextCalls::Tokenize(v1::TokenizeRequest request, const Caller& caller,
   if (request.has_chat() || request.add_special() || request.return_tokens() ||
       request.describe()) {
     done = [done = std::move(done)](absl::StatusOr<v1::TokenizeResponse> response) {
-      // Workers of an older release do not report their context.
+      // Workers of older releases do not report the length of their context.
       if (response.ok() && response->context_length() == 0) {
         response = absl::UnimplementedError(
             "chat, add_special, return_tokens and describe are not supported by this model's "

@@ -1,4 +1,4 @@
-// TextCalls: Tokenize and Detokenize, which a worker answers.
+// TextCalls: handles Tokenize and Detokenize. A worker does the work.
 #ifndef TIDEPOOL_SERVICE_FRONT_TEXT_CALLS_H_
 #define TIDEPOOL_SERVICE_FRONT_TEXT_CALLS_H_
 
@@ -14,7 +14,7 @@
 
 namespace tidepool::service {
 
-// Loop only, answers included.
+// Use it on the loop only. Callbacks also run there.
 class TextCalls {
  public:
   template <typename T>
@@ -25,10 +25,11 @@ class TextCalls {
     absl::Duration deadline = absl::InfiniteDuration();  // on the monotonic clock
   };
 
-  // `workers` outlives this object.
+  // `workers` must outlive this object.
   explicit TextCalls(const WorkerSet* workers);
 
-  // RESOURCE_EXHAUSTED with a hint: too many such calls run, in total or for this principal.
+  // RESOURCE_EXHAUSTED, with a retry hint, if too many of these calls are running, in total or for
+  // this principal.
   void Tokenize(v1::TokenizeRequest request, const Caller& caller, Done<v1::TokenizeResponse> done);
   void Detokenize(v1::DetokenizeRequest request, const Caller& caller,
                   Done<v1::DetokenizeResponse> done);
@@ -36,7 +37,7 @@ class TextCalls {
  private:
   template <typename Request, typename Response>
   using Call = void (WorkerLink::*)(Request, absl::Duration, Done<Response>);
-  // Calls any worker of the model as soon as there is a place.
+  // Calls any worker of the model, as soon as a slot is free.
   template <typename Request, typename Response>
   void Ask(Request request, const Caller& caller, Done<Response> done,
            Call<Request, Response> call);

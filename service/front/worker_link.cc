@@ -6,7 +6,7 @@
 namespace tidepool::service {
 namespace {
 
-// Type URL of the status payload that stores who ended a call.
+// The type URL of a payload in a status. The payload says why the call has failed.
 constexpr char kEndedByPayload[] = "tidepool/ended-by";
 constexpr absl::string_view kCrash = "crash";
 constexpr absl::string_view kUnanswered = "unanswered";

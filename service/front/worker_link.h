@@ -1,4 +1,4 @@
-// WorkerLink: a front's interface to one worker, independent of gRPC types and threads.
+// WorkerLink: a front's interface to one worker. It does not depend on gRPC's types and threads.
 #ifndef TIDEPOOL_SERVICE_FRONT_WORKER_LINK_H_
 #define TIDEPOOL_SERVICE_FRONT_WORKER_LINK_H_
 
@@ -16,43 +16,43 @@
 
 namespace tidepool::service {
 
-// One Run. Loop only. The destructor cancels it, and no callback follows.
+// One Run call. Use it on the loop only. The destructor cancels the call, and no callback follows.
 class RunCall {
  public:
   virtual ~RunCall() = default;
   virtual void AddCredit(int64_t tokens) = 0;
 };
 
-// Who ended a call that failed.
+// Why a call has failed.
 enum class EndedBy : uint8_t {
-  kCrash,   // the worker had accepted it; then the worker or the connection died
+  kCrash,   // the worker had accepted the call; then the worker died, or the connection broke
   kWorker,  // the worker returned an error and still runs
-  kDrain,   // the worker said that it drains
-  kSilent,  // the worker accepted it, but is now silent or stuck
-  kAway,    // the worker never received or never accepted it
-  // The connection broke before the worker responded. The request may have crashed it, or may never
-  // have arrived.
+  kDrain,   // the worker reported that it drains
+  kSilent,  // the worker had accepted the call, but now sends nothing or is stuck
+  kAway,    // the worker never received the call, or never accepted it
+  // The connection broke before the worker responded. The request may have crashed the worker, or
+  // may never have arrived there.
   kUnanswered,
 };
 
 struct RunEvents {
   std::function<void(worker::v1::RunResponse)> on_response;
-  // Called once at the end. If the run succeeded, a response with a finish_reason came before.
+  // Called once, at the end. If the run has succeeded, a response with a finish_reason came before.
   std::function<void(absl::Status, EndedBy)> on_end;
 };
 
-// Returns who ended a unary call that failed with this status: kCrash, kUnanswered or kAway.
+// Returns why a unary call with this status has failed: kCrash, kUnanswered or kAway.
 EndedBy UnaryEndedBy(const absl::Status& status);
-// Returns `status` with `by` attached, for UnaryEndedBy.
+// Returns `status` with `by` attached. UnaryEndedBy returns it.
 absl::Status WithEndedBy(absl::Status status, EndedBy by);
 
-// Maximum time of an attempt to connect to a worker.
+// The maximum time of one attempt to connect to a worker.
 inline constexpr absl::Duration kWorkerConnectTimeout = absl::Seconds(2);
 
-// Loop only. Call every function on the front's loop. Callbacks run on the loop, never before the
-// function has returned. Deadlines are times of the machine's monotonic clock. Callbacks of unary
-// calls can run after the link was destroyed. No call ends with CANCELLED, because a client would
-// think that it had cancelled.
+// Call every function on the front's loop. Callbacks also run on the loop, but never before the
+// function has returned. Deadlines are times of the monotonic clock. Callbacks of unary calls may
+// run after the link was destroyed. No call ends with CANCELLED, because a client would believe
+// that it had cancelled.
 class WorkerLink {
  public:
   template <typename T>
@@ -71,12 +71,13 @@ class WorkerLink {
                         Done<v1::TokenizeResponse> done) = 0;
   virtual void Detokenize(v1::DetokenizeRequest request, absl::Duration deadline,
                           Done<v1::DetokenizeResponse> done) = 0;
-  // Like Detokenize, for a text that the front needs for a request of this principal. It waits in
-  // the principal's queue of prompts, not after text calls of clients.
+  // Does the same as Detokenize, but for a text that the front needs for a request of this
+  // principal. The call waits in the principal's queue of prompts, not behind the Tokenize and
+  // Detokenize calls of clients.
   virtual void TextOf(v1::DetokenizeRequest request, const std::string& principal,
                       absl::Duration deadline, Done<v1::DetokenizeResponse> done) = 0;
   virtual void GetStats(absl::Duration deadline, Done<v1::GetStatsResponse> done) = 0;
-  // The Admin RPCs of these names, for this worker.
+  // The Admin RPCs with the same names, for this worker only.
   virtual void SetOffload(v1::SetOffloadRequest request, absl::Duration deadline,
                           Done<v1::SetOffloadResponse> done) = 0;
   virtual void RefreshExperts(v1::RefreshExpertsRequest request, absl::Duration deadline,
@@ -85,9 +86,10 @@ class WorkerLink {
                             Done<v1::GetPlacementResponse> done) = 0;
   virtual void Drain(v1::DrainRequest request, absl::Duration deadline,
                      Done<v1::DrainResponse> done) = 0;
-  // Begins to watch. The stream is reopened with back-off as long as the link lives. `on_state`
-  // gets each state, `on_lost` each end of the stream. OK means that nothing is lost: the worker
-  // closed the stream because of its age, and the next one is being opened at once.
+  // Begins to watch the worker's states, with the RPC Watch. If the stream of states ends, it is
+  // opened again, with back-off, as long as the link exists. `on_state` gets each state. `on_lost`
+  // is called each time the stream ends. The status OK means that the worker is not lost: it has
+  // closed the stream because of the connection's age, and the next stream is opened at once.
   virtual void Watch(std::function<void(const worker::v1::WatchResponse&)> on_state,
                      std::function<void(absl::Status)> on_lost) = 0;
 };

@@ -56,12 +56,12 @@ void WorkerRoster::OnAddresses(const WorkerName& name,
   if (found == names_.end()) return;
   Name& known = found->second;
   known.asking = false;
-  // Log each complaint once, until the lookup succeeds again.
+  // Log each error once, until a lookup succeeds.
   const std::string complaint(addresses.status().message());
   if (std::exchange(known.complaint, complaint) != complaint && !complaint.empty()) {
     surroundings_.log(LogLevel::kWarn,
                       absl::StrCat(complaint,
-                                   "; its workers stay as they were, and it is asked "
+                                   "; the known workers stay in use, and the name is looked up "
                                    "again every ",
                                    absl::FormatDuration(kPeriod)));
   }
@@ -80,7 +80,7 @@ void WorkerRoster::Join(const std::string& address, const std::string& name) {
 
 void WorkerRoster::Reconcile() {
   std::set<std::string> wanted;
-  // List workers in the order in which the user named them.
+  // Add workers in the order in which the user named them.
   for (const std::string& address : addresses_) {
     if (wanted.insert(address).second) Join(address, "");
   }
@@ -94,7 +94,8 @@ void WorkerRoster::Reconcile() {
     const bool gone = !wanted.contains(link->first) && surroundings_.workers->Retire(link->second);
     link = gone ? links_.erase(link) : std::next(link);
   }
-  // A worker that was removed may still have running requests.
+  // Continue to check, because names may get new addresses, and a removed worker may still have
+  // running requests.
   const bool more = !names_.empty() || links_.size() > wanted.size();
   if (more && !std::exchange(ticking_, true)) {
     surroundings_.loop->PostAfter(kPeriod, [this, weak = std::weak_ptr<int>(alive_)] {

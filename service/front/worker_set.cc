@@ -10,25 +10,27 @@
 namespace tidepool::service {
 namespace {
 
-// Four missed states.
+// This is the time of four missed states.
 constexpr absl::Duration kSilence = absl::Seconds(1);
-// States of a broken stream that were already sent arrive within this time.
+// After a stream has broken, states that were sent earlier arrive within this time.
 constexpr absl::Duration kOnItsWay = absl::Seconds(1);
-// Per worker. Far more sessions than its KV cache holds.
+// The maximum for each worker. This is far more than the number of sessions whose KV its cache can
+// hold.
 constexpr size_t kMaxSessions = 4096;
 
-// An unknown state of a newer worker does not mean that it accepts work.
+// A newer worker may report a state that is unknown here. It does not mean that the worker accepts
+// requests.
 WorkerHealth HealthOf(worker::v1::WorkerState state) {
   if (state == worker::v1::STUCK) return WorkerHealth::kSuspect;
   const bool serves = state == worker::v1::SERVING || state == worker::v1::WORKER_STATE_UNSPECIFIED;
   return serves ? WorkerHealth::kServing : WorkerHealth::kDraining;
 }
 
-// Logs each reason once, because the link keeps retrying.
+// Logs each reason only once, because the link keeps trying to connect.
 void TellUnreachable(const LogSink& log, WorkerSet::Member* member, const absl::Status& status) {
   if (std::exchange(member->told, status.code()) == status.code()) return;
   const absl::string_view reason =
-      absl::IsUnimplemented(status) ? "what answers there is no Tidepool worker" : status.message();
+      absl::IsUnimplemented(status) ? "the endpoint is not a Tidepool worker" : status.message();
   log(LogLevel::kWarn,
       absl::StrCat("worker at ", member->link->address(), " cannot be watched: ", reason));
 }
@@ -50,8 +52,8 @@ bool WorkerSet::Retire(const WorkerLink* link) {
   if (found == members_.end()) return true;
   Member& member = **found;
   if (!std::exchange(member.retired, true)) {
-    log_(LogLevel::kInfo,
-         absl::StrCat("worker at ", link->address(), " is no longer named, and gets no new work"));
+    log_(LogLevel::kInfo, absl::StrCat("worker at ", link->address(),
+                                       " is no longer configured, and gets no new requests"));
     TellReadiness();
   }
   if (member.link.use_count() > 1) return false;
@@ -113,11 +115,12 @@ absl::Status WorkerSet::CheckRoom(absl::string_view model_digest) const {
     if (Health(*member) != WorkerHealth::kServing) continue;
     const int64_t here = Sequences(*member);
     if (member->places == 0 || here < member->places) return absl::OkStatus();
-    // A recently sent request may be counted twice, but the count cannot exceed the worker's slots.
+    // A request that was sent recently may be counted twice. But the worker cannot have more
+    // requests than slots.
     sequences += std::min(here, member->places);
     wait = std::min(wait, member->room_wait);
   }
-  if (wait == absl::InfiniteDuration()) return absl::OkStatus();  // no worker reported one
+  if (wait == absl::InfiniteDuration()) return absl::OkStatus();  // no worker serves the model now
   return base::WithRetryAfter(
       absl::ResourceExhaustedError(
           absl::StrCat("the queue is full: ", sequences, " requests run or wait; retry later")),
@@ -175,7 +178,7 @@ void WorkerSet::NoteSession(const WorkerLink* link, const std::string& session_i
   Member* member = Find(link);
   if (member == nullptr || !member->connected) return;
   auto& sessions = member->sessions;
-  // Forget any session: it only costs a turn its best worker.
+  // Forget any one session. The only effect is that its next turn may go to another worker.
   if (sessions.size() >= kMaxSessions && !sessions.contains(session_id)) {
     sessions.erase(sessions.begin());
   }
@@ -252,14 +255,14 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
 
 void WorkerSet::OnLost(Member* member, const absl::Status& status) {
   if (status.ok()) {
-    // The next state needs a new connection first, so allow time for it.
+    // A new connection must be opened before the next state can arrive, so allow time for it.
     member->last_state = clock_->Monotonic() + kWorkerConnectTimeout;
     return;
   }
   const bool leaves = Health(*member) == WorkerHealth::kDraining;
   if (!std::exchange(member->connected, false)) return TellUnreachable(log_, member, status);
   if (!leaves && on_may_have_crashed_) on_may_have_crashed_(Sight(member->link.get()));
-  // A new process may be running at this address.
+  // The next process at this address has another KV cache.
   member->sessions.clear();
   log_(LogLevel::kWarn, absl::StrCat("worker ", member->view.name, " (", member->link->address(),
                                      ") is lost: ", status.message()));

@@ -1,4 +1,4 @@
-// WorkerSet: all workers of a front, and their last known states.
+// WorkerSet: all workers of a front and the last state that each has reported.
 #ifndef TIDEPOOL_SERVICE_FRONT_WORKER_SET_H_
 #define TIDEPOOL_SERVICE_FRONT_WORKER_SET_H_
 
@@ -23,7 +23,7 @@
 
 namespace tidepool::service {
 
-// A picked worker. Its name stays valid if the worker disappears.
+// A worker that was picked. Its name stays valid even if the worker is forgotten.
 struct PickedWorker {
   WorkerLink* link = nullptr;
   std::string name;
@@ -31,11 +31,11 @@ struct PickedWorker {
   std::shared_ptr<const WorkerLink> hold;  // keeps the link alive even if the set has forgotten it
 };
 
-// Tasks that wait for the same event. Not thread-safe.
+// A list of tasks that wait for the same event. Not thread-safe.
 class OneTimeTasks {
  public:
   void Add(std::function<void()> task) { tasks_.push_back(std::move(task)); }
-  // Runs and forgets the tasks that were added before this call, in their order.
+  // Runs the tasks that were added before this call, in their order, and removes them.
   void RunAll() {
     for (const auto& task : std::exchange(tasks_, {})) task();
   }
@@ -44,92 +44,101 @@ class OneTimeTasks {
   std::vector<std::function<void()>> tasks_;
 };
 
-// Loop only.
+// Use it on the loop only.
 class WorkerSet {
  public:
-  // `clock` outlives the set. `log` gets a line when a worker connects, leaves or fails, and one
-  // for each run.
+  // `clock` must outlive this object. `log` gets a line when a worker connects, leaves or fails,
+  // and one for each run.
   WorkerSet(const base::Clock* clock, LogSink log) : clock_(clock), log_(std::move(log)) {}
 
-  // Adds a worker and begins to watch it.
+  // Adds a worker and begins to watch its states.
   void Add(std::shared_ptr<WorkerLink> link);
-  // Stops sending work to this worker. Returns true if nothing runs there and it was forgotten.
-  // Otherwise call Retire again later. Must not be called from a callback of the link.
+  // Stops sending requests to this worker. Returns true if no request is running there: the worker
+  // is forgotten then. Otherwise call Retire again later. Must not be called from a callback of the
+  // link.
   bool Retire(const WorkerLink* link);
-  // Undoes Retire.
+  // Reverses Retire.
   void Rejoin(const WorkerLink* link);
-  // Called with true when a first worker serves, and with false when none serves any longer.
+  // Sets a function. It is called with true when the first worker serves, and with false when no
+  // worker serves any longer.
   void OnReadiness(std::function<void(bool ready)> callback) {
     on_readiness_ = std::move(callback);
   }
 
-  // Called when a worker is lost or fails a call.
+  // Sets a function that is called when a worker is lost or fails a call.
   void OnTrouble(std::function<void()> callback) { on_trouble_ = std::move(callback); }
 
-  // Called when a worker's stream of states breaks while it is not draining: it may have crashed.
+  // Sets a function that is called when a worker's stream of states (the RPC Watch) breaks and the
+  // worker was not draining. The worker may have crashed.
   void OnMayHaveCrashed(std::function<void(const WorkerSighting&)> callback) {
     on_may_have_crashed_ = std::move(callback);
   }
 
-  // UNAVAILABLE if no worker of this model can take work now. With `session_id`, uses what
-  // NoteSession recorded.
+  // Picks a worker. UNAVAILABLE if no worker of this model can take requests now. With
+  // `session_id`, uses what NoteSession has recorded.
   absl::StatusOr<PickedWorker> Pick(const PickRequest& request,
                                     const std::string& session_id) const;
-  // RESOURCE_EXHAUSTED with a retry hint if, as far as is known, every serving worker of this model
-  // would refuse a new request. OK is not a guarantee.
+  // RESOURCE_EXHAUSTED, with a retry hint, if every worker that serves this model would probably
+  // refuse a new request. OK does not guarantee that a worker has room.
   absl::Status CheckRoom(absl::string_view model_digest) const;
-  // Records that a run begins at a worker, since the worker's last state can be 250 ms old. Returns
-  // the number of the run, for NoteEnded.
+  // Records that a run begins on a worker. This is needed because the worker's last state may be
+  // 250 ms old. Returns the number of the run, for NoteEnded.
   uint64_t NoteSent(const WorkerLink* link, int64_t prompt_tokens);
   void NoteEnded(const WorkerLink* link, uint64_t run);
-  // A turn of this session left the KV of the log's first `tokens` tokens at this worker.
+  // A turn of this session has left KV on this worker, for the first `tokens` tokens of its log.
   void NoteSession(const WorkerLink* link, const std::string& session_id, int64_t tokens);
-  // A call failed in the worker or on the way: the worker is suspect until its next state.
+  // A call has failed in the worker or on the way there. The worker is suspect until its next state
+  // arrives.
   void NoteFailure(const WorkerLink* link, const absl::Status& status);
-  // The worker reported in a run that it drains, before its next state reports it.
+  // The worker has reported during a run that it drains. Its next state would say so later.
   void NoteDraining(const WorkerLink* link);
 
-  // Returns the worker's process, after a call to it ended as if by a crash, and what became of it.
-  // The process lives if it reports its state on another stream, or on the same one for long
-  // enough: a broken stream can still deliver earlier states.
+  // Sight: call it when a call to the worker has ended as if the worker had crashed. Returns the
+  // process that was running. FateOf: returns what is known about that process since then. It lives
+  // if it has reported a state on a new stream. It also lives if it has reported one on the same
+  // stream after enough time: a broken stream can still deliver states that were sent earlier.
   WorkerSighting Sight(const WorkerLink* link) const;
   Fate FateOf(const WorkerSighting& seen) const;
 
-  // Number of workers that serve this model now.
+  // Returns the number of workers that serve this model now.
   int64_t Serving(const std::string& model_digest) const;
-  // Returns true if another worker serves the same model now.
+  // Returns whether another worker serves the same model now.
   bool ServedElsewhere(const WorkerLink* link) const;
 
-  // Calls `task` once when a worker becomes available or has more room. Tasks run in the order of
-  // the calls.
+  // Calls `task` once, when a worker becomes available or has more room. Tasks run in the order in
+  // which they were added.
   void WhenChanged(std::function<void()> task) { waiting_.Add(std::move(task)); }
 
   struct Member {
-    std::shared_ptr<WorkerLink> link;  // also held by each run on this worker
+    std::shared_ptr<WorkerLink> link;  // each run on this worker also holds it
     bool retired = false;
     WorkerView view;
-    int64_t places = 0;        // maximum requests, running and waiting; 0: unknown
-    absl::Duration room_wait;  // retry hint if all places are taken
+    int64_t places = 0;        // maximum number of requests, running and waiting; 0: not known
+    absl::Duration room_wait;  // retry hint if no request is accepted
     v1::Model model;
-    bool heard = false;       // its model is known
+    bool heard = false;       // the worker has reported its model
     bool connected = false;   // its stream of states is open
-    uint64_t process_id = 0;  // last reported; 0: unknown
-    int64_t watches = 0;      // streams of states that were opened after a broken one
-    absl::Duration heard_at;  // when the latest state arrived
-    bool failed = false;      // a call failed since the last state
-    absl::StatusCode told = absl::StatusCode::kOk;  // why it cannot be watched, as last logged
-    absl::Duration last_state;         // in the future while its next stream is being opened
-    std::map<uint64_t, int64_t> sent;  // since the last state: runs, with their prompt tokens
-    int64_t sent_tokens = 0;           // prompt tokens of all runs in `sent`
-    int64_t ended = 0;                 // runs of the last state that have ended since
-    // KV tokens by session; cleared with the process
+    uint64_t process_id = 0;  // the last one that it reported; 0: not known
+    // number of streams of states that were opened, except those that followed an orderly end
+    int64_t watches = 0;
+    absl::Duration heard_at;  // when the last state arrived
+    bool failed = false;      // a call has failed since the last state
+    // the reason why it cannot be watched that was logged last
+    absl::StatusCode told = absl::StatusCode::kOk;
+    // when the last state arrived; in the future while the next stream is being opened
+    absl::Duration last_state;
+    // runs since the last state, with the number of their prompt tokens
+    std::map<uint64_t, int64_t> sent;
+    int64_t sent_tokens = 0;  // number of prompt tokens of all runs in `sent`
+    int64_t ended = 0;        // number of runs in the last state that have ended since
+    // For each session: the number of tokens with KV there. Cleared when the process is lost.
     std::unordered_map<std::string, int64_t> sessions;
   };
   const std::vector<std::unique_ptr<Member>>& members() const { return members_; }
   WorkerHealth Health(const Member& member) const;
 
  private:
-  // Estimated number of runs on this worker now.
+  // Returns an estimate of how many runs are on this worker now.
   static int64_t Sequences(const Member& member);
   void OnState(Member* member, const worker::v1::WatchResponse& state);
   void OnLost(Member* member, const absl::Status& status);

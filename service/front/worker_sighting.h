@@ -1,4 +1,5 @@
-// WorkerSighting: a worker's process when a front last received a message from it, and its fate.
+// WorkerSighting: identifies the process of a worker, as a front saw it at one time. Fate: what
+// happened to that process later.
 #ifndef TIDEPOOL_SERVICE_FRONT_WORKER_SIGHTING_H_
 #define TIDEPOOL_SERVICE_FRONT_WORKER_SIGHTING_H_
 
@@ -11,16 +12,17 @@
 namespace tidepool::service {
 
 struct WorkerSighting {
-  const WorkerLink* link = nullptr;  // only compared: the link may have been destroyed
-  uint64_t process_id = 0;           // 0: unknown
-  int64_t watches = 0;               // streams of states opened after broken ones
-  absl::Duration at;                 // on the front's monotonic clock
+  // for comparison only, because the link may have been destroyed
+  const WorkerLink* link = nullptr;
+  uint64_t process_id = 0;  // 0: not known
+  int64_t watches = 0;      // as in WorkerSet::Member
+  absl::Duration at;        // on the front's monotonic clock
 };
 
-// What became of a process whose calls ended as if it had crashed.
+// What is known about a process whose calls have ended as if it had crashed.
 enum class Fate : uint8_t {
-  kLives,  // it responds again: only the connection broke
-  kOpen,   // unknown so far
+  kLives,  // it has responded again, so only the connection broke
+  kOpen,   // not known yet
   kGone,
 };
 using LookAtFate = std::function<Fate(const WorkerSighting&)>;

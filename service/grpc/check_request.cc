@@ -22,7 +22,8 @@ constexpr size_t kMaxIdBytes = 128;
 constexpr uint64_t kMaxResumeAfter = INT32_MAX;
 constexpr int kMaxBiasTexts = 1024;
 constexpr size_t kMaxBiasTextBytes = 1024;
-// The log names each response by the request's id and an appended number.
+// A log line of a response has the request's id followed by a number. This is the maximum size of
+// that number.
 constexpr size_t kMaxNumberBytes = 4;
 
 absl::Status Refuse(absl::string_view field, absl::string_view found, absl::string_view accepted) {
@@ -33,8 +34,9 @@ absl::Status NotServed(absl::string_view field) {
   return absl::UnimplementedError(absl::StrCat(field, " is not supported yet; leave it unset"));
 }
 
-// The engine checks the ranges. Only what the engine never sees is checked here. The vocabulary is
-// unknown here, so any id of 0 or more passes.
+// The engine checks the ranges of parameters, with its own functions. The vocabulary is not known
+// here, so any token id from 0 on is accepted. The fields that the engine never gets are checked
+// below.
 constexpr int kAnyVocabulary = INT32_MAX;
 
 absl::Status CheckBiasTexts(const v1::Sampling& sampling) {
@@ -75,7 +77,7 @@ absl::Status CheckParameters(const v1::GenerateRequest& request) {
 
 enum class JsonKind { kArray, kObject };
 
-// Parsed JSON takes many times the bytes of its text.
+// Parsed JSON needs many times the memory of its text, so the text must be short.
 constexpr size_t kMaxJsonBytes = 1 << 20;
 
 absl::Status CheckJson(absl::string_view field, const std::string& text, JsonKind kind) {
@@ -141,7 +143,8 @@ absl::Status CheckLogprobs(const v1::GenerateRequest& request) {
   return Refuse("prompt_logprobs", absl::StrCat(request.prompt_logprobs()), range);
 }
 
-// A session's log has exactly one response after each prompt, and stores rendered messages.
+// With a session, some fields cannot work: the session's log has exactly one response after each
+// prompt, and it stores messages as the template rendered them.
 absl::Status CheckWithSession(const v1::GenerateRequest& request) {
   const v1::Chat& chat = request.chat();
   const char* field = request.n() > 1                 ? "n above 1"

@@ -1,4 +1,4 @@
-// Checks of requests. Thread-safe.
+// Checks of requests. All functions are thread-safe.
 #ifndef TIDEPOOL_SERVICE_GRPC_CHECK_REQUEST_H_
 #define TIDEPOOL_SERVICE_GRPC_CHECK_REQUEST_H_
 
@@ -10,23 +10,25 @@
 
 namespace tidepool::service {
 
-// Checks everything in a request that does not need its model. INVALID_ARGUMENT names the field and
-// its limit; UNIMPLEMENTED names a field that is not supported yet.
+// Checks everything in a request that can be checked without the model. INVALID_ARGUMENT names the
+// field and its limit. UNIMPLEMENTED names a field that is not supported yet.
 absl::Status CheckGenerateRequest(const v1::GenerateRequest& request);
 
-// Maximum number of responses of one request.
+// The maximum number of responses (choices) of one request.
 inline constexpr int32_t kMaxChoices = 128;
 
-// Value of PrepareResponse.understands for this release. 1: prompt_logprobs, echo, return_progress,
-// min_tokens, logit_bias_text, add_generation_prompt, continue_final_message, reasoning_content.
+// A worker reports in PrepareResponse.understands which fields it supports. This is the value of
+// this release. 1 means that it supports prompt_logprobs, echo, return_progress, min_tokens,
+// logit_bias_text, add_generation_prompt, continue_final_message and reasoning_content.
 inline constexpr int32_t kUnderstands = 1;
-// UNIMPLEMENTED names a field that a worker with this `understands` value would ignore.
+// UNIMPLEMENTED if the request has a field that a worker with this `understands` value would
+// ignore. The message names the field.
 absl::Status CheckUnderstood(const v1::GenerateRequest& request, int32_t understands);
 
-// Checks a conversation: messages, roles, texts, JSON. INVALID_ARGUMENT names the field.
+// Checks the messages, roles, texts and JSON of a conversation. INVALID_ARGUMENT names the field.
 absl::Status CheckChat(const v1::Chat& chat);
 
-// Accepts 1 to 128 letters, digits, '-', '_', '.' or ':'. Otherwise INVALID_ARGUMENT.
+// Accepts 1 to 128 characters: letters, digits, '-', '_', '.' and ':'. Otherwise INVALID_ARGUMENT.
 absl::Status CheckSessionId(absl::string_view session_id);
 
 }  // namespace tidepool::service

@@ -74,7 +74,7 @@ engine::SamplingParams FromProto(const v1::Sampling& sampling,
   if (sampling.has_frequency_penalty()) out.frequency_penalty = sampling.frequency_penalty();
   if (sampling.has_presence_penalty()) out.presence_penalty = sampling.presence_penalty();
   for (const auto& [id, bias] : sampling.logit_bias()) out.logit_bias.emplace_back(id, bias);
-  // A proto map has no order. Sort, so that equal requests compare equal.
+  // A proto map has no order. Sort, so that equal requests have equal parameters.
   std::sort(out.logit_bias.begin(), out.logit_bias.end());
   return out;
 }

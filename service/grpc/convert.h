@@ -1,5 +1,5 @@
-// The only conversions between wire types and the engine's types. engine/ uses no protos, and
-// clients see no engine types.
+// Converts between wire types and the engine's types. All such conversions are here: engine/ uses
+// no protos, and clients see no engine types.
 #ifndef TIDEPOOL_SERVICE_GRPC_CONVERT_H_
 #define TIDEPOOL_SERVICE_GRPC_CONVERT_H_
 
@@ -19,17 +19,20 @@
 
 namespace tidepool::service {
 
-// Converts the parameters, with `defaults` for unset fields. An unset seed stays 0: see has_seed().
+// Converts the parameters. Fields that are not set get their values from `defaults`. A seed that is
+// not set becomes 0; check has_seed().
 engine::SamplingParams FromProto(const v1::Sampling& sampling,
                                  const engine::SamplingParams& defaults);
 engine::StoppingParams FromProto(const v1::Stopping& stopping);
-// max_tokens as the client set it. nullopt: no limit. See engine::LimitMaxTokens.
+// Returns max_tokens if the client has set it. nullopt: the client set no limit. See
+// engine::LimitMaxTokens.
 std::optional<int64_t> AskedMaxTokens(const v1::Stopping& stopping);
-// INVALID_ARGUMENT if the prompt's length does not match its tokens. The engine checks the rest.
+// INVALID_ARGUMENT if the prompt's length is not the number of its tokens. The engine checks the
+// rest.
 absl::StatusOr<engine::GenerationRequest> FromProto(const worker::v1::Start& start,
                                                     absl::Duration deadline);
 
-// Sets every field.
+// The functions below set every field.
 void ToProto(const engine::SamplingParams& sampling, v1::Sampling* out);
 void ToProto(const engine::StoppingParams& stopping, v1::Stopping* out);
 void ToProto(const engine::StreamChunk& chunk, const engine::Tokenizer& tokenizer,
@@ -37,15 +40,16 @@ void ToProto(const engine::StreamChunk& chunk, const engine::Tokenizer& tokenize
 void ToProto(const engine::EngineStats& stats, v1::WorkerStats* out);
 
 void ToProto(const moe::OffloadStats& stats, v1::OffloadCounters* out);
-// Requires: stats.offload.
+// Requires: stats.offload is set.
 void ToProto(const engine::EngineStats& stats, v1::OffloadStats* out);
-// INVALID_ARGUMENT for an unknown policy. The engine checks the rest.
+// INVALID_ARGUMENT if the policy is unknown. The engine checks the rest.
 absl::StatusOr<moe::OffloadChange> FromProto(const v1::SetOffloadRequest& request);
 void ToProto(const moe::OffloadSettings& settings, v1::OffloadSettings* out);
-// Sets everything except the worker's name.
+// Sets all fields except the worker's name.
 void ToProto(const engine::ExpertPlacement& placement, v1::WorkerPlacement* out);
 
-// The part of a worker's message that a front relays: all fields except the attempt.
+// Returns the part of a worker's message that a front passes on to the client: all fields except
+// the attempt.
 v1::GenerateResponse ToGenerateResponse(worker::v1::RunResponse&& run);
 
 }  // namespace tidepool::service

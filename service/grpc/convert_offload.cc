@@ -1,4 +1,5 @@
-// Converts expert offloading between wire types and the engine's types.
+// Converts the settings and statistics of expert offloading between wire types and the engine's
+// types.
 #include <string>
 
 #include "absl/strings/str_cat.h"

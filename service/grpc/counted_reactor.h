@@ -1,6 +1,6 @@
-// CountedReactor: a unary RPC that ActiveCalls counts until its response is in the kernel. If it
-// stopped counting at Finish, a shutdown could truncate a response that still waits for the
-// client's flow control.
+// CountedReactor: a unary RPC that ActiveCalls counts until the kernel has all bytes of its
+// response. If the call were counted only until Finish, a shutdown could truncate a response that
+// still waits for the client's flow control.
 #ifndef TIDEPOOL_SERVICE_GRPC_COUNTED_REACTOR_H_
 #define TIDEPOOL_SERVICE_GRPC_COUNTED_REACTOR_H_
 
@@ -11,13 +11,13 @@
 
 namespace tidepool::service {
 
-// Deletes itself when gRPC no longer uses it, some time after Finish. Thread-safe like its base
+// Deletes itself some time after Finish, when gRPC no longer uses it. Thread-safe like its base
 // class, except for Enter.
 class CountedReactor final : public grpc::ServerUnaryReactor {
  public:
-  // OK: the call is counted from now on. Otherwise returns the error of ActiveCalls::Enter, with
-  // which the caller must finish the call. `calls` outlives the server. Requires: called at most
-  // once, and before Finish can be called.
+  // If this returns OK, the call is counted from now on. Otherwise it returns the error of
+  // ActiveCalls::Enter, and the caller must finish the call with this error. `calls` must outlive
+  // the server. Requires: called at most once, before Finish can be called.
   absl::Status Enter(ActiveCalls* calls) {
     absl::Status status = calls->Enter();
     if (status.ok()) calls_ = calls;
@@ -32,7 +32,7 @@ class CountedReactor final : public grpc::ServerUnaryReactor {
  private:
   ~CountedReactor() override = default;
 
-  ActiveCalls* calls_ = nullptr;  // null: not counted
+  ActiveCalls* calls_ = nullptr;  // null: the call is not counted
 };
 
 }  // namespace tidepool::service

@@ -26,13 +26,14 @@ constexpr int kMaxStreamsPerConnection = 1024;
 constexpr int kMaxHeaderBytes = 16 << 10;
 constexpr int kHandshakeMs = 10'000;
 constexpr size_t kMemoryQuotaBytes = size_t{512} << 20;
-// Only for reflection, our only synchronous service. It needs no token, and each of its streams
-// uses a thread until the client ends it. Further streams get RESOURCE_EXHAUSTED.
+// Only for reflection, our only synchronous service. Anyone may call it without a token, and each
+// of its streams uses a thread until the client ends it. When all threads are in use, more streams
+// get RESOURCE_EXHAUSTED.
 constexpr int kMaxReflectionThreads = 16;
 constexpr int64_t kMaxProbeBytes = 4 << 10;
 
 struct ListenAddress {
-  std::string host;  // without IPv6 brackets
+  std::string host;  // without the brackets of IPv6
   int port = -1;
 };
 
@@ -52,25 +53,26 @@ absl::StatusOr<ListenAddress> ParseListen(const std::string& listen) {
   return address;
 }
 
-// Sets options of the whole process.
+// Sets options that apply to the whole process.
 void ConfigureLibraries() {
   KeepCallbackQueue();
-  // Our statuses already describe messages that cannot be parsed, so protobuf's log is off.
+  // Turns off protobuf's log, because our errors already describe messages that cannot be parsed.
   google::protobuf::SetLogHandler(nullptr);
   grpc::EnableDefaultHealthCheckService(true);
-  // gRPC's own health service has no descriptor. Linking ours lets reflection describe it.
+  // gRPC's own health service has no descriptor. We link our own, so that reflection can describe
+  // it.
   grpc::health::v1::HealthCheckRequest::descriptor();
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
 }
 
-// At this age, plus or minus a tenth, gRPC sends GOAWAY and accepts no new calls; the client opens
-// another connection for them. There is no grace period: it would end running calls with
-// UNAVAILABLE, but a response may take any time, and a front would count the end of a run as a
-// crash. Endless streams end themselves (StreamTerm), except for health and reflection, which are
-// public.
+// When a connection has this age, plus or minus a tenth, gRPC sends GOAWAY and accepts no more
+// calls on it. The client opens another connection for new calls. No grace period is set: after it,
+// gRPC would end running calls with UNAVAILABLE. But a response may take any time, and a front
+// would count the end of a run as a crash. Streams that never end by themselves are ended by
+// StreamTerm. Only health and reflection streams are not limited, and these are public anyway.
 void LimitConnectionAge(absl::Duration age, grpc::ServerBuilder* builder) {
   if (age == absl::InfiniteDuration()) return;
-  // gRPC treats INT_MAX as no limit.
+  // gRPC reads INT_MAX as "no limit", so stay below it.
   const absl::Duration longest = absl::Milliseconds(std::numeric_limits<int>::max() - 1);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
                               static_cast<int>(absl::ToInt64Milliseconds(std::min(age, longest))));
@@ -84,16 +86,17 @@ void SetLimits(const GrpcHostOptions& options, grpc::ServerBuilder* builder) {
                                 .Resize(kMemoryQuotaBytes)
                                 .SetMaxThreads(kMaxReflectionThreads));
   builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxHeaderBytes);
-  // For clients that open a connection and send nothing, with or without TLS.
+  // Closes connections of clients that send nothing, with or without TLS.
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
-  // Clients may ping every 10 s while a stream is idle. By default, gRPC would answer with GOAWAY.
+  // Allows clients to ping every 10 s while a stream is idle. By default, gRPC would respond to
+  // such pings with GOAWAY.
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  // Detects clients that vanished without closing the connection.
+  // Detects clients that have disappeared without closing the connection.
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
   if (options.tls != nullptr) LimitConnectionAge(options.max_connection_age, builder);
-  // For reflection.
+  // These threads are for reflection.
   builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
   builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
   builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
@@ -175,9 +178,10 @@ void GrpcHost::StopReady() {
 void GrpcHost::Shutdown(absl::Duration last_bytes) {
   base::MutexLock lock(&shutdown_mutex_);
   if (std::exchange(down_, true)) return;
-  // Once its own shutdown begins, gRPC ends newly arriving calls with CANCELLED, as if the client
-  // had cancelled (https://github.com/grpc/grpc/issues/41785). Clients send calls until they
-  // notice. So shut down the connections first, with the calls still in flight.
+  // Shut down the connections first, while their calls are still running. The reason: once gRPC's
+  // own shutdown has begun, it ends each call that still arrives with CANCELLED, as if the client
+  // had cancelled it (https://github.com/grpc/grpc/issues/41785). Clients would get this wrong
+  // status until they notice the shutdown.
   if (listener_ != nullptr) {
     listener_->Stop();
     ShutdownAcceptedSockets(listener_->addresses(), last_bytes);

@@ -1,4 +1,5 @@
-// GrpcHost: one gRPC server with the common parts: health, reflection, limits, keep-alive.
+// GrpcHost: one gRPC server with the parts that all our servers have: health, reflection, limits
+// and keep-alive.
 #ifndef TIDEPOOL_SERVICE_GRPC_GRPC_HOST_H_
 #define TIDEPOOL_SERVICE_GRPC_GRPC_HOST_H_
 
@@ -19,17 +20,17 @@
 namespace tidepool::service {
 
 struct GrpcHostOptions {
-  std::string listen;  // HOST:PORT; empty: no port
-  // The flag that set it, for errors.
+  std::string listen;  // HOST:PORT; empty: no port is opened
+  // The flag that sets `listen`. Errors name it.
   absl::string_view listen_flag = "--listen";
-  // Must have a certificate and outlive the host. Null: plain text.
+  // If set, it must have a certificate and outlive the host. Null: plain text.
   const WatchedFiles<TlsIdentity>* tls = nullptr;
-  // For TLS: at this age clients must open a new connection, which is checked against the current
-  // files. Running calls continue.
+  // Only for TLS: clients must replace a connection of this age by a new one, which is checked
+  // against the current certificate files. Running calls continue on the old connection.
   absl::Duration max_connection_age = absl::InfiniteDuration();
   int64_t max_message_bytes = 0;
-  std::vector<grpc::Service*> services;  // must outlive the host
-  // More health names, besides "", readiness and liveness.
+  std::vector<grpc::Service*> services;  // they must outlive the host
+  // Health is reported under these names, in addition to "", readiness and liveness.
   std::vector<std::string> health_names;
 };
 
@@ -38,7 +39,7 @@ class GrpcHost {
  public:
   static constexpr absl::Duration kLastBytes = absl::Seconds(1);
 
-  // INVALID_ARGUMENT if the address is invalid, UNAVAILABLE if it cannot be listened on.
+  // INVALID_ARGUMENT if the address is invalid. UNAVAILABLE if the host cannot listen on it.
   static absl::StatusOr<std::unique_ptr<GrpcHost>> Start(const GrpcHostOptions& options);
   ~GrpcHost();
 
@@ -46,21 +47,22 @@ class GrpcHost {
   const std::string& address() const { return address_; }
   std::shared_ptr<grpc::Channel> InProcessChannel();
 
-  // Sets every health name except liveness.
+  // Sets the status of every health name except liveness.
   void SetReady(bool ready);
-  // Sets liveness, which is SERVING from the start.
+  // Sets the status of liveness. It is SERVING at the start.
   void SetLive(bool live);
-  // Calls SetReady(false) permanently, because a drain begins. Liveness does not change until
-  // Shutdown.
+  // Sets readiness to false for good, because the server begins to drain. Liveness does not change
+  // until Shutdown.
   void StopReady();
-  // Ends all running calls and waits for them. Their clients, and clients of later calls, get
-  // UNAVAILABLE. So finish calls that need another status before. Waits up to `last_bytes` until
-  // the last bytes of responses have reached the clients. Calling it again does nothing.
+  // Ends all running calls and waits until they have ended. Their clients, and clients that send
+  // calls later, get UNAVAILABLE. If a call must end with another status, finish it before. Then
+  // waits until the last bytes of responses have reached the clients, at most for `last_bytes`. A
+  // second call does nothing.
   void Shutdown(absl::Duration last_bytes = kLastBytes);
 
  private:
   GrpcHost() = default;
-  // UNAVAILABLE and INVALID_ARGUMENT as in Start.
+  // UNAVAILABLE and INVALID_ARGUMENT have the same meaning as in Start.
   absl::Status Listen(const std::string& listen, absl::string_view flag);
 
   int64_t max_message_bytes_ = 0;
@@ -76,26 +78,27 @@ class GrpcHost {
   bool down_ TIDEPOOL_GUARDED_BY(shutdown_mutex_) = false;
 };
 
-// The additional ports of a server.
+// Additional ports of a server.
 struct MorePorts {
   std::string admin_listen;  // empty: none
   std::vector<grpc::Service*> admin_services;
-  std::string probe_listen;  // health only, in plain text; empty: none
+  std::string probe_listen;  // for health only, in plain text; empty: none
 };
 
-// Thread-safe. All ports of a server, which share one health state.
+// All ports of a server. They share one health state. Thread-safe.
 class GrpcHosts {
  public:
-  // TLS and limits are the ones of `main`. Same errors as GrpcHost::Start.
+  // TLS and limits of the additional ports are those of `main`. Errors are the same as for
+  // GrpcHost::Start.
   static absl::StatusOr<std::unique_ptr<GrpcHosts>> Start(const GrpcHostOptions& main,
                                                           const MorePorts& more);
 
   GrpcHost& main() { return *hosts_.front(); }
-  // HOST:PORT. Empty if there is none.
+  // Return HOST:PORT, or "" if there is no such port.
   const std::string& admin_address() const { return admin_address_; }
   const std::string& probe_address() const { return probe_address_; }
 
-  // These call the function of the same name on each GrpcHost.
+  // Each of these calls the function with the same name on every GrpcHost.
   void SetReady(bool ready);
   void SetLive(bool live);
   void StopReady();
@@ -105,7 +108,7 @@ class GrpcHosts {
   // Starts another host and returns its address.
   absl::StatusOr<std::string> Add(const GrpcHostOptions& options);
 
-  std::vector<std::unique_ptr<GrpcHost>> hosts_;  // the first is the main one
+  std::vector<std::unique_ptr<GrpcHost>> hosts_;  // the first one is main()
   std::string admin_address_;
   std::string probe_address_;
 };

@@ -19,8 +19,8 @@
 namespace tidepool::service {
 namespace {
 
-// How long to wait after accept fails, probably for lack of files or memory. Connections stay in
-// the kernel's queue meanwhile.
+// Time to wait after accept has failed. The reason is probably a lack of file descriptors or
+// memory. During this time, connections stay in the kernel's queue.
 constexpr int kPauseMs = 100;
 
 struct FreeAddresses {
@@ -68,7 +68,7 @@ absl::Status LastError() { return absl::UnavailableError(std::strerror(errno)); 
 absl::StatusOr<OwnedFd> ListenOn(const addrinfo& address, int port) {
   OwnedFd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (socket.get() < 0) return LastError();
-  // Accepted connections inherit TCP_NODELAY.
+  // Accepted connections inherit TCP_NODELAY from this socket.
   const int on = 1, off = 0;
   setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -85,7 +85,7 @@ absl::StatusOr<OwnedFd> ListenOn(const addrinfo& address, int port) {
   return socket;
 }
 
-// Returns at least one socket.
+// Returns one listening socket for each address. If it returns OK, there is at least one.
 absl::StatusOr<std::vector<OwnedFd>> ListenOnAll(const std::string& host, int port) {
   absl::StatusOr<Addresses> addresses = Resolve(host, port);
   if (!addresses.ok()) return addresses.status();
@@ -97,7 +97,8 @@ absl::StatusOr<std::vector<OwnedFd>> ListenOnAll(const std::string& host, int po
       reason = socket.status();
       continue;
     }
-    port = PortOf(AddressOf(*socket));  // the same port for all, even if the system chose it
+    // all addresses use the same port, even if the system chose it
+    port = PortOf(AddressOf(*socket));
     sockets.push_back(*std::move(socket));
   }
   if (sockets.empty()) return reason;
@@ -110,7 +111,7 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Listen(const std::st
                                                                    int port) {
   absl::StatusOr<std::vector<OwnedFd>> found;
   if (host == "0.0.0.0" || host == "::") {
-    // Without IPv6, listen on IPv4 only.
+    // If this machine has no IPv6, listen on IPv4 only.
     found = ListenOnAll("::", port);
     if (!found.ok()) found = ListenOnAll("0.0.0.0", port);
   } else {
@@ -151,7 +152,7 @@ void GrpcListener::Run() {
   for (const OwnedFd& socket : sockets_) polled.push_back({socket.get(), POLLIN, 0});
   int pause_ms = 0;
   while (true) {
-    // During a pause, wait only for the end.
+    // During a pause, wait only for the signal to end.
     const nfds_t count = pause_ms > 0 ? 1 : polled.size();
     poll(polled.data(), count, pause_ms > 0 ? pause_ms : -1);
     if (polled[0].revents != 0) break;

@@ -1,6 +1,7 @@
-// GrpcListener: the listening port of a gRPC server. gRPC 1.51 has its own listener, but that stops
-// for good after the first failed accept, for example when the process has reached its file limit
-// (on_read in its tcp_server_posix.cc: every error except EAGAIN and EINTR ends it).
+// GrpcListener: the listening port of a gRPC server. gRPC 1.51 has a listener of its own, but that
+// one stops for good when accept fails once, for example because the process has reached its limit
+// of open files. (See on_read in gRPC's tcp_server_posix.cc: every error except EAGAIN and EINTR
+// ends the listener.)
 #ifndef TIDEPOOL_SERVICE_GRPC_GRPC_LISTENER_H_
 #define TIDEPOOL_SERVICE_GRPC_GRPC_LISTENER_H_
 
@@ -25,22 +26,23 @@ class GrpcListener {
  public:
   using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
 
-  // Listens on every address of `host` on this machine. "0.0.0.0" and "::" both mean all addresses
-  // of both families. Port 0 takes a free port. Connections wait until Start. UNAVAILABLE if no
-  // address can be used; the message is the system's reason.
+  // Listens on every address of this machine that `host` resolves to. "0.0.0.0" and "::" both mean
+  // all IPv4 and IPv6 addresses. Port 0: the system chooses a free port. Connections wait in the
+  // kernel until Start. UNAVAILABLE if it cannot listen on any address. The message is the system's
+  // reason.
   static absl::StatusOr<std::unique_ptr<GrpcListener>> Listen(const std::string& host, int port);
-  // Same as Stop.
+  // Calls Stop.
   ~GrpcListener();
 
-  // The same port for all addresses.
+  // Returns the port, which is the same for all addresses.
   int port() const { return port_; }
-  // The addresses that it listens on, with ports.
+  // Returns the addresses on which it listens, with their ports.
   const std::vector<sockaddr_storage>& addresses() const { return addresses_; }
 
-  // Passes connections to `acceptor`, whose server must run until Stop. Closes new connections if
-  // the process is almost out of file descriptors. Requires: called at most once.
+  // Passes new connections to `acceptor`. Its server must run until Stop. If the process has almost
+  // no file descriptors left, new connections are closed at once. Requires: called at most once.
   void Start(std::unique_ptr<Acceptor> acceptor);
-  // Closes the port. Calling it again does nothing.
+  // Closes the port. A second call does nothing.
   void Stop();
 
  private:
@@ -50,8 +52,8 @@ class GrpcListener {
   enum class Accepted : uint8_t { kAll, kFailed };
   Accepted AcceptFrom(int socket);
 
-  std::vector<OwnedFd> sockets_;  // used by the thread once it runs
-  const OwnedFd wake_;            // readable when the thread must end
+  std::vector<OwnedFd> sockets_;  // used only by the thread after Start
+  const OwnedFd wake_;            // becomes readable when the thread must end
   const std::vector<sockaddr_storage> addresses_;
   const int port_;
   std::unique_ptr<Acceptor> acceptor_;

@@ -6,8 +6,9 @@
 namespace tidepool::service {
 
 void KeepCallbackQueue() {
-  // A server without a port, which is never called or deleted. Its callback service keeps the queue
-  // alive. Volatile, so that the unused pointer stays visible to leak checkers.
+  // This server has no port, gets no calls and is never deleted. Its callback service keeps the
+  // queue alive. The pointer is volatile, so that leak checkers can still see it although it is not
+  // used.
   static const grpc::Server* const volatile holder = [] {
     grpc::ServerBuilder builder;
     builder.RegisterCallbackGenericService(new grpc::CallbackGenericService());

@@ -8,7 +8,8 @@
 namespace tidepool::service {
 namespace {
 
-// Several entries of one name mean the same as one entry with all values, separated by commas.
+// Returns the values of all entries with this name, joined by commas. This has the same meaning as
+// one entry with all values.
 std::string JoinedMetadata(const grpc::ServerContextBase& context, const char* name) {
   std::string joined;
   const auto [begin, end] = context.client_metadata().equal_range(name);

@@ -1,4 +1,4 @@
-// The trace that a gRPC call belongs to.
+// Finds the trace that a gRPC call belongs to.
 #ifndef TIDEPOOL_SERVICE_GRPC_GRPC_TRACE_H_
 #define TIDEPOOL_SERVICE_GRPC_GRPC_TRACE_H_
 
@@ -10,8 +10,8 @@
 
 namespace tidepool::service {
 
-// Returns the trace of the traceparent and tracestate metadata, or nullopt if it is missing or
-// invalid.
+// Returns the trace in the call's metadata traceparent and tracestate. Returns nullopt if
+// traceparent is missing or invalid.
 std::optional<TraceContext> TraceOf(const grpc::ServerContextBase& context);
 
 }  // namespace tidepool::service

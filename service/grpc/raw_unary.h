@@ -1,7 +1,8 @@
-// AnswerUnary: a unary RPC that checks the caller and parses the request itself.
+// AnswerUnary: handles a unary RPC. It checks the caller and parses the request itself.
 //
-// If protobuf cannot parse a request (invalid UTF-8, damaged bytes), gRPC returns UNIMPLEMENTED
-// without a message. So services take raw bytes and return an error that names the fault.
+// The reason: if protobuf cannot parse a request (because of invalid UTF-8 or damaged bytes), gRPC
+// returns UNIMPLEMENTED without a message. So our services receive raw bytes, and return an error
+// that says what is wrong.
 #ifndef TIDEPOOL_SERVICE_GRPC_RAW_UNARY_H_
 #define TIDEPOOL_SERVICE_GRPC_RAW_UNARY_H_
 
@@ -26,10 +27,10 @@
 
 namespace tidepool::service {
 
-// INVALID_ARGUMENT names the first field with invalid UTF-8, if that is the reason.
+// Parses a message. If a string is invalid UTF-8, INVALID_ARGUMENT names the first such field.
 template <typename Message>
 absl::Status ParseBytes(const grpc::ByteBuffer& bytes, Message* message) {
-  grpc::ByteBuffer copy = bytes;  // parsing consumes it
+  grpc::ByteBuffer copy = bytes;  // a copy, because parsing consumes it
   if (grpc::SerializationTraits<Message>::Deserialize(&copy, message).ok()) {
     return absl::OkStatus();
   }
@@ -52,7 +53,8 @@ grpc::ByteBuffer ToBytes(const Message& message) {
   return bytes;
 }
 
-// Adds the retry hint of `status` as metadata that gRPC's own clients obey. Call it before Finish.
+// If `status` has a retry hint, adds it as metadata that gRPC's own clients obey. Call it before
+// Finish.
 inline void AddRetryPushback(const absl::Status& status, grpc::ServerContextBase* context) {
   const std::optional<absl::Duration> wait = base::RetryAfterOf(status);
   if (!wait.has_value()) return;
@@ -60,14 +62,14 @@ inline void AddRetryPushback(const absl::Status& status, grpc::ServerContextBase
                                absl::StrCat(absl::ToInt64Milliseconds(*wait)));
 }
 
-// The access rule of a unary RPC, and the counter of its running calls.
+// The access rule of a unary RPC, and the object that counts its running calls.
 struct UnaryTerms {
   const Gate& gate;
-  ActiveCalls* calls;  // outlives the server
+  ActiveCalls* calls;  // must outlive the server
 };
 
-// Calls `handler(caller, request, done)`. The handler calls `done` once, from any thread, possibly
-// before it returns. Services that need the client's deadline pass it separately.
+// Calls `handler(caller, request, done)`. The handler must call `done` once, on any thread, now or
+// later. If a service needs the client's deadline, its handler must capture it.
 template <typename Request, typename Response, typename Handler>
 grpc::ServerUnaryReactor* AnswerUnary(const UnaryTerms& terms, grpc::CallbackServerContext* context,
                                       const grpc::ByteBuffer* request, grpc::ByteBuffer* response,
@@ -96,8 +98,8 @@ grpc::ServerUnaryReactor* AnswerUnary(const UnaryTerms& terms, grpc::CallbackSer
   return reactor;
 }
 
-// gRPC's deadline as a time of the machine's monotonic clock, which wall-clock changes do not
-// affect. InfiniteDuration if there is none.
+// Returns a call's deadline on the monotonic clock, so that it does not move if the wall clock is
+// set. Returns InfiniteDuration if the call has no deadline.
 inline absl::Duration DeadlineOf(const grpc::ServerContextBase& context) {
   const auto deadline = context.deadline();
   if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteDuration();

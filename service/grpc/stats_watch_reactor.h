@@ -15,12 +15,14 @@
 
 namespace tidepool::service {
 
-// Checks the caller before each reading, because a watch has no end and can outlive tokens and
-// certificates. Deletes itself on the loop, after all its posted tasks.
+// A watch has no end, so it can outlive the caller's token or certificate. So the caller is checked
+// before each reading is sent. The reactor deletes itself on the loop, after all tasks that it has
+// posted.
 class StatsWatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                                 public StatsWatchSink {
  public:
-  // Begins the watch on the loop. It may finish the sink at once.
+  // Starts the watch. Called on the loop. The watch may finish the sink before this function
+  // returns.
   using Begin = std::function<std::shared_ptr<StatsWatch>(const v1::WatchStatsRequest& request,
                                                           StatsWatchSink* sink)>;
 
@@ -40,7 +42,8 @@ class StatsWatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer
   }
 
   void Write(v1::GetStatsResponse stats) override {
-    // The first reading may arrive before `begin` has returned. The token is still valid then.
+    // If this reading arrived before `begin` has returned, watch_ is null. The token is still valid
+    // then.
     if (const absl::Status term = term_.Check(); watch_ != nullptr && !term.ok()) {
       watch_->End(term);
       return watch_->OnWritten();
@@ -74,7 +77,7 @@ class StatsWatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer
 
   Executor* const loop_;
   const StreamTerm term_;
-  std::shared_ptr<StatsWatch> watch_;  // loop only
+  std::shared_ptr<StatsWatch> watch_;  // used on the loop only
   grpc::ByteBuffer bytes_;
 };
 

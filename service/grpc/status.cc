@@ -13,7 +13,7 @@
 namespace tidepool::service {
 namespace {
 
-// gRPC refuses header lists of more than 8 KiB, and a byte of the message can take three bytes
+// gRPC rejects headers of more than 8 KiB in total, and a byte of the message may need three bytes
 // there.
 constexpr size_t kMaxMessageBytes = 1024;
 

@@ -16,11 +16,11 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::internal::WireFormatLite;
 
-// The same depth limit as protobuf's parser.
+// The depth limit of protobuf's parser.
 constexpr int kMaxDepth = 100;
 
-// Returns the first error in a string field. OK if all strings are valid, or if damaged bytes come
-// first.
+// Returns the error of the first string field that is not valid UTF-8. Returns OK if all strings
+// are valid, or if damaged bytes come before the first invalid string.
 absl::Status FindBadString(absl::string_view bytes, const Descriptor& type,
                            const std::string& prefix, int depth) {
   google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(bytes.data()),

@@ -9,8 +9,8 @@
 
 namespace tidepool::service {
 
-// INVALID_ARGUMENT names the first string field with invalid UTF-8, or says that the message is
-// damaged. Requires: parsing `bytes` as this type failed.
+// INVALID_ARGUMENT names the first string field that is invalid UTF-8, or says that the message is
+// damaged. Requires: `bytes` could not be parsed as this type.
 absl::Status ExplainBadMessage(absl::string_view bytes, const google::protobuf::Descriptor& type);
 
 }  // namespace tidepool::service

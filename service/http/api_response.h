@@ -1,4 +1,4 @@
-// Responses that several handlers of the HTTP API send.
+// Makes the responses that several handlers of the HTTP API send.
 #ifndef TIDEPOOL_SERVICE_HTTP_API_RESPONSE_H_
 #define TIDEPOOL_SERVICE_HTTP_API_RESPONSE_H_
 
@@ -10,14 +10,14 @@
 
 namespace tidepool::service {
 
-// All are thread-safe.
+// All functions here are thread-safe.
 
 HttpResponse JsonResponse(const Json& json);
 HttpResponse TextResponse(int status, std::string text);
-// {"error": ...} with type invalid_request_error.
+// Returns a response with the body {"error": ...}, whose type is invalid_request_error.
 HttpResponse RefusalResponse(int status, const std::string& message, const std::string& code);
 
-// Responds on the exchange's executor.
+// Posts a task to the exchange's executor. The task sends the response.
 void AnswerLater(const std::shared_ptr<HttpExchange>& exchange, HttpResponse response);
 
 }  // namespace tidepool::service

@@ -40,8 +40,8 @@ std::string JoinParts(const Json& parts, const std::string& path, JsonFields* fi
   return text;
 }
 
-// Converts a tool call of an assistant message for templates: they need the arguments as an object,
-// not as OpenAI's text.
+// Converts a tool call of an assistant message to the form that chat templates need: its arguments
+// are an object, and not JSON text as in OpenAI's format.
 Json ReadToolCall(const Json& call, const std::string& path, JsonFields* fields) {
   if (!call.is_object()) {
     fields->Fail(path, "is not an object");
@@ -49,7 +49,8 @@ Json ReadToolCall(const Json& call, const std::string& path, JsonFields* fields)
   }
   JsonFields outer = fields->Inside(call, path + ".");
   const std::string id = outer.String("id").value_or("");
-  outer.Find("index", {"integer"});  // streams number their calls, and clients send the number back
+  // OpenAI numbers the calls of a stream, and clients send the number back
+  outer.Find("index", {"integer"});
   outer.Object("provider_specific_fields");
   if (outer.String("type").value_or("function") != "function") {
     outer.Fail("type", "is not \"function\"");
@@ -98,7 +99,7 @@ void ReadMessage(const Json& json, const std::string& path, JsonFields* fields,
   message->set_role(std::string(TemplateRole(role.value_or(""))));
   const Json* calls = read.Array("tool_calls");
   const Json* content = read.Find("content", {"string", "array"});
-  // A refusal is treated as the assistant's content.
+  // If the message has no content, its refusal is used as the content.
   const auto refusal = read.String("refusal");
   if (content == nullptr) {
     if (calls == nullptr && !refusal.has_value()) read.Fail("content", "is missing");
@@ -113,12 +114,13 @@ void ReadMessage(const Json& json, const std::string& path, JsonFields* fields,
   if (const auto name = read.String("name")) message->set_name(*name);
   if (const auto id = read.String("tool_call_id")) message->set_tool_call_id(*id);
   if (calls != nullptr) ReadToolCalls(*calls, path + ".tool_calls", fields, message);
-  // vLLM's name since 0.12. Templates and other servers use reasoning_content.
+  // "reasoning" is vLLM's name since 0.12. Templates and other servers use "reasoning_content".
   if (const auto thought = read.String("reasoning")) message->set_reasoning_content(*thought);
   if (const auto thought = read.String("reasoning_content")) {
     message->set_reasoning_content(*thought);
   }
-  // Responses contain these fields and clients send them back. Templates do not get them.
+  // Responses of servers contain these fields, and clients send them back. Templates do not get
+  // them.
   read.Array("annotations");
   read.Object("provider_specific_fields");  // from LiteLLM
   read.NotServed("audio");
@@ -157,7 +159,7 @@ void ReadTools(JsonFields* fields, v1::Chat* chat) {
     inner.NotServed("strict", false);
     fields->Fail(inner.Done());
   }
-  // Without tools in the prompt, the model does not call any.
+  // If the prompt contains no tools, the model calls none.
   if (choice != nullptr && *choice == "none") return;
   if (!parallel) fields->NotServed("parallel_tool_calls", true);
   chat->set_tools_json(DumpJson(*tools));

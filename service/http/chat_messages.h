@@ -1,4 +1,5 @@
-// ReadChat: reads the conversation of a chat request: messages, tools, and template variables.
+// ReadChat: reads the conversation of a chat request: its messages, its tools and its template
+// variables.
 #ifndef TIDEPOOL_SERVICE_HTTP_CHAT_MESSAGES_H_
 #define TIDEPOOL_SERVICE_HTTP_CHAT_MESSAGES_H_
 
@@ -7,7 +8,7 @@
 
 namespace tidepool::service {
 
-// Reports faults to `fields`.
+// Reports faults in the request to `fields`.
 void ReadChat(JsonFields* fields, v1::Chat* chat);
 
 }  // namespace tidepool::service

@@ -10,7 +10,7 @@ std::vector<GenerationInput> InputsOf(const OpenAiRequest& request, const HttpAs
                                       const std::string& id) {
   const size_t count = request.choices.size();
   const RequestKey& key = asker.key;
-  // All choices of a request belong to one trace.
+  // If the client sent no trace, begin one that all choices of the request share.
   const std::optional<TraceContext> trace =
       asker.trace.has_value() || count == 1 ? asker.trace : BeginSpan(std::nullopt).context;
   std::vector<GenerationInput> inputs;
@@ -27,8 +27,8 @@ std::vector<GenerationInput> InputsOf(const OpenAiRequest& request, const HttpAs
                                             .checked = absl::OkStatus()});
     if (key.id.empty()) continue;
     input.request.set_request_id(key.ChoiceId(i, count));
-    // Events that the client already has are rendered again but not sent, because later events
-    // depend on them.
+    // The front must also send the part of the response that the client already has: later events
+    // can only be made from the whole response. EventStream does not send the earlier events again.
     input.replay = true;
     if (key.resume.has_value()) input.request.set_resume_after(key.resume->tokens(i));
     input.digests = DigestsOf(input.request);
@@ -59,7 +59,8 @@ void ChoiceGenerations::Begin(const std::shared_ptr<Listener>& listener) {
   listener_ = listener;
   open_ = static_cast<int64_t>(choices_.size());
   std::vector<GenerationInput> inputs = std::exchange(inputs_, {});
-  // A refused generation ends at once. `listener` keeps this object then.
+  // A generation that is refused ends during Generate. Then the parameter `listener` keeps this
+  // object alive.
   for (size_t i = 0; i < choices_.size(); ++i) {
     choices_[i].generation = core_->Generate(std::move(inputs[i]), &choices_[i]);
   }
@@ -81,7 +82,7 @@ void ChoiceGenerations::OnWrite(int64_t index, v1::GenerateResponse message) {
   if (message.position() > 0) {
     return listener_->OnMessage(index, std::nullopt, std::move(message));
   }
-  // Normally known: the worker reported its model before the first message.
+  // This normally succeeds, because the worker has reported its model before the first message.
   absl::StatusOr<ServedModel> model = FindServedModel();
   if (!model.ok()) return listener_->OnRefused(model.status());
   listener_->OnMessage(index, *std::move(model), std::move(message));
@@ -97,7 +98,7 @@ absl::StatusOr<ServedModel> ChoiceGenerations::FindServedModel() const {
   ServedModel served = {.name = model_};
   const absl::StatusOr<v1::Model> model = FindModel(*core_->workers(), model_);
   if (!model.ok()) {
-    // The generation waits for a worker and reports its errors.
+    // No worker serves the model. The generation waits for one and reports errors itself.
     if (tools_) served.tool_syntax = v1::OTHER_TOOL_SYNTAX;
     return served;
   }

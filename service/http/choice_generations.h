@@ -1,4 +1,5 @@
-// ChoiceGenerations: the front's side of one HTTP request. Runs one generation for each choice.
+// ChoiceGenerations: the generations of one HTTP request, one for each choice. It passes their
+// messages from the front (service/front) to the HTTP side.
 #ifndef TIDEPOOL_SERVICE_HTTP_CHOICE_GENERATIONS_H_
 #define TIDEPOOL_SERVICE_HTTP_CHOICE_GENERATIONS_H_
 
@@ -19,55 +20,57 @@
 
 namespace tidepool::service {
 
-// The caller of a request, its name for the request, and its trace.
+// Who sent a request, the name (key) that the client gave to the request, and the request's trace.
 struct HttpAsker {
   Caller caller;
   std::optional<TraceContext> trace;
   RequestKey key = {};
 };
 
-// The front's request for each choice, with the names and digests that identify repeated requests.
-// `id` is the response's id. Thread-safe.
+// Returns the requests to the front, one for each choice. Each contains the names and digests by
+// which the front recognises a repeated request. `id` is the id of the HTTP response. Thread-safe.
 std::vector<GenerationInput> InputsOf(const OpenAiRequest& request, const HttpAsker& asker,
                                       const std::string& id);
 
-// The model that responds.
+// The model that generates the response.
 struct ServedModel {
-  std::string name;  // its alias, if it has one
+  std::string name;  // the model's alias, if it has one
   bool has_experts = false;
-  v1::ToolSyntax tool_syntax = v1::TOOL_SYNTAX_UNSPECIFIED;  // unspecified without tools
+  // unspecified if the model does not support tools
+  v1::ToolSyntax tool_syntax = v1::TOOL_SYNTAX_UNSPECIFIED;
 };
 
-// Front's loop only, except for the constructor and destructor.
+// Use it on the front's loop only, except for the constructor and the destructor.
 class ChoiceGenerations {
  public:
-  // Called on the front's loop.
+  // Its functions are called on the front's loop.
   class Listener {
    public:
     virtual ~Listener() = default;
-    // A choice's next message. The one after it comes after OnWritten. `model` is set before the
-    // choice's first token.
+    // Receives a choice's next message. The choice sends its next message only after OnWritten was
+    // called. `model` is set in the messages at position 0, that is, up to the choice's first
+    // token.
     virtual void OnMessage(int64_t choice, std::optional<ServedModel> model,
                            v1::GenerateResponse message) = 0;
-    // The choice sends no more messages.
+    // The choice will send no more messages.
     virtual void OnFinish(int64_t choice, absl::Status status) = 0;
-    // The request has tools, and the model does not support them.
+    // The request has tools, but the model does not support tools.
     virtual void OnRefused(absl::Status status) = 0;
   };
 
-  // `tools`: the request has tools. `core` outlives this object.
+  // `tools`: whether the request has tools. `core` outlives this object.
   ChoiceGenerations(FrontCore* core, std::vector<GenerationInput> inputs, bool tools);
 
-  // Starts the generations, unless they were cancelled. Call it once. The listener, which must own
-  // this object, lives until all of them have finished.
+  // Starts the generations, unless Cancel was called before. Call it once. `listener` must own this
+  // object. This object keeps the listener alive until all generations have finished.
   void Begin(const std::shared_ptr<Listener>& listener);
-  // The client has taken the choice's last message.
+  // Call it when the client has received the choice's last message.
   void OnWritten(int64_t choice);
-  // Later calls do nothing.
+  // Cancels all generations. Only the first call has an effect.
   void Cancel(const absl::Status& why);
 
  private:
-  // Receives a choice's messages from the front.
+  // Receives the messages of one choice from the front.
   struct Choice final : GenerationSink {
     void Write(v1::GenerateResponse message) override { all->OnWrite(index, std::move(message)); }
     void Finish(absl::Status status) override { all->OnFinish(index, std::move(status)); }
@@ -80,16 +83,16 @@ class ChoiceGenerations {
 
   void OnWrite(int64_t index, v1::GenerateResponse message);
   void OnFinish(int64_t index, absl::Status status);
-  // If no worker serves the model now, only its name is known. INVALID_ARGUMENT if the request has
-  // tools, and the model does not support them.
+  // Returns the model that serves the request. If no worker serves the model now, sets only its
+  // name. INVALID_ARGUMENT if the request has tools and the model does not support tools.
   absl::StatusOr<ServedModel> FindServedModel() const;
 
   FrontCore* const core_;
-  const std::string model_;  // as in the request
+  const std::string model_;  // the model's name in the request
   const bool tools_;
   std::vector<GenerationInput> inputs_;  // empty after Begin
   std::vector<Choice> choices_;
-  std::shared_ptr<Listener> listener_;  // set while a generation may call this object
+  std::shared_ptr<Listener> listener_;  // set until all generations have finished
   int64_t open_ = 0;
   bool cancelled_ = false;
 };

@@ -12,7 +12,8 @@
 namespace tidepool::service {
 namespace {
 
-// The headers that the endpoints read. "*" would not include Authorization.
+// The headers that the endpoints read. They must be listed, because "*" does not include
+// Authorization.
 constexpr absl::string_view kRequestHeaders[] = {"Authorization",   "Content-Type", "X-Api-Key",
                                                  "Idempotency-Key", "X-Request-Id", "Last-Event-ID",
                                                  "Traceparent",     "Tracestate"};
@@ -20,15 +21,15 @@ constexpr char kResponseHeaders[] = "X-Request-Id, Retry-After, WWW-Authenticate
 // Two hours, the longest time that browsers cache a preflight.
 constexpr char kMaxAgeSeconds[] = "7200";
 
-// The token grammar of RFC 9110, 5.6.2.
+// Returns whether `text` is a token, by the grammar of RFC 9110, 5.6.2.
 bool IsToken(absl::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
     return absl::ascii_isalnum(c) || absl::StrContains("!#$%&'*+-.^_`|~", absl::string_view(&c, 1));
   });
 }
 
-// Clients send their own headers, as OpenAI's clients send X-Stainless-...: unknown ones are
-// harmless here.
+// Returns the headers that a page may send. All headers that it asks for are added, because unknown
+// headers are harmless here. For example, OpenAI's clients send X-Stainless-... headers.
 std::string AllowedHeaders(const HttpHead& head) {
   std::vector<absl::string_view> allowed(std::begin(kRequestHeaders), std::end(kRequestHeaders));
   for (absl::string_view name : absl::StrSplit(head.request_headers, ',')) {
@@ -49,7 +50,8 @@ bool IsPreflight(const HttpHead& head) {
 
 HttpHeaders CorsHeaders(const CorsOrigins& origins, const HttpHead& head) {
   if (origins.empty()) return {};
-  // Caches must not return a response to another page.
+  // Responses depend on the origin. So a cache must not return a response to a page of another
+  // origin.
   HttpHeaders headers = {{"Vary", "Origin"}};
   if (origins.Allows(head.origin)) {
     headers.emplace_back("Access-Control-Allow-Origin", head.origin);
@@ -64,7 +66,7 @@ HttpHeaders PreflightHeaders(const CorsOrigins& origins, const HttpHead& head,
   HttpHeaders headers = {{"Access-Control-Allow-Methods", std::string(methods)},
                          {"Access-Control-Allow-Headers", AllowedHeaders(head)},
                          {"Access-Control-Max-Age", kMaxAgeSeconds}};
-  // Chrome requires this before a public page may call a private address
+  // Chrome requires this header before a page from the public internet may call a private address
   // (https://wicg.github.io/private-network-access/).
   if (head.private_network == "true") {
     headers.emplace_back("Access-Control-Allow-Private-Network", "true");

@@ -1,4 +1,4 @@
-// CORS headers, which let pages of other origins read responses
+// CORS headers: they tell a browser that pages of other origins may read the responses
 // (https://fetch.spec.whatwg.org/#http-cors-protocol).
 #ifndef TIDEPOOL_SERVICE_HTTP_CORS_H_
 #define TIDEPOOL_SERVICE_HTTP_CORS_H_
@@ -11,14 +11,16 @@
 
 namespace tidepool::service {
 
-// True if a browser asks whether its page may send a request. Such a request has no token.
+// Returns whether this is a preflight: a browser's question whether a page may send a request. A
+// preflight contains no token.
 bool IsPreflight(const HttpHead& head);
 
-// Headers of every response to this request. None if no origin is allowed at all.
+// Returns the headers that every response to this request gets. There are none if no origin is
+// allowed.
 HttpHeaders CorsHeaders(const CorsOrigins& origins, const HttpHead& head);
 
-// Additional headers of the response to a preflight, if its origin is allowed. `methods` are the
-// ones of the path, such as "GET, HEAD".
+// Returns the additional headers of the response to a preflight. There are none if its origin is
+// not allowed. `methods` are the methods that the path supports, such as "GET, HEAD".
 HttpHeaders PreflightHeaders(const CorsOrigins& origins, const HttpHead& head,
                              absl::string_view methods);
 

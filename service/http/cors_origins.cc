@@ -89,7 +89,7 @@ bool CorsOrigins::Allows(absl::string_view origin) const {
   if (origin.empty()) return false;
   if (any_) return true;
   Origin page;
-  // No page has "*" in its origin. It would be parsed as a pattern.
+  // A browser never sends "*" as an origin. Parse would accept it, as a pattern.
   if (absl::StrContains(origin, "*") || !Parse(origin, &page).ok()) return false;
   return std::any_of(patterns_.begin(), patterns_.end(), [&](const Origin& pattern) {
     return pattern.scheme == page.scheme && (pattern.host == "*" || pattern.host == page.host) &&

@@ -13,28 +13,28 @@ namespace tidepool::service {
 // Matches origins as browsers send them (https://fetch.spec.whatwg.org/#origin-header):
 //   https://chat.example        only this origin, with the scheme's default port
 //   http://localhost:*          any port
-//   app://*, tauri://*          any host, of schemes other than http and https
+//   app://*, tauri://*          any host; only for schemes other than http and https
 //   *                           every origin
-// Thread-compatible. Any thread may read it.
+// Thread-compatible.
 class CorsOrigins {
  public:
-  // INVALID_ARGUMENT says what is wrong with the pattern and what is accepted.
+  // The error INVALID_ARGUMENT says what is wrong with the pattern and which patterns are accepted.
   absl::Status Add(absl::string_view pattern);
 
   bool empty() const { return !any_ && patterns_.empty(); }
-  // True if "*" was added.
+  // Returns whether "*" was added.
   bool any() const { return any_; }
-  // `origin` is the header's value; it is empty if the client is not a web page.
+  // `origin` is the value of the Origin header. It is empty if the client is not a web page.
   bool Allows(absl::string_view origin) const;
 
  private:
   struct Origin {
-    std::string scheme, host, port;  // lower case; empty port: the scheme's default
+    std::string scheme, host, port;  // in lower case; an empty port means the scheme's default port
   };
   static absl::Status Parse(absl::string_view text, Origin* origin);
 
   bool any_ = false;
-  std::vector<Origin> patterns_;  // "*" as host or port matches any
+  std::vector<Origin> patterns_;  // a host or port that is "*" matches any value
 };
 
 }  // namespace tidepool::service

@@ -54,7 +54,7 @@ void EventStream::Begin() {
   HttpResponse head;
   head.content_type = "text/event-stream; charset=utf-8";
   head.headers = headers_;
-  // Tells proxies not to buffer the stream.
+  // X-Accel-Buffering tells proxies not to buffer the stream.
   head.headers.insert(head.headers.end(),
                       {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
   exchange_->BeginStream(std::move(head));
@@ -88,7 +88,7 @@ void EventStream::End() {
 bool EventStream::Fail(const absl::Status& status) {
   ended_ = true;
   if (!begun_) return false;
-  // No [DONE] follows.
+  // After an error, the stream ends without [DONE].
   exchange_->Write(WithId(SseEvent(DumpJson(ErrorJson(ToHttpError(status))))), nullptr);
   exchange_->EndStream();
   return true;

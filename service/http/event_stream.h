@@ -20,42 +20,46 @@
 
 namespace tidepool::service {
 
-// Used on the exchange's executor only. If the request has a key, each event has an id, and events
-// that a reconnecting client already has are not sent. The response begins with the first event.
+// Use it on the exchange's executor only. If the request has a key, each event has an id, and a
+// client that reconnects gets only the events that it does not have yet. The response's header is
+// sent with the first event.
 class EventStream : public std::enable_shared_from_this<EventStream> {
  public:
-  // `headers` are sent in addition to those of every event stream.
+  // `headers` are sent in addition to the headers that every event stream has.
   EventStream(std::shared_ptr<HttpExchange> exchange, RequestKey key, size_t choices,
               HttpHeaders headers);
 
-  // Writes a comment whenever nothing was written for a while, so that proxies and clients keep the
-  // connection open. Call it once. `loop` is the timer's, and outlives the stream's end.
+  // Sends a comment whenever nothing was sent for the time `every`. Comments keep proxies and
+  // clients from closing the connection. Call this function once. `loop` runs the timer, and must
+  // live until the stream has ended.
   void KeepAlive(Executor* loop, absl::Duration every);
 
-  // Moves the stream's position past a choice's message. INVALID_ARGUMENT if the client's position
-  // is past the choice's last token.
+  // Call it with each message of a choice, before the event for that message. Moves the stream's
+  // position to the end of the message. INVALID_ARGUMENT if the choice is finished, and the
+  // client's position (Last-Event-ID) is after the choice's last token.
   absl::Status Advance(size_t choice, const v1::GenerateResponse& message);
-  // True if the client already has the choice's event at this position.
+  // Returns whether the client already has the choice's event at the stream's current position.
   bool Has(size_t choice) const;
-  // Writes an event, and calls `taken` when the socket has taken it.
+  // Sends an event. Calls `taken` when the socket has taken all its bytes.
   void Write(absl::string_view json, std::function<void()> taken);
-  // Moves the position past an event that follows the last token. Writes the event, unless the
-  // client already has it.
+  // Handles an event that follows the last token. Moves the stream's position to its end, and sends
+  // it unless the client already has it.
   void WriteTail(StreamPosition::Tail tail, const std::string& event);
 
   // Ends the response.
   void End();
-  // Ends the response with an event for the error, because its status line was sent. Returns false
-  // if it was not: then the caller must respond, and the stream writes nothing more.
+  // If the response's header was sent, ends the response with an event that describes the error,
+  // and returns true. Otherwise returns false: then the caller must send the error as a normal
+  // response, and this stream sends nothing more.
   bool Fail(const absl::Status& status);
-  // The client has disconnected. Writes no more comments.
+  // Call it when the client has disconnected. No more comments are sent.
   void Stop() { ended_ = true; }
 
  private:
   void Begin();
   void CommentLater();
   void CommentIfSilent(int64_t written);
-  // Writes an event or comment, and counts it until the socket has taken it.
+  // Sends an event or a comment. Counts it in untaken_ until the socket has taken it.
   void WriteCounted(std::string bytes, std::function<void()> taken);
   // Adds an id to `event` if the request has a key.
   std::string WithId(std::string event) const;
@@ -63,11 +67,11 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   const std::shared_ptr<HttpExchange> exchange_;
   const RequestKey key_;
   const HttpHeaders headers_;
-  StreamPosition position_;  // the end of what was written
+  StreamPosition position_;  // the position after the last event
   Executor* loop_ = nullptr;
   absl::Duration comment_every_;
-  int64_t written_ = 0;  // events and comments
-  int64_t untaken_ = 0;  // those that the socket has not taken yet
+  int64_t written_ = 0;  // number of events and comments that were sent
+  int64_t untaken_ = 0;  // how many of them the socket has not taken yet
   bool begun_ = false;
   bool ended_ = false;
 };

@@ -19,18 +19,21 @@ struct FieldRecorder::Node {
     return std::find(types.begin(), types.end(), type) != types.end();
   }
 
-  std::vector<std::string> types;  // empty: any
-  bool not_empty = false;          // a string or an array
+  std::vector<std::string> types;  // empty: any type
+  bool not_empty = false;          // the value is a string or an array, and must not be empty
   std::optional<std::pair<int64_t, int64_t>> range;
   std::optional<Json> only;
-  std::set<int> absent, missed;                                       // numbers of bodies
-  std::vector<std::pair<std::string, std::unique_ptr<Node>>> fields;  // in reading order
-  std::unique_ptr<Node> item;                                         // element of an array
+  // numbers of the bodies in which the field was absent, or was reported missing
+  std::set<int> absent, missed;
+  // in the order in which they were read
+  std::vector<std::pair<std::string, std::unique_ptr<Node>>> fields;
+  std::unique_ptr<Node> item;  // describes the elements, if this is an array
 };
 
 namespace {
 
-// A null field means the same as a missing field. An element of an array cannot be missing.
+// Whether a value may be null. A null field means the same as a missing field. But an element of an
+// array cannot be missing.
 enum class Null : uint8_t { kAllowed, kRefused };
 
 Json TypesJson(const std::vector<std::string>& types, Null null) {

@@ -1,5 +1,5 @@
-// FieldRecorder: builds the JSON Schema of a request's body by running the code that parses it, so
-// that the documentation always matches the parser.
+// FieldRecorder: derives the JSON Schema of a request's body by running the code that parses the
+// body. So the documentation always matches the parser.
 //
 //   Json schema = BodySchema(
 //       [](const Json& body, FieldRecorder* recorder) { ParseChatRequest(body, recorder); });
@@ -18,32 +18,33 @@
 
 namespace tidepool::service {
 
-// Types of JSON Schema: "string", "number", "integer", "boolean", "array", "object".
+// Type names of JSON Schema: "string", "number", "integer", "boolean", "array", "object".
 using JsonTypes = std::initializer_list<const char*>;
 
-// Thread-compatible. Paths are those of JsonFields, such as "messages[0].role".
+// Thread-compatible. Paths have the format of JsonFields, such as "messages[0].role".
 class FieldRecorder {
  public:
   FieldRecorder();
 
-  // Another body is parsed from now on.
+  // Call it before the parser reads the next body.
   void BeginBody() { ++body_; }
   enum class Presence : uint8_t { kThere, kAbsent };
-  // A field with one of these types, or any type if there are none.
+  // The parser has read a field. `types` are the types that it accepts. An empty list means any
+  // type.
   void OnField(const std::string& path, JsonTypes types, Presence presence);
   void OnRange(const std::string& path, int64_t least, int64_t most);
-  // A string or array that must not be empty.
+  // The field is a string or an array that must not be empty.
   void OnNotEmpty(const std::string& path);
-  // Only this value and null are accepted.
+  // The field accepts only null and the value `harmless`.
   void OnNotServed(const std::string& path, const Json& harmless);
-  // The field is required, and missing. A field that was missing from another body without this
-  // call is optional.
+  // The parser reported that a required field is missing. The schema marks a field as required if
+  // this call came for every body without the field.
   void OnMissing(const std::string& path);
 
-  // Returns the schema (https://json-schema.org/draft/2020-12/schema). Objects whose fields were
-  // read accept no other fields.
+  // Returns the schema (https://json-schema.org/draft/2020-12/schema). If fields of an object were
+  // read, the schema allows no other fields in that object.
   Json Schema() const;
-  // Returns a body with an empty instance of each object and array that is known so far.
+  // Returns a body that contains an empty instance of each object and array that was read so far.
   Json Probe() const;
 
  private:
@@ -54,7 +55,8 @@ class FieldRecorder {
   int body_ = 0;
 };
 
-// Calls `parse` repeatedly, with bodies that make it read every object.
+// Returns the schema of the bodies that `parse` reads. Calls `parse` repeatedly, each time with a
+// body that has more objects, until the parser has read all of them.
 Json BodySchema(const std::function<void(const Json& body, FieldRecorder* recorder)>& parse);
 
 }  // namespace tidepool::service

@@ -10,7 +10,7 @@
 namespace tidepool::service {
 namespace {
 
-// The same for a repeated request, so that its response has the same id.
+// Returns the response's id. A repeated request gets the same id.
 std::string IdOf(const RequestKey& key, const Caller& caller) {
   if (key.id.empty()) return base::RandomHex();
   return absl::StrCat(absl::Hex(SeedOf({caller.principal, key.id}), absl::kZeroPad16));
@@ -138,7 +138,7 @@ void GenerationCall::AddUsage(int64_t index, const v1::Usage& usage) {
   usage_.expert_stall_seconds += usage.expert_stall_seconds();
 }
 
-// Usage for an event that has text.
+// Returns the usage for an event that has text.
 std::string GenerationCall::EventUsage(int64_t index) const {
   if (!request_.include_usage) return "";
   if (!request_.continuous_usage) return "null";

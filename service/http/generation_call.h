@@ -1,5 +1,5 @@
-// GenerationCall: one completion request. It renders the messages of its generations and sends them
-// to the client, as a stream or as one response.
+// GenerationCall: one HTTP request that generates text. It converts the messages of its generations
+// to JSON and sends them to the client, as a stream or as one response.
 #ifndef TIDEPOOL_SERVICE_HTTP_GENERATION_CALL_H_
 #define TIDEPOOL_SERVICE_HTTP_GENERATION_CALL_H_
 
@@ -24,18 +24,18 @@
 
 namespace tidepool::service {
 
-// Parts of the server that calls use. All outlive the calls.
+// The parts of the server that a GenerationCall uses. All of them outlive the calls.
 struct HttpFront {
   FrontCore* core = nullptr;
   ActiveCalls* calls = nullptr;
-  // A stream that was silent for this time gets a comment, so that proxies and clients keep the
-  // connection open.
+  // A stream that sends nothing for this time sends a comment. Comments keep proxies and clients
+  // from closing the connection.
   absl::Duration comment_every = absl::Seconds(15);
 };
 
-// Lives until the client has the response or has disconnected, and all generations have ended.
-// Rendering runs on the exchange's executor, generation on the front's loop. They post tasks to
-// each other; at most one message of each generation is in flight.
+// The object lives until all generations have ended, and the client has the response or has
+// disconnected. JSON is made on the exchange's executor. Generations run on the front's loop. The
+// two post tasks to each other. At most one message of each generation is on its way between them.
 class GenerationCall final : public ChoiceGenerations::Listener,
                              public std::enable_shared_from_this<GenerationCall> {
  public:
@@ -48,16 +48,16 @@ class GenerationCall final : public ChoiceGenerations::Listener,
   GenerationCall(const HttpFront& front, OpenAiRequest request, HttpAsker asker,
                  std::shared_ptr<HttpExchange> exchange);
 
-  // Called on the front's loop.
+  // These run on the front's loop.
   void OnMessage(int64_t index, std::optional<ServedModel> model,
                  v1::GenerateResponse message) override;
   void OnFinish(int64_t index, absl::Status status) override;
   void OnRefused(absl::Status status) override;
 
-  // All of these run on the exchange's executor.
+  // The functions below run on the exchange's executor.
   void TakeModel(int64_t index, const ServedModel& model);
   void TakeMessage(int64_t index, v1::GenerateResponse message);
-  // Passes the prompt's log-probabilities to the prompt's other choices.
+  // Passes the log-probabilities of a prompt from its first choice to its other choices.
   void SharePrompt(int64_t index, const v1::GenerateResponse& message);
   void Render(int64_t index, const v1::GenerateResponse& message);
   void WriteDelta(int64_t index, const v1::GenerateResponse& message);
@@ -68,8 +68,8 @@ class GenerationCall final : public ChoiceGenerations::Listener,
   void Fail(const absl::Status& status,
             HttpResponse::FailureLog log = HttpResponse::FailureLog::kHere);
   void Complete();
-  // Counts bytes of JSON of a response without streaming. While the JSON becomes one text, up to
-  // three times as many bytes are in memory.
+  // Counts bytes of JSON that a response without streaming keeps in memory. When the whole JSON
+  // text is made at the end, up to three times as many bytes are in memory.
   void GrowWhole(size_t bytes);
 
   const HttpFront front_;
@@ -82,15 +82,16 @@ class GenerationCall final : public ChoiceGenerations::Listener,
 
   // Used on the exchange's executor only.
   AnswerHead head_;
-  // The response's id, unless the client set one: then CommonHeaders adds that.
+  // A header with the response's id. Empty if the client has set an id, because CommonHeaders
+  // already adds that one.
   HttpHeaders id_headers_;
   std::vector<ChoiceRenderer> renderers_;
   SharedPrompts prompts_;
-  std::shared_ptr<WholeAnswer> whole_;   // null if streaming
-  std::shared_ptr<EventStream> events_;  // null unless streaming
+  std::shared_ptr<WholeAnswer> whole_;   // null if the response is streamed
+  std::shared_ptr<EventStream> events_;  // null if the response is not streamed
   AnswerUsage usage_;
   int64_t left_ = 0;
-  int64_t finished_ = 0;  // choices that sent their last message
+  int64_t finished_ = 0;  // number of choices that have sent their last message
   bool failed_ = false;
 };
 

@@ -35,7 +35,7 @@ void GenerationHandlers::AddTo(Routes* routes) const {
 void GenerationHandlers::Start(const HttpHead& head, absl::StatusOr<OpenAiRequest> request,
                                std::shared_ptr<HttpExchange> exchange) const {
   if (!request.ok()) return exchange->Answer(ErrorResponse(request.status()));
-  // Check again: the token may have expired while a long body arrived.
+  // Check the caller again, because the token may have expired while a long body was received.
   absl::StatusOr<Caller> caller = authenticator_->CallerOf(head);
   if (!caller.ok()) return exchange->Answer(ErrorResponse(caller.status()));
   absl::StatusOr<RequestKey> key = RequestKeyOf(head, *request);

@@ -1,4 +1,5 @@
-// GenerationHandlers: HTTP calls that generate text: /v1/completions and /v1/chat/completions.
+// GenerationHandlers: handles the HTTP calls that generate text: /v1/completions and
+// /v1/chat/completions.
 #ifndef TIDEPOOL_SERVICE_HTTP_GENERATION_HANDLERS_H_
 #define TIDEPOOL_SERVICE_HTTP_GENERATION_HANDLERS_H_
 
@@ -16,11 +17,12 @@ namespace tidepool::service {
 // Thread-safe.
 class GenerationHandlers {
  public:
-  // The authenticator outlives this object.
+  // The objects in `front` and the authenticator outlive this object.
   GenerationHandlers(const HttpFront& front, const HttpAuthenticator* authenticator)
       : front_(front), authenticator_(authenticator) {}
 
-  // The handlers must not be called after this object is destroyed.
+  // Adds the routes of these calls. Their handlers must not be called after this object is
+  // destroyed.
   void AddTo(Routes* routes) const;
 
  private:

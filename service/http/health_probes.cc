@@ -10,7 +10,7 @@
 namespace tidepool::service {
 namespace {
 
-// Failed probes are not logged here: whoever sent the probe reports it.
+// HttpLog does not log failed probes, because the sender of the probe reports the failure.
 HttpResponse ProbeResponse(int status, std::string text) {
   HttpResponse response = TextResponse(status, std::move(text));
   response.failure_log = HttpResponse::FailureLog::kElsewhere;
@@ -20,13 +20,14 @@ HttpResponse ProbeResponse(int status, std::string text) {
 }  // namespace
 
 void HealthProbes::AddTo(Routes* routes) const {
-  // Probes and load balancers have no tokens. They only learn that the process is alive.
+  // Probes and load balancers send no tokens. The responses only tell them the state of the
+  // process.
   constexpr auto kWho = ApiPath::For::kAnybody;
   using Answers = ApiPath::Answers;
   routes->push_back({{.path = "/health",
                       .method = "GET",
                       .who = kWho,
-                      .summary = "Whether requests are served; no body.",
+                      .summary = "Whether requests are served. The response has no body.",
                       .answers = Answers::kNothing},
                      [this](const HttpRequest&, const std::shared_ptr<HttpExchange>& exchange) {
                        exchange->Answer(Health());

@@ -1,4 +1,5 @@
-// HealthProbes: the state of the process for probes and load balancers: /health, /healthz, /readyz.
+// HealthProbes: reports the state of the process to probes and load balancers, at /health, /healthz
+// and /readyz.
 #ifndef TIDEPOOL_SERVICE_HTTP_HEALTH_PROBES_H_
 #define TIDEPOOL_SERVICE_HTTP_HEALTH_PROBES_H_
 
@@ -14,22 +15,23 @@ namespace tidepool::service {
 // Thread-safe.
 class HealthProbes {
  public:
-  // Whether a worker accepts requests.
+  // `ready`: whether a worker accepts requests.
   void SetReady(bool ready) { ready_ = ready; }
-  // While the session store cannot be written, the process is not ready.
+  // `store` is an error while the session store cannot be written. The process is not ready then.
   void SetStore(const absl::Status& store) { store_ok_ = store.ok(); }
-  // OK, or why the process must be restarted.
+  // `live` is OK, or says why the process must be restarted.
   void SetLive(const absl::Status& live) {
     base::MutexLock lock(&mutex_);
     live_ = live;
   }
-  // From now on the process is not ready, even after SetReady.
+  // From now on the process is not ready, even if SetReady(true) is called.
   void StopReady() { draining_ = true; }
 
-  // The handlers must not be called after this object is destroyed.
+  // Adds the routes of the probes. Their handlers must not be called after this object is
+  // destroyed.
   void AddTo(Routes* routes) const;
 
-  // As in vLLM, only the status matters: 200 if the process is live and ready.
+  // Returns 200 if the process is live and ready, otherwise 503. The body is empty, as in vLLM.
   HttpResponse Health() const;
   HttpResponse Healthz() const;
   HttpResponse Readyz() const;

@@ -12,7 +12,7 @@
 namespace tidepool::service {
 namespace {
 
-// Returns the host of HOST[:PORT] in lower case, without brackets and trailing dot.
+// Returns the host of HOST[:PORT], in lower case, without brackets and without a dot at the end.
 std::string NameOf(absl::string_view host) {
   const size_t bracket = host.rfind(']');
   const size_t colon = host.find(':', bracket == absl::string_view::npos ? 0 : bracket);

@@ -1,9 +1,9 @@
 // Checks the Host header of requests to a loopback address.
 //
-// The check prevents DNS rebinding: after a browser has loaded a page, the page's owner can change
-// its host name to the address 127.0.0.1. Then the browser treats requests to this server as
-// same-origin. GET requests have no Origin header, and the page can read the response. But the Host
-// header still has the page's name.
+// The check prevents DNS rebinding. In this attack, a browser loads a page, and then the owner of
+// the page's domain changes the domain's address to 127.0.0.1. The browser now treats requests to
+// this server as same-origin: GET requests have no Origin header, and the page can read the
+// response. But their Host header still names the page's domain.
 #ifndef TIDEPOOL_SERVICE_HTTP_HOST_CHECK_H_
 #define TIDEPOOL_SERVICE_HTTP_HOST_CHECK_H_
 
@@ -18,16 +18,16 @@ namespace tidepool::service {
 
 struct HostPolicy {
   enum class Served : uint8_t { kAll, kOfThisMachine } served = Served::kAll;
-  // More host names to accept, besides local ones, such as the names that a proxy on this machine
-  // forwards.
+  // Host names that are accepted in addition to local ones. Example: the public name of a proxy
+  // that runs on this machine and forwards the Host header.
   std::vector<std::string> names;
 };
 
-// INVALID_ARGUMENT if `name` is not a host name without a port.
+// INVALID_ARGUMENT if `name` is not a host name, or if it contains a port.
 absl::Status CheckHostName(absl::string_view name);
 
-// `host` is the request's HOST or HOST:PORT. It may be empty, which no browser sends.
-// PERMISSION_DENIED names the remedy.
+// `host` is the request's HOST or HOST:PORT. An empty `host` is accepted, because browsers always
+// send one. The error PERMISSION_DENIED says how to allow the host.
 absl::Status CheckHost(absl::string_view host, const HostPolicy& policy);
 
 }  // namespace tidepool::service

@@ -1,4 +1,4 @@
-// HttpAuthenticator: finds the caller of an HTTP request.
+// HttpAuthenticator: finds out who sent an HTTP request.
 #ifndef TIDEPOOL_SERVICE_HTTP_HTTP_AUTHENTICATOR_H_
 #define TIDEPOOL_SERVICE_HTTP_HTTP_AUTHENTICATOR_H_
 
@@ -13,12 +13,13 @@ namespace tidepool::service {
 // Thread-safe.
 class HttpAuthenticator {
  public:
-  // Both outlive this object. Without an authenticator, anyone may call, but a web page only if
-  // `web` allows it.
+  // Both pointers must outlive this object. If `authenticator` is null, everyone may send requests,
+  // except web pages that `web` does not allow.
   HttpAuthenticator(const Authenticator* authenticator, const WebAccess* web)
       : authenticator_(authenticator), web_(web) {}
 
-  // Fails if the request's token or page is not accepted.
+  // Returns an error if the request's token, or the web page that sent the request, is not
+  // accepted.
   absl::StatusOr<Caller> CallerOf(const HttpHead& head) const;
 
  private:

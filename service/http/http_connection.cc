@@ -43,7 +43,7 @@ void HttpConnection::ShakeHands() {
   socket_.AsyncHandshake([self = shared_from_this()](const HttpSocket::Error& error) {
     if (self->state_ != State::kShakingHands) return;
     if (error) return self->Close();
-    // the connection's age begins with the certificate check
+    // The age must begin after the handshake, which checks the certificate.
     self->begun_ = self->all_->clock->Monotonic();
     self->WaitForRequest();
   });
@@ -77,7 +77,7 @@ void HttpConnection::WaitForRequest() {
   reader_.Reset();
   if (all_->draining) return Close();
   if (reader_.buffer()->size() > 0) return OnBytes();
-  // A TLS wait reads into the buffer.
+  // A pending wait over TLS reads into the buffer, so the buffer must not be changed then.
   if (!watch_.waiting()) reader_.buffer()->shrink_to_fit();
   deadline_.Set(std::min(all_->limits.idle_timeout, AgeLeft()),
                 [self = shared_from_this()] { self->Close(); });
@@ -98,14 +98,14 @@ void HttpConnection::BeginResponse(ResponseFraming framing) {
 }
 
 void HttpConnection::OnRequest(HttpRequest request, ResponseFraming framing) {
-  if (state_ != State::kReading) return;  // closed in the meantime
+  if (state_ != State::kReading) return;  // the connection was closed in the meantime
   BeginResponse(std::move(framing));
   watch_.Start(shared_from_this());
   all_->handler->Handle(std::move(request), shared_from_this());
 }
 
 void HttpConnection::OnRefused(HttpResponse response, ResponseFraming framing) {
-  if (state_ != State::kReading) return;  // closed in the meantime
+  if (state_ != State::kReading) return;  // the connection was closed in the meantime
   BeginResponse(std::move(framing));
   Answer(std::move(response));
 }
@@ -163,7 +163,7 @@ void HttpConnection::Close() {
   writer_.Stop();
   lingering_.Stop();
   socket_.Close();
-  Leave();  // do not wait for other owners of the exchange
+  Leave();  // leave the list now, although holders of the exchange may keep this object alive
 }
 
 }  // namespace tidepool::service

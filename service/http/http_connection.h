@@ -1,5 +1,5 @@
-// HttpConnection: HTTP/1.1 on one socket (RFC 9112), with Boost.Beast's parser. Requests are served
-// one at a time, including pipelined ones.
+// HttpConnection: speaks HTTP/1.1 (RFC 9112) on one socket, with Boost.Beast's parser. It serves
+// one request at a time. A pipelined request waits until the response before it was sent.
 #ifndef TIDEPOOL_SERVICE_HTTP_HTTP_CONNECTION_H_
 #define TIDEPOOL_SERVICE_HTTP_HTTP_CONNECTION_H_
 
@@ -27,16 +27,16 @@ namespace tidepool::service {
 
 class HttpConnection;
 
-// Thread-safe. State that the connections of a server share. Outlives them.
+// The state that all connections of a server share. It outlives them. Thread-safe.
 struct HttpConnections {
   HttpLimits limits;
   HttpHandler* handler = nullptr;
-  const WatchedFiles<TlsIdentity>* tls = nullptr;  // null: plain text
-  const base::Clock* clock = nullptr;              // for the ages of connections
+  const WatchedFiles<TlsIdentity>* tls = nullptr;  // null if connections are in plain text
+  const base::Clock* clock = nullptr;              // measures the age of connections
   std::atomic<int64_t> open_body_bytes = 0;
   std::atomic<bool> draining = false;
 
-  // For new connections. Null: plain text.
+  // Returns the TLS context for a new connection, or null for plain text.
   std::shared_ptr<ssl_ctx_st> TlsContext() const {
     return tls == nullptr ? nullptr : tls->Get()->server_context;
   }
@@ -46,8 +46,9 @@ struct HttpConnections {
   std::map<HttpConnection*, std::weak_ptr<HttpConnection>> live TIDEPOOL_GUARDED_BY(mutex);
 };
 
-// All state is used on the socket's executor only, a strand. A connection waits for a request,
-// reads it, and is busy until its response was sent. Each of its parts does one of these steps.
+// All state is used only on the socket's executor, which is a strand. A connection waits for a
+// request, reads it, and is busy until the response was sent. Each of these steps is done by one of
+// the members below.
 class HttpConnection final : public HttpExchange,
                              public RequestReader::Owner,
                              public ResponseWriter::Owner,
@@ -58,7 +59,7 @@ class HttpConnection final : public HttpExchange,
   HttpConnection(HttpSocket::Tcp socket, HttpConnections* all);
   ~HttpConnection() override;
 
-  // Thread-safe.
+  // These three functions are thread-safe.
   void Start();
   // Closes an idle connection now, and a busy one after its response.
   void Drain();
@@ -75,7 +76,7 @@ class HttpConnection final : public HttpExchange,
  private:
   enum class State : uint8_t { kShakingHands, kIdle, kReading, kBusy, kLingering, kClosed };
 
-  // Called by the parts.
+  // The members below call these functions.
   void OnBytes() override;
   void OnRequest(HttpRequest request, ResponseFraming framing) override;
   void OnRefused(HttpResponse response, ResponseFraming framing) override;
@@ -88,15 +89,15 @@ class HttpConnection final : public HttpExchange,
   void ShakeHands();
   void WaitForRequest();
   void BeginResponse(ResponseFraming framing);
-  // Time until it accepts no new requests.
+  // Returns how long the connection still accepts new requests.
   absl::Duration AgeLeft() const;
   bool IsLastAnswer() const;
   void Close();
-  // Stops counting as open.
+  // Removes this connection from the list of open connections.
   void Leave();
 
   HttpConnections* const all_;
-  absl::Duration begun_;  // after a successful handshake; on the monotonic clock
+  absl::Duration begun_;  // when the handshake succeeded, on the monotonic clock
   State state_ = State::kIdle;
   std::function<void()> on_gone_;
   HttpSocket socket_;

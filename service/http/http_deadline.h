@@ -1,4 +1,4 @@
-// HttpDeadline: the time limit of what a connection does now.
+// HttpDeadline: the time limit of the operation that a connection runs now.
 #ifndef TIDEPOOL_SERVICE_HTTP_HTTP_DEADLINE_H_
 #define TIDEPOOL_SERVICE_HTTP_HTTP_DEADLINE_H_
 
@@ -11,13 +11,13 @@
 
 namespace tidepool::service {
 
-// Used on the socket's executor only.
+// Use it on the socket's executor only.
 class HttpDeadline {
  public:
   explicit HttpDeadline(const HttpSocket::executor_type& executor) : timer_(executor) {}
 
-  // Calls `on_passed` after `time`, unless Set or Clear is called before. `on_passed` must own what
-  // this object is part of.
+  // Calls `on_passed` after `time`, unless Set or Clear is called before. `on_passed` must hold a
+  // reference to the object that contains this one.
   template <typename Function>
   void Set(absl::Duration time, Function on_passed) {
     const int64_t mine = ++current_;
@@ -34,8 +34,8 @@ class HttpDeadline {
 
  private:
   boost::asio::steady_timer timer_;
-  // Number of the current deadline. The handler of an older one may still run: then it does
-  // nothing.
+  // Number of the current deadline. The timer handler of an earlier deadline may still run, and
+  // does nothing.
   int64_t current_ = 0;
 };
 

@@ -18,12 +18,13 @@ namespace {
 
 constexpr char kParam[] = "tidepool/http-param";
 
-// Codes and types are the ones of OpenAI's server, if it has any.
+// The error of a status. If OpenAI's server has a code and a type for the error, they are the same
+// here.
 struct Mapping {
   int status;
   const char* type;
   const char* code;
-  int retry_after_s;  // 0: none
+  int retry_after_s;  // in seconds; 0: no Retry-After header
 };
 
 Mapping MappingOf(absl::StatusCode code) {
@@ -32,7 +33,7 @@ Mapping MappingOf(absl::StatusCode code) {
     case absl::StatusCode::kOutOfRange:
     case absl::StatusCode::kFailedPrecondition:
       return {400, "invalid_request_error", "", 0};
-    // An unsupported feature is a 400, because clients retry a 501.
+    // An unsupported feature is a 400 and not a 501, because clients retry after a 501.
     case absl::StatusCode::kUnimplemented:
       return {400, "invalid_request_error", "unsupported_parameter", 0};
     case absl::StatusCode::kUnauthenticated:
@@ -57,14 +58,16 @@ Mapping MappingOf(absl::StatusCode code) {
   }
 }
 
-// If the message is "chat.a and chat.b are ...", it names two gRPC fields.
+// Messages such as "chat.a and chat.b are ..." begin with two gRPC fields. Returns the second one,
+// or "".
 absl::string_view SecondField(absl::string_view message, absl::string_view first) {
   absl::string_view rest = message.substr(first.size());
   if (!absl::StrContains(first, '.') || !absl::ConsumePrefix(&rest, " and ")) return "";
   return rest.substr(0, rest.find(' '));
 }
 
-// The engine's messages begin with the field, for example "temperature is 200; ...".
+// Returns the field at the beginning of the message. The engine's messages begin with it, for
+// example "temperature is 200; ...".
 absl::string_view FieldInFront(absl::string_view message) {
   size_t end = 0;
   while (end < message.size() &&
@@ -79,14 +82,15 @@ absl::string_view FieldInFront(absl::string_view message) {
   return SecondField(message, field).empty() ? "" : field;
 }
 
-// gRPC field names that differ over HTTP.
+// gRPC field names that are different over HTTP.
 constexpr std::pair<absl::string_view, absl::string_view> kNames[] = {
     {"tools_json", "tools"},           {"template_kwargs_json", "chat_template_kwargs"},
     {"tool_calls_json", "tool_calls"}, {"logit_bias_text", "logit_bias"},
     {"token_ids", "prompt"},           {"text", "prompt"},
 };
 
-// "chat.messages[0].tool_calls_json" is messages[0].tool_calls over HTTP.
+// Returns the HTTP name of a gRPC field: for "chat.messages[0].tool_calls_json", it is
+// "messages[0].tool_calls".
 std::string HttpField(absl::string_view field) {
   for (const absl::string_view group : {"chat.", "sampling.", "stopping."}) {
     absl::ConsumePrefix(&field, group);
@@ -140,11 +144,12 @@ HttpError ToHttpError(const absl::Status& status) {
     if (!second.empty()) rest.remove_prefix(absl::string_view(" and ").size() + second.size());
     error.message =
         absl::StrCat(error.param, second.empty() ? "" : " and ", HttpField(second), rest);
-    // With several prompts, the worker does not know the index of its prompt.
+    // If a request has several prompts, the worker does not know which of them it has. So remove
+    // the index.
     if (absl::StartsWith(error.param, "prompt[")) error.param = "prompt";
   }
-  // A worker's status has only a code and a message, so parse the message. Workers of the previous
-  // release say "the context of".
+  // A worker's status contains only a code and a message. So find the kind of error in the message.
+  // Workers of the previous release write "the context of".
   if (absl::IsInvalidArgument(status) && absl::StartsWith(status.message(), "the prompt ") &&
       (absl::StrContains(status.message(), "maximum context length") ||
        absl::StrContains(status.message(), "the context of "))) {

@@ -1,4 +1,4 @@
-// Errors in OpenAI's format: an HTTP status and {"error": {message, type, param, code}}.
+// Converts errors to OpenAI's format: an HTTP status and {"error": {message, type, param, code}}.
 #ifndef TIDEPOOL_SERVICE_HTTP_HTTP_ERROR_H_
 #define TIDEPOOL_SERVICE_HTTP_HTTP_ERROR_H_
 
@@ -15,19 +15,20 @@ struct HttpError {
   int status = 500;
   std::string message;
   std::string type;
-  std::string param;  // the field; empty: null
-  std::string code;   // empty: null
+  std::string param;  // the request's field; empty: null in JSON
+  std::string code;   // empty: null in JSON
   std::optional<int> retry_after_s;
 };
 
-// INVALID_ARGUMENT with the message "FIELD COMPLAINT".
+// Returns INVALID_ARGUMENT with the message "FIELD COMPLAINT".
 absl::Status FieldError(absl::string_view field, absl::string_view complaint);
 
-// Adds the request's field to an INVALID_ARGUMENT whose message does not begin with a field.
-// Returns other statuses unchanged.
+// If `status` is INVALID_ARGUMENT and its message does not begin with a field, puts `field` before
+// the message. Returns other statuses unchanged.
 absl::Status WithParam(absl::Status status, absl::string_view field);
 
-// The only mapping from status codes to HTTP. Requires: !status.ok().
+// Converts a status to an HTTP error. No other function maps status codes to HTTP. Requires:
+// !status.ok().
 HttpError ToHttpError(const absl::Status& status);
 
 // Returns {"error": {...}}.

@@ -1,4 +1,4 @@
-// The interface between the HTTP connection and its handler: request, exchange, handler.
+// The interface between an HTTP connection and the handler of its requests.
 #ifndef TIDEPOOL_SERVICE_HTTP_HTTP_EXCHANGE_H_
 #define TIDEPOOL_SERVICE_HTTP_HTTP_EXCHANGE_H_
 
@@ -14,13 +14,12 @@
 
 namespace tidepool::service {
 
-// A request without its body.
+// A request without its body. A missing header is an empty string.
 struct HttpHead {
   std::string method;  // GET, POST, ...
   std::string path;    // without the query, percent-decoded
   std::string content_type;
-  // Header values, empty if missing. Several traceparent or tracestate headers are joined by
-  // commas.
+  // If a request has several traceparent or tracestate headers, their values are joined by commas.
   std::string authorization;
   std::string api_key;  // X-Api-Key
   std::string content_encoding;
@@ -28,7 +27,7 @@ struct HttpHead {
   std::string request_method;   // Access-Control-Request-Method
   std::string request_headers;  // Access-Control-Request-Headers
   std::string private_network;  // Access-Control-Request-Private-Network
-  std::string host;             // the host of the request target, else the Host header
+  std::string host;  // from the request target, or, if the target has none, from the Host header
   std::string traceparent;
   std::string tracestate;
   std::string idempotency_key;  // Idempotency-Key
@@ -47,35 +46,40 @@ struct HttpResponse {
   int status = 200;
   std::string content_type = "application/json";
   std::string body;
-  HttpHeaders headers;  // in addition to type, length, and connection
-  // kElsewhere: do not log the failure here. The request log has failed generations, and failed
-  // probes are visible to whoever sent them.
+  HttpHeaders headers;  // sent in addition to Content-Type, Content-Length and Connection
+  // Whether HttpLog logs a failure. kElsewhere: it does not, because another log has the failure (a
+  // failed generation is in the request log), or because the sender of a probe sees it.
   enum class FailureLog : uint8_t { kHere, kElsewhere } failure_log = FailureLog::kHere;
-  // released when the socket has taken the body, or the client has disconnected
+  // This reference is dropped when the socket has taken the body, or when the client has
+  // disconnected.
   std::shared_ptr<const void> held = {};
 };
 
-// Returns {"error": ...} with the status's HTTP code, and Retry-After if it has a retry hint.
+// Returns {"error": ...} with the HTTP status for `status`. Adds Retry-After if `status` contains a
+// retry hint.
 HttpResponse ErrorResponse(const absl::Status& status);
 
-// The response side of one request. All functions except Post must be called on the exchange's
-// executor, where callbacks run, too.
+// Sends the response to one request. Call all functions except Post on the exchange's executor.
+// Callbacks also run there.
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
 
-  // Thread-safe. Tasks run one at a time, in the order of posting.
+  // Runs `task` on the exchange's executor. Tasks run one at a time, in the order in which they
+  // were posted. Thread-safe.
   virtual void Post(std::function<void()> task) = 0;
 
-  // Sends one complete response.
+  // Sends a complete response.
   virtual void Answer(HttpResponse response) = 0;
-  // Begins a streamed response (the body of `head` is ignored). Call Write and End then.
+  // Begins a streamed response. The body of `head` is ignored. Then call Write any number of times,
+  // and EndStream once.
   virtual void BeginStream(HttpResponse head) = 0;
-  // Calls `taken` when the socket has taken all of `bytes`, but not if the client disconnects.
+  // Sends bytes of a streamed response. Calls `taken` when the socket has taken all of them, but
+  // does not call it if the client disconnects.
   virtual void Write(std::string bytes, std::function<void()> taken) = 0;
   virtual void EndStream() = 0;
 
-  // Calls `callback` once if the client disconnects before the response is complete. Later calls of
+  // Calls `callback` once if the client disconnects before the response is complete. After that,
   // Answer and Write do nothing.
   virtual void OnGone(std::function<void()> callback) = 0;
 };
@@ -85,15 +89,18 @@ class HttpHandler {
  public:
   virtual ~HttpHandler() = default;
 
-  // Headers of every response to this request, including the connection's own error responses.
+  // Returns the headers that every response to this request gets. Responses that the connection
+  // itself makes, for example for a request that is too large, get them too.
   virtual HttpHeaders CommonHeaders(const HttpHead& /*head*/) { return {}; }
-  // Called for every response when its status is known. `head` is empty if the request could not be
-  // read.
+  // Called for every response, when its status is known. `head` is empty if the request could not
+  // be read.
   virtual void OnResponse(const HttpHead& /*head*/, const HttpResponse& /*response*/) {}
 
-  // Returns a response if the request must be refused before its body is read.
+  // Called before the request's body is read. Returns a response to refuse the request, or nullopt
+  // to accept it.
   virtual std::optional<HttpResponse> CheckHead(const HttpHead& head) = 0;
-  // Called on the exchange's executor. Responds now or later. Exchanges may outlive the handler.
+  // Handles a request. Must respond through `exchange`, now or later. Called on the exchange's
+  // executor. Exchanges may outlive the handler.
   virtual void Handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) = 0;
 };
 

@@ -13,16 +13,22 @@ namespace tidepool::service {
 struct HttpLimits {
   int64_t max_connections = 8192;
   int64_t max_header_bytes = 16 << 10;
+  // Maximum size of a request's body. Servers ignore this default: StartHttp in service/server.cc
+  // sets the field from ServerOptions::max_message_bytes (service/server.h). Change the limit
+  // there.
   int64_t max_body_bytes = 32 << 20;
-  int64_t max_open_body_bytes = 256 << 20;  // memory for incoming bodies of all connections
-  // This part of each body does not count in max_open_body_bytes, so slow senders of long bodies
-  // cannot block others. So max_connections times this is needed in addition.
+  // Maximum memory for the bodies that are being received, over all connections.
+  int64_t max_open_body_bytes = 256 << 20;
+  // The first small_body_bytes of each body are not counted in max_open_body_bytes. So clients that
+  // send long bodies slowly cannot block short requests. These bytes need additional memory: at
+  // most small_body_bytes for each connection.
   int64_t small_body_bytes = 32 << 10;
   absl::Duration header_timeout = absl::Seconds(10);
   absl::Duration body_timeout = absl::Minutes(2);
   absl::Duration idle_timeout = absl::Seconds(75);
-  absl::Duration write_timeout = kTakenWithin;  // time in which the client takes no byte
-  // An older connection accepts no new requests, and closes when it is idle.
+  // maximum time in which the client takes no byte of the response
+  absl::Duration write_timeout = kTakenWithin;
+  // A connection that is older than this accepts no new requests, and closes when it is idle.
   absl::Duration max_connection_age = absl::InfiniteDuration();
 };
 

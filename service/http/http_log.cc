@@ -19,7 +19,7 @@ std::string Shown(absl::string_view text) {
   return shown;
 }
 
-// A member of an error's JSON; "" if it is missing or not a string.
+// Returns a member of an error's JSON, or "" if it is missing or not a string.
 std::string NameIn(const Json& error, const char* member) {
   const auto found = error.find(member);
   if (found == error.end() || !found->is_string()) return "";
@@ -39,7 +39,8 @@ void HttpLog::OnResponse(absl::string_view route, const HttpHead& head,
     base::MutexLock lock(&mutex_);
     ++counts_[{std::string(route), response.status}];
   }
-  // Unauthorized callers are logged elsewhere, and failed probes report themselves.
+  // Callers without a valid token are logged elsewhere, and a failed probe is reported by its
+  // sender.
   const bool told =
       response.failure_log == HttpResponse::FailureLog::kElsewhere || response.status == 401;
   int64_t left_out = 0;

@@ -16,19 +16,19 @@
 
 namespace tidepool::service {
 
-// By path of the routing table, and status.
+// Number of responses by path and status. The path is the one in the routing table.
 using HttpCounts = std::map<std::pair<std::string, int>, int64_t>;
 
 // Thread-safe.
 class HttpLog {
  public:
-  // `log` may be empty, and is called on any thread. The clock outlives this object.
+  // `log` may be empty. It is called on any thread. The clock outlives this object.
   HttpLog(LogSink log, const base::Clock* clock) : log_(std::move(log)), clock_(clock) {}
 
-  // `route` is the path in the routing table, or "other" for an unknown path or an unreadable
-  // request. A line contains an error's `code` and the field's name, but nothing else from the
-  // body. At most kMaxLinesPerSecond lines are written. The next line has the number of omitted
-  // ones.
+  // Counts a response, and logs a line if it is an error. `route` is the path in the routing table,
+  // or "other" if the path is unknown or the request is unreadable. Of the response's body, a line
+  // contains only the error's `code` and the field's name. At most kMaxLinesPerSecond lines are
+  // written. The next line says how many lines were left out.
   void OnResponse(absl::string_view route, const HttpHead& head, const HttpResponse& response);
 
   HttpCounts counts() const;
@@ -36,16 +36,17 @@ class HttpLog {
   static constexpr int kMaxLinesPerSecond = 20;
 
  private:
-  // True if a line may be written now. Sets the number of lines that were omitted before it.
+  // Returns whether a line may be written now. Sets `left_out` to the number of lines that were
+  // left out before it.
   bool TakeLine(int64_t* left_out);
 
   const LogSink log_;
   const base::Clock* const clock_;
   mutable base::Mutex mutex_;
   HttpCounts counts_ TIDEPOOL_GUARDED_BY(mutex_);
-  // the current second
+  // the current second, in which lines_ are counted
   absl::Duration second_ TIDEPOOL_GUARDED_BY(mutex_) = -absl::InfiniteDuration();
-  int lines_ TIDEPOOL_GUARDED_BY(mutex_) = 0;  // written in that second
+  int lines_ TIDEPOOL_GUARDED_BY(mutex_) = 0;  // lines written in the current second
   int64_t left_out_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
 };
 

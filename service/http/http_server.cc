@@ -23,7 +23,7 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using Error = boost::system::error_code;
 
-// One thread can parse a long body while the other writes tokens.
+// Two threads, so that one can parse a long body while the other one sends tokens.
 constexpr int kThreads = 2;
 constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
 
@@ -119,7 +119,8 @@ class HttpServerImpl final : public HttpServer {
     });
   }
 
-  // Probably out of file descriptors. Some are freed when connections end.
+  // accept has failed, probably because no file descriptor is free. When connections end, some
+  // become free.
   void AcceptLater() {
     pause_.expires_after(absl::ToChronoNanoseconds(kAcceptPause));
     pause_.async_wait([this](const Error& error) {
@@ -140,7 +141,8 @@ class HttpServerImpl final : public HttpServer {
   }
 
   enum class Patience : uint8_t { kFull, kMayHurry };
-  // Returns false if some connections are still open after `time`, or when Hurry is called.
+  // Waits until all connections are closed. Returns false if some are still open after `time`. Also
+  // returns false if Hurry was called and `patience` is kMayHurry.
   bool WaitEmpty(absl::Duration time, Patience patience) {
     const absl::Duration until = base::Clock::Real().Monotonic() + time;
     base::MutexLock lock(&all_.mutex);
@@ -153,7 +155,7 @@ class HttpServerImpl final : public HttpServer {
     return true;
   }
 
-  mutable HttpConnections all_;  // outlives the members below, which hold connections
+  mutable HttpConnections all_;  // outlives the members below, because they hold connections
   bool hurried_ = false;         // guarded by all_.mutex
   asio::io_context io_;
   tcp::acceptor acceptor_;

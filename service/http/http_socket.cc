@@ -12,14 +12,15 @@ namespace {
 
 namespace asio = boost::asio;
 
-// The kernel doubles this, so at most 256 KiB are buffered between a stream and its client.
+// The kernel doubles this size. So at most 256 KiB are buffered between a stream and its client.
 constexpr int kSendBufferBytes = 128 << 10;
 
 void Tune(HttpSocket::Tcp* socket) {
-  boost::system::error_code ignored;  // these options only affect speed
+  // an error is harmless, because these options only affect speed
+  boost::system::error_code ignored;
   socket->set_option(asio::ip::tcp::no_delay(true), ignored);
   socket->set_option(asio::socket_base::send_buffer_size(kSendBufferBytes), ignored);
-  // Detects clients that vanished without closing the connection.
+  // Detects clients that have disappeared without closing the connection.
   socket->set_option(asio::socket_base::keep_alive(true), ignored);
   const int idle_seconds = 60, interval_seconds = 15;
   setsockopt(socket->native_handle(), IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof(int));

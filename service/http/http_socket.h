@@ -1,4 +1,4 @@
-// HttpSocket: the byte stream of a connection, with or without TLS.
+// HttpSocket: the byte stream of a connection, in plain text or over TLS.
 #ifndef TIDEPOOL_SERVICE_HTTP_HTTP_SOCKET_H_
 #define TIDEPOOL_SERVICE_HTTP_HTTP_SOCKET_H_
 
@@ -6,14 +6,14 @@
 #include <boost/asio/ssl/stream.hpp>
 #include <memory>
 #include <optional>
-#include <utility>  // in front of Asio, which needs and does not include it
+#include <utility>
 
 struct ssl_ctx_st;  // OpenSSL's SSL_CTX
 
 namespace tidepool::service {
 
-// A stream for Asio's and Beast's operations, on the socket's executor only. One read and one write
-// may run at a time.
+// A stream for the operations of Asio and Beast. Use it on the socket's executor only. At most one
+// read and one write may run at the same time.
 class HttpSocket {
  public:
   using Tcp = boost::asio::ip::tcp::socket;
@@ -25,7 +25,7 @@ class HttpSocket {
 
   executor_type get_executor() { return tcp_.get_executor(); }
   bool is_tls() const { return tls_.has_value(); }
-  // The TCP socket below TLS, if TLS is used.
+  // Returns the TCP socket. With TLS, it is the one below the TLS stream.
   Tcp& tcp() { return tcp_; }
   void Close();
 
@@ -46,12 +46,12 @@ class HttpSocket {
     }
   }
 
-  // Both require is_tls() and call `handler(error)`.
+  // AsyncHandshake and AsyncShutdown require is_tls(), and call `handler(error)` at the end.
   template <typename Handler>
   void AsyncHandshake(Handler handler) {
     tls_->async_handshake(boost::asio::ssl::stream_base::server, std::move(handler));
   }
-  // Sends TLS's close_notify and waits for the client's.
+  // Sends TLS's close_notify alert and waits for the client's.
   template <typename Handler>
   void AsyncShutdown(Handler handler) {
     tls_->async_shutdown(std::move(handler));

@@ -12,10 +12,10 @@ namespace tidepool::service {
 namespace {
 
 constexpr int kMaxDepth = 64;
-// Limits the memory: each value takes 16 bytes, however short its text is.
+// Limits the memory of parsed JSON. Each value needs 16 bytes, even if its text is short.
 constexpr int64_t kMaxValues = int64_t{4} << 20;
 
-// Checks limits during a parse. After the first fault, nothing is kept.
+// Checks the limits during a parse. After the first error, it rejects every event.
 class Watch {
  public:
   bool OnEvent(int depth, Json::parse_event_t event, const Json& parsed) {
@@ -45,11 +45,11 @@ class Watch {
  private:
   absl::Status status_;
   int64_t values_ = 0;
-  std::vector<std::set<std::string>> keys_;  // of the open objects
+  std::vector<std::set<std::string>> keys_;  // the keys of each object that is not closed yet
 };
 
-// Converts "[json.exception.parse_error.101] parse error at line 1, column 3: ..." to one readable
-// line.
+// Converts the JSON library's error, "[json.exception.parse_error.101] parse error at line 1,
+// column 3: ...", to one readable line.
 std::string Complaint(absl::string_view what) {
   constexpr size_t kMaxBytes = 200;
   const size_t prefix = what.find("] ");

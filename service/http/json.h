@@ -10,14 +10,15 @@
 
 namespace tidepool::service {
 
-// Keeps the order of keys, because chat templates print objects in that order.
+// Json objects keep the order of their keys, because chat templates print them in that order.
 using Json = nlohmann::ordered_json;
 
-// Parses a request's body, which must be one object. INVALID_ARGUMENT names the position of a
-// syntax error, a duplicate key, or the exceeded limit: 64 levels, 4 Mi values.
+// Parses the body of a request. The body must be one object. The error INVALID_ARGUMENT names the
+// position of a syntax error, the duplicate key, or the limit that was exceeded. The limits are 64
+// levels and 4 Mi values.
 absl::StatusOr<Json> ParseJsonBody(absl::string_view body);
 
-// Same for JSON inside a field, which may be any value.
+// Same for JSON text inside a field. The text may be any JSON value.
 absl::StatusOr<Json> ParseJsonText(absl::string_view text);
 
 // Writes JSON on one line. Invalid UTF-8 becomes U+FFFD.

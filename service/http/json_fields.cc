@@ -13,7 +13,7 @@
 namespace tidepool::service {
 namespace {
 
-// A value as an error quotes it: short and on one line.
+// Returns a value in the form in which errors quote it: short and on one line.
 std::string Shown(const Json& value) {
   if (value.is_array() || value.is_object()) return absl::StrCat("an ", value.type_name());
   return value.is_string() ? base::Quoted(value.get<std::string>()) : DumpJson(value);
@@ -23,7 +23,8 @@ std::string Shown(const Json& value) {
 
 std::optional<int64_t> WholeNumber(const Json& value) {
   if (value.is_number_float()) {
-    constexpr double kExact = int64_t{1} << 53;  // larger doubles cannot represent every integer
+    // above this, a double cannot represent every integer
+    constexpr double kExact = int64_t{1} << 53;
     const double number = value.get<double>();
     if (std::trunc(number) != number || std::abs(number) > kExact) return std::nullopt;
     return static_cast<int64_t>(number);
@@ -166,10 +167,10 @@ std::vector<std::string> JsonFields::Served() const {
 absl::Status JsonFields::Done() const {
   if (!status_.ok()) return status_;
   for (const auto& [key, value] : object_.items()) {
-    // Some clients send back a message with all its fields, and null for the unset ones.
+    // Some clients send all fields of a message back, and set the unused ones to null.
     if (value.is_null()) continue;
     if (std::find(asked_.begin(), asked_.end(), key) != asked_.end()) continue;
-    // Finding a hint compares all names, so skip implausible ones.
+    // The search for a similar name compares all known names. So skip it for long names.
     constexpr size_t kLongestName = 64;
     const std::string hint =
         key.size() > kLongestName ? "" : NearestNameHint(key, Served(), /*prefix=*/path_);

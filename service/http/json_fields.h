@@ -1,5 +1,5 @@
-// JsonFields: reads the fields of one JSON object of a request. It keeps the first fault, so a
-// reader can read all fields and check once at the end.
+// JsonFields: reads the fields of one JSON object of a request. It keeps the first error. So code
+// can read all fields and check for an error once, at the end.
 //
 //   JsonFields fields(object, "");
 //   if (auto value = fields.Number("temperature")) sampling->set_temperature(*value);
@@ -19,41 +19,41 @@
 
 namespace tidepool::service {
 
-// Returns the value of an integer, or of a number without a fraction such as 5.0. Returns nullopt
-// for anything else, or if an int64 cannot hold it.
+// Returns the value if it is an integer, or a number without a fraction such as 5.0. Returns
+// nullopt for other values, and for values that an int64 cannot hold.
 std::optional<int64_t> WholeNumber(const Json& value);
 
-// Thread-compatible. A null field counts as missing. Functions return nullopt or null if a field is
-// missing or has the wrong type; a wrong type is also a fault.
+// Thread-compatible. A field that is null counts as missing. The functions return nullopt or null
+// if the field is missing or has the wrong type. A wrong type is also an error.
 class JsonFields {
  public:
-  // `object` is a JSON object that outlives this object. `path` is the prefix of field names in
-  // errors, such as "messages[0].". If `recorder` is set, it records each field that is read.
+  // `object` must outlive this object. `path` is written before field names in errors, for example
+  // "messages[0].". If `recorder` is set, it records each field that is read.
   JsonFields(const Json& object, std::string path, FieldRecorder* recorder = nullptr)
       : object_(object), path_(std::move(path)), recorder_(recorder) {}
-  // Same for an object inside this one.
+  // Returns a JsonFields for an object inside this object.
   JsonFields Inside(const Json& object, std::string path) const {
     return JsonFields(object, std::move(path), recorder_);
   }
 
-  // Returns a field of any of these types, or of any type if there are none. The caller checks the
-  // value.
+  // Returns the field, which may have any type. `types` are only for the recorder: the types that
+  // the caller accepts (empty: any type). The caller must check the type itself.
   const Json* Find(absl::string_view name, JsonTypes types = {});
   const Json* Array(absl::string_view name);
   const Json* Object(absl::string_view name);
   std::optional<std::string> String(absl::string_view name);
   std::optional<bool> Bool(absl::string_view name);
   std::optional<float> Number(absl::string_view name);
-  // Limits are inclusive. A number without a fraction, such as 5.0, is accepted.
+  // `least` and `most` are allowed values. A number without a fraction, such as 5.0, is accepted.
   std::optional<int64_t> Integer(absl::string_view name, int64_t least, int64_t most);
-  // True if a field that must not be empty is an empty string or array. `value` is the result of
-  // Find. The caller reports the fault.
+  // Returns whether a field that must not be empty is an empty string or an empty array. `value` is
+  // the result of Find. The caller must report the error.
   bool IsEmpty(absl::string_view name, const Json* value);
-  // Reads token ids.
+  // Reads an array of token ids.
   std::vector<int32_t> Ids(absl::string_view name);
 
-  // A known field that is not supported: every value except null and `harmless` is an error.
-  // `remedy` follows "; " in the error.
+  // For a field that is known but not supported: every value except null and `harmless` is an
+  // error. The error's message ends with "; " and `remedy`.
   void NotServed(absl::string_view name, const Json& harmless = Json(),
                  absl::string_view remedy = "leave it out");
 
@@ -61,14 +61,15 @@ class JsonFields {
   void Fail(absl::string_view name, absl::string_view complaint);
   void Fail(const absl::Status& status);
 
-  // Like Fail, for a missing required field. If there is an unknown field, reports that instead: it
-  // may be this one, misspelt.
+  // Like Fail, for a required field that is missing. If the object has an unknown field, Done
+  // reports that one instead, because it may be the required field with a typing error.
   void Missing(absl::string_view name, absl::string_view complaint);
 
-  // Names of supported fields that were read.
+  // Returns the names of the supported fields that were read.
   std::vector<std::string> Served() const;
 
-  // Returns the first fault, or an error if the object has a field that was never read.
+  // Returns the first error. If there is none, returns an error if the object has a field that was
+  // never read.
   absl::Status Done() const;
 
  private:
@@ -78,7 +79,7 @@ class JsonFields {
   const std::string path_;
   FieldRecorder* const recorder_;
   std::vector<std::string> asked_;
-  std::vector<std::string> unserved_;  // unsupported ones among the known names
+  std::vector<std::string> unserved_;  // known names that are not supported
   absl::Status status_;
   absl::Status missing_;
 };

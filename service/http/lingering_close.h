@@ -1,4 +1,4 @@
-// LingeringClose: the end of an HTTP connection after its last response.
+// LingeringClose: closes an HTTP connection after its last response, without losing that response.
 #ifndef TIDEPOOL_SERVICE_HTTP_LINGERING_CLOSE_H_
 #define TIDEPOOL_SERVICE_HTTP_LINGERING_CLOSE_H_
 
@@ -12,25 +12,26 @@
 
 namespace tidepool::service {
 
-// Used on the socket's executor only. If a socket is closed with unread bytes, the kernel resets
-// the connection, and the client may lose the response. So this reads what the client still sends,
-// for a short time (RFC 9112, 9.6).
+// Use it on the socket's executor only. If a socket is closed while it has unread bytes, the kernel
+// resets the connection, and the client may lose the response. So this object reads and discards
+// what the client still sends, for a short time (RFC 9112, 9.6).
 class LingeringClose {
  public:
   class Owner {
    public:
     virtual ~Owner() = default;
-    // The socket may be closed.
+    // The socket may be closed now.
     virtual void OnLingered() = 0;
   };
 
-  // Both outlive this object.
+  // Both pointers must outlive this object.
   LingeringClose(HttpSocket* socket, HttpDeadline* deadline)
       : socket_(socket), deadline_(deadline) {}
 
-  // Call it once. `owner` must own this object, and is kept until the end.
+  // Begins to close the connection. Call it once. `owner` must own this object. It is kept alive
+  // until OnLingered.
   void Begin(std::shared_ptr<Owner> owner);
-  // The socket was closed. Does not call OnLingered any more.
+  // Call it when the socket was closed. OnLingered is not called any more.
   void Stop() { running_ = false; }
 
  private:
@@ -40,7 +41,7 @@ class LingeringClose {
   HttpSocket* const socket_;
   HttpDeadline* const deadline_;
   bool running_ = false;
-  std::string discarded_;  // buffer for what is read
+  std::string discarded_;  // the bytes that were read last
   int64_t read_bytes_ = 0;
 };
 

@@ -9,7 +9,8 @@
 namespace tidepool::service {
 namespace {
 
-// A user sees only its own usage. Admins see all, and so does everyone without authentication.
+// Returns the usage that the caller may see. A user sees only its own usage. Admins see all usage,
+// and so does everyone if there is no authentication.
 PrincipalUsageMap UsageFor(const Caller& caller, const PrincipalUsageMap& all) {
   if (caller.role != Role::kUser) return all;
   const auto own = all.find(caller.principal);

@@ -1,4 +1,4 @@
-// MetricsHandler: /metrics over HTTP.
+// MetricsHandler: handles /metrics over HTTP.
 #ifndef TIDEPOOL_SERVICE_HTTP_METRICS_HANDLER_H_
 #define TIDEPOOL_SERVICE_HTTP_METRICS_HANDLER_H_
 
@@ -15,11 +15,11 @@ namespace tidepool::service {
 // Thread-safe.
 class MetricsHandler {
  public:
-  // All outlive this object. `core` also outlives the exchanges.
+  // All pointers must outlive this object. `core` must also outlive the exchanges.
   MetricsHandler(FrontCore* core, const HttpAuthenticator* authenticator, const HttpLog* log)
       : core_(core), authenticator_(authenticator), log_(log) {}
 
-  // The handler must not be called after this object is destroyed.
+  // Adds the route /metrics. Its handler must not be called after this object is destroyed.
   void AddTo(Routes* routes) const;
 
  private:

@@ -21,7 +21,7 @@ using Labels = std::vector<ClientMetric::Label>;
 
 constexpr const char* kEndNames[kRequestEnds] = {"stop", "length", "abort", "error"};
 
-// Collects metric families in the order of their first use.
+// Collects metrics by name, in the order in which the names are first used.
 class Page {
  public:
   void Counter(const std::string& name, const std::string& help, const Labels& labels,
@@ -73,24 +73,24 @@ class Page {
 
 void AddFront(const v1::FrontStats& front, Page* page) {
   page->Gauge("uptime_seconds", "Seconds since the front started.", {}, front.uptime_seconds());
-  page->Gauge("streams_running", "Requests in the front, running and waiting.", {},
+  page->Gauge("streams_running", "Number of requests in the front, running and waiting.", {},
               static_cast<double>(front.streams_running()));
   page->Counter("requests_total", "Requests received by the front.", {},
                 static_cast<double>(front.requests_total()));
-  page->Counter("requests_failed_total", "Of these, requests that failed.", {},
+  page->Counter("requests_failed_total", "Requests that failed.", {},
                 static_cast<double>(front.requests_failed_total()));
   page->Counter("failovers_total",
-                "Streams that continued on another worker because theirs failed.", {},
+                "Streams that continued on another worker because their worker failed.", {},
                 static_cast<double>(front.failovers_total()));
   page->Counter("migrations_total", "Streams that left a draining worker.", {},
                 static_cast<double>(front.migrations_total()));
   page->Counter("numerics_changed_total",
-                "Streams that continued on a worker whose arithmetic may differ in the last bits.",
-                {}, static_cast<double>(front.numerics_changed_total()));
-  page->Gauge("failovers_waiting", "Streams that lost their worker and wait for another.", {},
-              static_cast<double>(front.failovers_waiting()));
+                "Streams that continued on a worker whose results may differ in the last bits.", {},
+                static_cast<double>(front.numerics_changed_total()));
+  page->Gauge("failovers_waiting", "Streams that lost their worker and wait for another worker.",
+              {}, static_cast<double>(front.failovers_waiting()));
   page->Counter("poisoned_prompts_refused_total",
-                "Requests refused because their prompt crashed workers.", {},
+                "Requests that were refused because their prompt crashed workers.", {},
                 static_cast<double>(front.poisoned_prompts_refused_total()));
   page->Counter("log_lines_dropped_total", "Log lines that could not be written in time.", {},
                 static_cast<double>(front.log_lines_dropped_total()));
@@ -106,16 +106,22 @@ void AddRequests(const std::string& model, const RequestMetrics& requests, Page*
                   static_cast<double>(requests.ends[i]));
   }
   const std::pair<std::pair<const char*, const char*>, const service::Histogram&> histograms[] = {
-      {{"time_to_first_token_seconds", "From a request to its first token."},
+      {{"time_to_first_token_seconds", "Time from the arrival of a request to its first token."},
        requests.time_to_first_token},
-      {{"inter_token_latency_seconds", "From a token to the next."}, requests.inter_token_latency},
-      {{"e2e_request_latency_seconds", "From a request to its end."}, requests.e2e_latency},
-      {{"request_queue_time_seconds", "From a request to its first step."}, requests.queue_time},
-      {{"request_prefill_time_seconds", "From its first step to its first token."},
+      {{"inter_token_latency_seconds", "Time between two tokens."}, requests.inter_token_latency},
+      {{"e2e_request_latency_seconds", "Time from the arrival of a request to its end."},
+       requests.e2e_latency},
+      {{"request_queue_time_seconds", "Time from the arrival of a request to its first step."},
+       requests.queue_time},
+      {{"request_prefill_time_seconds",
+        "Time from the first step of a request to its first token."},
        requests.prefill_time},
-      {{"request_decode_time_seconds", "From its first token to its last."}, requests.decode_time},
-      {{"request_prompt_tokens", "Tokens of a prompt."}, requests.prompt_tokens},
-      {{"request_generation_tokens", "Tokens of a response."}, requests.generation_tokens}};
+      {{"request_decode_time_seconds",
+        "Time from the first token of a response to its last token."},
+       requests.decode_time},
+      {{"request_prompt_tokens", "Number of tokens of a prompt."}, requests.prompt_tokens},
+      {{"request_generation_tokens", "Number of tokens of a response."},
+       requests.generation_tokens}};
   for (const auto& [names, histogram] : histograms) {
     page->Histogram(names.first, names.second, labels, histogram);
   }
@@ -127,8 +133,8 @@ void AddPrincipal(const std::string& principal, const PrincipalUsage& usage, Pag
   };
   counter("principal_requests_total", "Requests of a principal that have ended.", usage.requests);
   counter("principal_prompt_tokens_total", "Prompt tokens of these requests.", usage.prompt_tokens);
-  counter("principal_cached_tokens_total", "Of these tokens, found in the cache.",
-          usage.cached_tokens);
+  counter("principal_cached_tokens_total",
+          "Prompt tokens of these requests that were found in the cache.", usage.cached_tokens);
   counter("principal_generation_tokens_total", "Tokens sent to the client.",
           usage.generation_tokens);
 }
@@ -139,38 +145,40 @@ void AddExperts(const v1::WorkerStats& worker, const Labels& labels, Page* page)
   };
   const v1::OffloadStats& offload = worker.offload();
   const v1::OffloadCounters& total = offload.total();
-  page->Gauge("expert_slots", "Experts that can be resident.", labels,
+  page->Gauge("expert_slots", "Number of experts that fit into memory.", labels,
               static_cast<double>(offload.slots()));
-  page->Gauge("expert_resident_bytes", "Memory of experts, in use.", labels,
+  page->Gauge("expert_resident_bytes", "Memory that experts use now.", labels,
               static_cast<double>(offload.resident_bytes()));
-  page->Gauge("expert_capacity_bytes", "Memory of experts, maximum.", labels,
+  page->Gauge("expert_capacity_bytes", "Maximum memory of experts.", labels,
               static_cast<double>(offload.capacity_bytes()));
-  counter("expert_promotions_total", "Missing experts that became resident.",
+  counter("expert_promotions_total", "Experts that were missing and then stayed in memory.",
           static_cast<double>(total.promotions()));
-  counter("expert_pass_throughs_total", "Missing experts that were used once and dropped.",
+  counter("expert_pass_throughs_total", "Experts that were missing, used once and dropped.",
           static_cast<double>(total.pass_throughs()));
-  counter("expert_demand_bytes_total", "Bytes read because a layer waited for them.",
+  counter("expert_demand_bytes_total",
+          "Bytes of experts that were read because a layer waited for them.",
           static_cast<double>(total.demand_bytes()));
-  counter("expert_prefetch_bytes_total",
-          "Bytes prefetched because a layer was expected to need them.",
+  counter("expert_prefetch_bytes_total", "Bytes of experts that were prefetched.",
           static_cast<double>(total.prefetch_bytes()));
-  counter("expert_prefetch_used_bytes_total", "Of these, used.",
+  counter("expert_prefetch_used_bytes_total", "Prefetched bytes of experts that were used.",
           static_cast<double>(total.prefetch_used_bytes()));
-  counter("expert_prefetch_wasted_bytes_total", "Of these, dropped unused.",
+  counter("expert_prefetch_wasted_bytes_total",
+          "Prefetched bytes of experts that were dropped unused.",
           static_cast<double>(total.prefetch_wasted_bytes()));
   counter("expert_failed_reads_total", "Reads of experts that failed.",
           static_cast<double>(total.failed_reads()));
   counter("expert_rebuilt_records_total",
           "Records that were damaged in the pack file and rebuilt from the model file.",
           static_cast<double>(total.rebuilt_records()));
-  counter("expert_failed_record_writes_total", "Of these, not written back into the pack file.",
+  counter("expert_failed_record_writes_total",
+          "Rebuilt records that could not be written back into the pack file.",
           static_cast<double>(total.failed_record_writes()));
   page->Gauge("expert_lost_records", "Records that are damaged and cannot be rebuilt.", labels,
               static_cast<double>(offload.lost_records()));
   counter("expert_stall_seconds_total", "Time that computation waited for experts.",
           total.stall_seconds());
-  counter("expert_hidden_seconds_total", "Read time that overlapped with computation.",
-          total.hidden_seconds());
+  counter("expert_hidden_seconds_total",
+          "Time in which reads of experts overlapped with computation.", total.hidden_seconds());
 }
 
 void AddWork(const v1::WorkerStats& worker, const Labels& labels, Page* page) {
@@ -181,15 +189,17 @@ void AddWork(const v1::WorkerStats& worker, const Labels& labels, Page* page) {
   counter("generation_tokens_total", "Generated tokens.", worker.generated_tokens_total());
   counter("prefix_cache_queries_total", "Prompt tokens that were looked up in the cache.",
           worker.prompt_tokens_total());
-  counter("prefix_cache_hits_total", "Of these, found.", worker.cached_prompt_tokens_total());
+  counter("prefix_cache_hits_total", "Prompt tokens that were found in the cache.",
+          worker.cached_prompt_tokens_total());
   counter("num_preemptions_total", "Preempted sequences, whose KV was freed.",
           worker.preemptions_total());
-  counter("deadline_refusals_total", "Requests refused because their deadline was too short.",
+  counter("deadline_refusals_total",
+          "Requests that were refused because their deadline was too short.",
           worker.deadline_refusals_total());
   counter("worker_log_lines_dropped_total", "Log lines that the worker could not write in time.",
           worker.log_lines_dropped_total());
   counter("engine_steps_total", "Forward passes.", worker.steps_total());
-  counter("engine_progress_total", "Rises whenever the engine makes progress.",
+  counter("engine_progress_total", "Increases whenever the engine makes progress.",
           static_cast<int64_t>(worker.progress()));
 }
 
@@ -198,25 +208,30 @@ void AddKvDisk(const v1::KvDiskStats& disk, const Labels& labels, Page* page) {
     page->Counter(key, help, labels, static_cast<double>(value));
   };
   page->Gauge("kv_disk_limit_bytes", "--kv-disk.", labels, static_cast<double>(disk.limit_bytes()));
-  page->Gauge("kv_disk_used_bytes", "Part of the file that is in use.", labels,
+  page->Gauge("kv_disk_used_bytes", "Bytes of the KV file that are in use.", labels,
               static_cast<double>(disk.used_bytes()));
   counter("kv_disk_written_blocks_total", "KV blocks written to the disk.",
           disk.written_blocks_total());
   counter("kv_disk_read_blocks_total", "KV blocks read back.", disk.read_blocks_total());
-  counter("kv_disk_dropped_blocks_total", "KV blocks dropped because the disk was too slow.",
+  counter("kv_disk_dropped_blocks_total",
+          "KV blocks that were dropped because the disk was too slow.",
           disk.dropped_blocks_total());
   counter("kv_disk_damaged_blocks_total", "KV blocks whose checksum did not match.",
           disk.damaged_blocks_total());
-  counter("kv_disk_failed_reads_total", "Reads that failed.", disk.failed_reads_total());
-  counter("kv_disk_failed_writes_total", "Writes that failed.", disk.failed_writes_total());
+  counter("kv_disk_failed_reads_total", "Reads of KV blocks that failed.",
+          disk.failed_reads_total());
+  counter("kv_disk_failed_writes_total", "Writes of KV blocks that failed.",
+          disk.failed_writes_total());
   counter("kv_disk_restores_total", "Prompts whose KV was read back.", disk.restores_total());
-  counter("kv_disk_restored_tokens_total", "Tokens read back instead of computed.",
+  counter("kv_disk_restored_tokens_total",
+          "Prompt tokens whose KV was read back instead of computed.",
           disk.restored_tokens_total());
-  counter("kv_disk_restores_given_up_total", "Restores that were abandoned.",
+  counter("kv_disk_restores_given_up_total", "Prompts for which reading KV back was abandoned.",
           disk.restores_given_up_total());
 }
 
-// Hits and misses, by layer if the worker reports layers. Memory is the only fast tier.
+// Adds the hits and misses of experts, for each layer if the worker reports layers. The tier is
+// always "memory".
 void AddExpertUse(const v1::WorkerStats& worker, const Labels& labels, Page* page) {
   const auto add = [&](std::string layer, int64_t hits, int64_t misses) {
     Labels with_layer = labels;
@@ -243,14 +258,14 @@ void AddWorker(const v1::WorkerStats& worker, Page* page) {
   const auto gauge = [&](const char* key, const char* help, double value) {
     page->Gauge(key, help, labels, value);
   };
-  gauge("num_requests_running", "Running sequences.",
+  gauge("num_requests_running", "Number of running sequences.",
         static_cast<double>(worker.sequences_running()));
-  gauge("num_requests_waiting", "Waiting sequences.",
+  gauge("num_requests_waiting", "Number of waiting sequences.",
         static_cast<double>(worker.sequences_waiting()));
   const double blocks = static_cast<double>(worker.kv_blocks_total());
   gauge("kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1.",
         blocks == 0 ? 0 : 1 - static_cast<double>(worker.kv_blocks_free()) / blocks);
-  gauge("weight_bytes", "Weights in memory.", static_cast<double>(worker.weight_bytes()));
+  gauge("weight_bytes", "Bytes of weights in memory.", static_cast<double>(worker.weight_bytes()));
   gauge("resident_bytes", "Resident memory of the worker's process.",
         static_cast<double>(worker.resident_bytes()));
   AddWork(worker, labels, page);

@@ -1,4 +1,4 @@
-// ModelHandlers: HTTP calls about the served models: /v1/models and /v1/models/MODEL.
+// ModelHandlers: handles the HTTP calls about the served models: /v1/models and /v1/models/MODEL.
 #ifndef TIDEPOOL_SERVICE_HTTP_MODEL_HANDLERS_H_
 #define TIDEPOOL_SERVICE_HTTP_MODEL_HANDLERS_H_
 
@@ -14,18 +14,21 @@
 
 namespace tidepool::service {
 
-// Same format as vLLM: `root` is the model behind an alias. `created` is in Unix seconds.
+// Describes a model in vLLM's format. `id` is its name or an alias of it. The field `root` is the
+// model's own name. `created` is in Unix seconds.
 Json ModelJson(const v1::Model& model, absl::string_view id, int64_t created);
-// Lists each name once.
+// Lists the aliases of each model, or the model's name if it has no aliases. Lists each id once.
 Json ModelListJson(const v1::ListModelsResponse& response, int64_t created);
 
 // Thread-safe.
 class ModelHandlers {
  public:
-  // `core` outlives the exchanges. `created` is the creation time of all models, in Unix seconds.
+  // `core` must outlive the exchanges. `created` is reported as the creation time of all models, in
+  // Unix seconds.
   ModelHandlers(FrontCore* core, int64_t created) : core_(core), created_(created) {}
 
-  // The handlers must not be called after this object is destroyed.
+  // Adds the routes of these calls. Their handlers must not be called after this object is
+  // destroyed.
   void AddTo(Routes* routes) const;
 
  private:

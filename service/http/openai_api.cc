@@ -31,7 +31,7 @@ Routes OpenAiApi::AllRoutes() const {
   models_.AddTo(&routes);
   metrics_.AddTo(&routes);
   probes_.AddTo(&routes);
-  // Says which release this is, but nothing about what it serves.
+  // Reports the release of this server, but nothing about its models.
   routes.push_back({{.path = "/version",
                      .method = "GET",
                      .who = ApiPath::For::kAnybody,

@@ -1,4 +1,4 @@
-// OpenAiApi: the HTTP API: OpenAI's endpoints, health, metrics.
+// OpenAiApi: the HTTP API. It serves OpenAI's endpoints, health probes and metrics.
 #ifndef TIDEPOOL_SERVICE_HTTP_OPENAI_API_H_
 #define TIDEPOOL_SERVICE_HTTP_OPENAI_API_H_
 
@@ -22,18 +22,19 @@
 
 namespace tidepool::service {
 
-// Thread-safe. Outlives the threads that call it. Exchanges may outlive it.
+// Thread-safe. It must outlive the threads that call it. Exchanges may outlive it.
 class OpenAiApi final : public HttpHandler {
  public:
   struct Options {
-    // Outlives the server. Null: anyone may call, but pages only if `web.pages` allows them.
+    // Must outlive the server. Null: everyone may send requests, except web pages that `web.pages`
+    // does not allow.
     const Authenticator* authenticator = nullptr;
     WebAccess web;
     LogSink log;  // called on any thread
   };
   OpenAiApi(const HttpFront& front, const Options& options);
 
-  // These set the results of the probes. See HealthProbes.
+  // Set the results of the health probes. See HealthProbes.
   void SetReady(bool ready) { probes_.SetReady(ready); }
   void SetStore(const absl::Status& store) { probes_.SetStore(store); }
   void SetLive(const absl::Status& live) { probes_.SetLive(live); }
@@ -56,7 +57,7 @@ class OpenAiApi final : public HttpHandler {
   const TextHandlers text_;
   const ModelHandlers models_;
   const MetricsHandler metrics_;
-  const RouteTable routes_;  // last: its handlers are members above
+  const RouteTable routes_;  // must be last, because the handlers in it are the members above
 };
 
 }  // namespace tidepool::service

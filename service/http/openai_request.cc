@@ -21,13 +21,13 @@ namespace tidepool::service {
 namespace {
 
 constexpr int64_t kCompletionMaxTokens = 16;
-// Limits the memory, because each choice has a copy of its prompt.
+// Limits the memory of a request, because each choice has a copy of its prompt.
 constexpr size_t kMaxPromptBytes = 64 << 20;
 
 void ReadSeed(JsonFields* fields, v1::Sampling* sampling) {
   const Json* seed = fields->Find("seed", {"integer"});
   if (seed == nullptr) return;
-  // Seeds may use all 64 bits. Negative ones are accepted, too.
+  // A seed may be any unsigned 64-bit integer. Negative seeds are also accepted.
   if (seed->is_number_unsigned()) return sampling->set_seed(seed->get<uint64_t>());
   const std::optional<int64_t> number = WholeNumber(*seed);
   if (!number.has_value()) return fields->Fail("seed", "must be an integer");
@@ -61,7 +61,7 @@ void ReadLogitBias(JsonFields* fields, v1::Sampling* sampling) {
 void ReadSampling(JsonFields* fields, v1::Sampling* sampling) {
   if (const auto value = fields->Number("temperature")) sampling->set_temperature(*value);
   if (const auto value = fields->Number("top_p")) sampling->set_top_p(*value);
-  // vLLM's -1 and 0 both keep all tokens.
+  // In vLLM, -1 and 0 both mean that all tokens are kept.
   if (const auto value = fields->Integer("top_k", -1, INT32_MAX)) {
     sampling->set_top_k(static_cast<int32_t>(std::max<int64_t>(*value, 0)));
   }
@@ -102,7 +102,7 @@ void ReadStopping(JsonFields* fields, v1::Stopping* stopping) {
   }
 }
 
-// Reads the options for the prompt in the response, except echo.
+// Reads the fields that say which parts of the prompt the response contains, except `echo`.
 void ReadPromptParts(JsonFields* fields, OpenAiRequest* out) {
   out->prompt.token_ids = fields->Bool("return_token_ids").value_or(false);
   if (const auto top = fields->Integer("prompt_logprobs", 0, engine::kMaxTopLogprobs)) {
@@ -117,7 +117,7 @@ void ReadPromptParts(JsonFields* fields, OpenAiRequest* out) {
   }
 }
 
-// Sets the gRPC fields for these options.
+// Sets the gRPC fields for the parts of the prompt that the response contains.
 void AskForPrompt(const OpenAiRequest& out, v1::GenerateRequest* base) {
   const PromptParts& parts = out.prompt;
   if (parts.echo || parts.token_ids || out.continuous_usage) base->set_echo(true);
@@ -127,8 +127,8 @@ void AskForPrompt(const OpenAiRequest& out, v1::GenerateRequest* base) {
       std::max(parts.prompt_logprobs.value_or(0), parts.echo_logprobs.value_or(0)));
 }
 
-// Fields that cannot change the output: clients of hosted services send them. Their types are
-// checked and nothing else happens.
+// Reads fields that cannot change the output. Clients of hosted services send them. Only their
+// types are checked.
 void AcceptHarmless(JsonFields* fields) {
   for (const char* name : {"user", "safety_identifier", "service_tier", "prompt_cache_key",
                            "prompt_cache_retention"}) {
@@ -139,7 +139,7 @@ void AcceptHarmless(JsonFields* fields) {
   fields->NotServed("store", false);
 }
 
-// Reads the fields of both endpoints, except those for the prompt.
+// Reads the fields that both endpoints have, except those that contain the prompt.
 void ReadCommon(JsonFields* fields, OpenAiRequest* out, v1::GenerateRequest* base) {
   if (const auto model = fields->String("model")) base->set_model(*model);
   ReadSampling(fields, base->mutable_sampling());
@@ -155,7 +155,7 @@ void ReadCommon(JsonFields* fields, OpenAiRequest* out, v1::GenerateRequest* bas
     fields->Fail(inner.Done());
   }
   ReadPromptParts(fields, out);
-  // In vLLM, lower numbers go first. In Tidepool, higher numbers do.
+  // In vLLM, lower numbers have priority. In Tidepool, higher numbers have priority.
   if (const auto priority = fields->Integer("priority", -kHighestPriority, -kLowestPriority)) {
     base->set_priority(static_cast<int32_t>(-*priority));
   }
@@ -178,13 +178,14 @@ void ReadCommon(JsonFields* fields, OpenAiRequest* out, v1::GenerateRequest* bas
   }
 }
 
-// Sets logprobs for `top` alternatives.
+// Requests logprobs with `top` alternatives.
 void AskLogprobs(int64_t top, v1::GenerateRequest* base) {
   base->set_logprobs(true);
   base->set_top_logprobs(static_cast<int32_t>(top));
 }
 
-// Makes n copies of each prompt, each with its own seed. Consumes `prompts`.
+// Makes n copies of each prompt. If the request has a seed, each copy gets another seed. `prompts`
+// are consumed.
 absl::Status MakeChoices(int64_t n, std::vector<v1::GenerateRequest> prompts, OpenAiRequest* out) {
   const int64_t count = n * static_cast<int64_t>(prompts.size());
   if (count > OpenAiRequest::kMaxChoices) {
@@ -207,21 +208,22 @@ absl::Status MakeChoices(int64_t n, std::vector<v1::GenerateRequest> prompts, Op
     const uint64_t seed = prompt.sampling().seed();
     for (int64_t i = 0; i < n; ++i) {
       v1::GenerateRequest& choice = out->choices.emplace_back(prompt);
-      // Only the first choice reports the prompt. The others need at least one token.
+      // Only the first choice reports the prompt's log-probabilities. The other choices must
+      // generate at least one token.
       if (i > 0) {
         if (choice.has_prompt_logprobs()) choice.set_echo(true);
         choice.clear_prompt_logprobs();
         choice.clear_return_progress();
       }
-      // The first choice equals the one of a request with n = 1. Without a seed, each choice draws
-      // its own.
+      // The first choice has the request's seed, so it is the same response as with n = 1. If the
+      // request has no seed, a random seed is drawn for each choice.
       if (prompt.sampling().has_seed()) choice.mutable_sampling()->set_seed(seed + i);
     }
   }
   return absl::OkStatus();
 }
 
-// Reads `ids` as one prompt, or reports a fault.
+// Adds a prompt that is a list of token ids, or reports an error.
 void AddIds(const Json& ids, const std::string& path, JsonFields* fields,
             std::vector<v1::GenerateRequest>* prompts) {
   v1::GenerateRequest& prompt = prompts->emplace_back();
@@ -234,7 +236,7 @@ void AddIds(const Json& ids, const std::string& path, JsonFields* fields,
   }
 }
 
-// Reads a text, a list of texts, token ids, or a list of lists of token ids.
+// Reads one or more prompts: a text, a list of texts, token ids, or a list of lists of token ids.
 std::vector<v1::GenerateRequest> ReadPrompts(JsonFields* fields) {
   std::vector<v1::GenerateRequest> prompts;
   const Json* prompt = fields->Find("prompt", {"string", "array"});
@@ -269,8 +271,8 @@ std::vector<v1::GenerateRequest> ReadPrompts(JsonFields* fields) {
   return prompts;
 }
 
-// The beginning of a chat response with echo, as in vLLM: the last message, if its role is
-// assistant.
+// Returns the text with which a chat response with echo begins. As in vLLM, this is the last
+// message, if its role is assistant.
 std::string LastAnswer(const v1::Chat& chat) {
   if (chat.messages().empty()) return "";
   const v1::ChatMessage& last = *chat.messages().rbegin();
@@ -290,7 +292,7 @@ absl::StatusOr<OpenAiRequest> ParseCompletionRequest(const Json& body, FieldReco
   }
   std::vector<v1::GenerateRequest> prompts = ReadPrompts(&fields);
   const int64_t n = fields.Integer("n", 1, OpenAiRequest::kMaxChoices).value_or(1);
-  // best_of defaults to n, so this value is harmless.
+  // The default of best_of is n, so the value n changes nothing.
   fields.NotServed("best_of", n);
   fields.NotServed("suffix", "");
   out.prompt.echo = fields.Bool("echo").value_or(false);

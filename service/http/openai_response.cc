@@ -11,7 +11,7 @@
 namespace tidepool::service {
 namespace {
 
-// JSON has no infinities. -9999 is the usual replacement.
+// JSON has no infinities. Servers usually write -9999 instead.
 double Finite(float logprob) { return std::max(static_cast<double>(logprob), -9999.0); }
 
 std::string Lossy(const std::string& bytes) {
@@ -40,7 +40,8 @@ Json ChatLogprob(const v1::TokenLogprob& token) {
           {"top_logprobs", std::move(top)}};
 }
 
-// The legacy format identifies tokens by text only, so incomplete characters must remain distinct.
+// The format of /v1/completions identifies tokens only by their text. So tokens that are not valid
+// UTF-8 get different texts: "bytes:" and their bytes.
 std::string LegacyName(const std::string& bytes) {
   if (base::ValidUtf8Prefix(bytes) == bytes.size()) return bytes;
   std::string name = "bytes:";
@@ -53,8 +54,8 @@ int64_t Characters(const std::string& text) {
                        [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; });
 }
 
-// The first `most` alternatives, and the token itself if it is not among them, as in OpenAI's
-// API. Empty if `most` is 0.
+// Returns the first `most` alternatives, and also the token itself if it is not among them, as in
+// OpenAI's API. Returns an empty object if `most` is 0.
 Json LegacyTop(const v1::TokenLogprob& token, int32_t most) {
   Json top = Json::object();
   for (int32_t i = 0; i < std::min(most, token.top_size()); ++i) {
@@ -64,10 +65,10 @@ Json LegacyTop(const v1::TokenLogprob& token, int32_t most) {
   return top;
 }
 
-// The first prompt token has no prediction.
+// Returns whether this is the first token of the prompt, which has no log-probability.
 bool IsFirstOfPrompt(const v1::TokenLogprob& token) { return token.rank() == 0; }
 
-// vLLM's format: the token itself, and the first `most` alternatives.
+// Returns the token itself and the first `most` alternatives, in vLLM's format.
 Json PromptLogprobJson(const v1::TokenLogprob& token, int32_t most) {
   if (IsFirstOfPrompt(token)) return {};
   const auto entry = [](float logprob, int32_t rank, const std::string& bytes) -> Json {
@@ -82,12 +83,12 @@ Json PromptLogprobJson(const v1::TokenLogprob& token, int32_t most) {
   return all;
 }
 
-// Appends `json` to comma-separated list elements.
+// Appends `json` to the elements of a list. The elements are separated by commas.
 void AppendElement(const Json& json, std::string* list) {
   absl::StrAppend(list, list->empty() ? "" : ",", DumpJson(json));
 }
 
-// Returns `object` with one more member.
+// Returns the JSON text `object` with one more member.
 std::string WithMember(std::string object, absl::string_view name, absl::string_view value) {
   object.pop_back();
   absl::StrAppend(&object, ",\"", name, "\":", value, "}");
@@ -140,7 +141,7 @@ Json UsageJson(const AnswerUsage& usage) {
 
 Json TimingsJson(const AnswerUsage& usage) {
   const int64_t computed = usage.prompt_tokens - usage.cached_tokens;
-  // The first output token comes from prefill, not decoding.
+  // The first output token is computed by prefill and not by decoding.
   const int64_t decoded = std::max<int64_t>(usage.completion_tokens - 1, 0);
   const auto each = [](double seconds, int64_t count) -> Json {
     return count > 0 ? Json(1000 * seconds / static_cast<double>(count)) : Json();
@@ -315,7 +316,7 @@ Json ChoiceRenderer::FinishJson() const {
       return "length";
     case v1::CANCELLED:
       return "abort";
-    default:  // STOP, STOP_STRING, and unknown reasons of newer workers
+    default:  // STOP, STOP_STRING, and reasons that only newer workers know
       return calls_taken_ > 0 ? "tool_calls" : "stop";
   }
 }

@@ -1,4 +1,4 @@
-// Formats responses as OpenAI does, complete or as chunks of a stream.
+// Formats responses in OpenAI's format, either complete or as chunks of a stream.
 #ifndef TIDEPOOL_SERVICE_HTTP_OPENAI_RESPONSE_H_
 #define TIDEPOOL_SERVICE_HTTP_OPENAI_RESPONSE_H_
 
@@ -16,7 +16,7 @@
 
 namespace tidepool::service {
 
-// The fields that all chunks of a response begin with.
+// The fields at the beginning of each chunk of a response.
 struct AnswerHead {
   OpenAiEndpoint endpoint = OpenAiEndpoint::kCompletions;
   std::string id;
@@ -24,32 +24,36 @@ struct AnswerHead {
   int64_t created = 0;  // Unix seconds
 };
 
-// Token counts of a response. Each prompt counts once, even with several choices.
+// The usage of a response. Each prompt is counted once, even if it has several choices.
 struct AnswerUsage {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
   int64_t completion_tokens = 0;
-  // Expert statistics of all choices' forward passes.
+  // Expert statistics, summed over the forward passes of all choices.
   bool has_experts = false;  // the model has experts
   int64_t expert_hits = 0;
   int64_t expert_misses = 0;
   int64_t expert_demand_bytes = 0;
   double expert_stall_seconds = 0;
-  // Sums over all prompts and all choices.
+  // Times, summed over all prompts and all choices.
   double prefill_seconds = 0;
   double decode_seconds = 0;
 };
-// The token counts so far. The number of cached tokens is known only at the end.
+// Returns the token counts so far. The number of cached tokens is not included, because it is known
+// only at the end.
 Json TokensJson(int64_t prompt_tokens, int64_t completion_tokens);
-// Includes the expert statistics if the model has experts. OpenAI's usage has no such fields.
+// Returns the usage. If the model has experts, it includes the expert statistics, which OpenAI's
+// format does not have.
 Json UsageJson(const AnswerUsage& usage);
-// Uses the names of llama.cpp's server: computed and cached prompt tokens, generated tokens, and
-// times.
+// Returns the numbers of computed, cached and generated tokens, and the times. The names are those
+// of llama.cpp's server.
 Json TimingsJson(const AnswerUsage& usage);
-// Same format as llama.cpp's server, for a stream with return_progress.
+// Returns the progress of a prompt, for a stream with return_progress. The format is that of
+// llama.cpp's server.
 Json ProgressJson(const v1::PromptProgress& progress);
 
-// More members of a response or chunk, besides choices and usage, as JSON. Empty: none.
+// More members of a response or a chunk, in addition to its choices and usage. Each is JSON text.
+// An empty member is left out.
 struct AnswerExtras {
   std::string prompt_token_ids;
   std::string prompt_logprobs;
@@ -57,53 +61,56 @@ struct AnswerExtras {
   std::string timings;
 };
 
-// Returns a complete response. Consumes `choices`, the results of TakeWhole.
+// Returns a complete response. `choices` are the results of TakeWhole, and are consumed.
 std::string AnswerText(const AnswerHead& head, std::vector<std::string> choices,
                        const AnswerUsage& usage, const AnswerExtras& extras = {});
 // Returns one event of a stream. `choice` is the result of TakeDelta. It is empty in the last
-// event, which has the usage. `usage` is JSON, or empty.
+// event, which has the usage. `usage` is JSON text, or empty.
 std::string ChunkText(const AnswerHead& head, absl::string_view choice, absl::string_view usage,
                       const AnswerExtras& extras = {});
 
-// One event of text/event-stream (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+// Returns one event in the format text/event-stream
+// (https://html.spec.whatwg.org/multipage/server-sent-events.html).
 std::string SseEvent(absl::string_view json);
 inline constexpr char kSseDone[] = "data: [DONE]\n\n";
-// Readers of events ignore it.
+// A comment. Programs that read event streams ignore it.
 inline constexpr char kSseComment[] = ": the response is being computed\n\n";
 
-// Thread-compatible. Renders one choice from its messages to JSON. Log-probabilities are stored as
-// JSON text, which is ten times smaller than the messages.
+// Converts the messages of one choice to JSON. Thread-compatible. Log-probabilities are kept as
+// JSON text, which needs a tenth of the messages' memory.
 class ChoiceRenderer {
  public:
-  // `head.id` is the prefix of the ids of tool calls.
+  // The ids of tool calls begin with `head.id`.
   ChoiceRenderer(const AnswerHead& head, int64_t index, const PromptParts& parts);
 
-  // Call before the first message.
+  // Enables the search for tool calls. Call it before the first message.
   void LookForCalls(v1::ToolSyntax syntax) { parser_.emplace(syntax); }
+  // Adds a message of this choice.
   void Take(const v1::GenerateResponse& message);
-  // Takes the prompt's log-probabilities from another choice's message. Call it before this
+  // Adds the prompt's log-probabilities, from the message of another choice. Call it before this
   // choice's own tokens arrive.
   void TakePromptLogprobs(const v1::GenerateResponse& message);
 
-  int64_t prompt_tokens() const { return prompt_tokens_; }          // 0: unknown
-  int64_t completion_tokens() const { return completion_tokens_; }  // so far
-  // The members about the prompt that a chat response has besides its choices, as JSON. Each is
-  // returned once. Empty: none.
+  int64_t prompt_tokens() const { return prompt_tokens_; }          // 0: not known yet
+  int64_t completion_tokens() const { return completion_tokens_; }  // until now
+  // Return JSON about the prompt, which a chat response has beside its choices. Each part is
+  // returned once. Empty: there is nothing to return.
   std::string GivePromptIds();
   std::string GivePromptLogprobs();
 
-  // For a stream: what arrived since the last call, as JSON. nullopt if that is not worth an event.
+  // For a stream: returns the JSON for what arrived since the last call. Returns nullopt if nothing
+  // arrived that needs an event.
   std::optional<std::string> TakeDelta();
 
-  // For a complete response, instead of TakeDelta: everything as JSON. Call it once.
+  // For a complete response, instead of TakeDelta: returns everything as JSON. Call it once.
   std::string TakeWhole();
-  // The approximate size of the JSON that TakeDelta or TakeWhole would return now.
+  // Returns the approximate size of the JSON that TakeDelta or TakeWhole would return now.
   size_t bytes() const;
 
  private:
-  // Comma-separated elements of JSON lists.
+  // The elements of JSON lists, separated by commas.
   struct LogprobTexts {
-    std::string tokens;  // the only list of a chat; its elements have all details
+    std::string tokens;  // in a chat the only list, whose elements contain everything
     std::string values, tops, offsets;
     bool any_top = false;
   };
@@ -125,20 +132,21 @@ class ChoiceRenderer {
   const PromptParts parts_;
   std::optional<ToolCallParser> parser_;
 
-  // Not returned yet.
+  // Parts of the response that were not returned yet.
   std::string text_;
   std::vector<ToolCall> calls_;
   LogprobTexts logprobs_;
-  // Comma-separated elements of JSON lists.
+  // The elements of JSON lists, separated by commas.
   std::string prompt_ids_, prompt_logprobs_, token_ids_;
 
   int64_t prompt_tokens_ = 0;
   int64_t completion_tokens_ = 0;
-  bool prompt_token_due_;  // the next logprob is of the first prompt token
+  bool prompt_token_due_;  // the next logprob belongs to the first prompt token
   bool role_sent_ = false;
   bool echo_sent_ = false;
   int64_t calls_taken_ = 0;
-  int64_t offset_ = 0;  // in characters, of the tokens whose logprobs were taken
+  // position in the text, in characters, after the tokens whose logprobs were added
+  int64_t offset_ = 0;
   v1::FinishReason finish_ = v1::FINISH_REASON_UNSPECIFIED;
 };
 

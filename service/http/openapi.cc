@@ -11,7 +11,7 @@
 namespace tidepool::service {
 namespace {
 
-// The name of the last path segment, for paths that end with '/'.
+// The name of the last path segment, in paths that end with '/'.
 constexpr char kParameter[] = "id";
 
 Json StringSchema() { return {{"type", "string"}}; }
@@ -71,7 +71,8 @@ Json Operation(const ApiPath& path) {
   if (Json content = Content(path.answers); !content.empty()) ok["content"] = std::move(content);
   Json operation = {{"summary", path.summary}, {"responses", {{"200", std::move(ok)}}}};
   if (path.who == ApiPath::For::kClients) {
-    // Either kind of token, or none if authentication is off.
+    // A bearer token or an API key. The empty object means that no token is needed if
+    // authentication is off.
     operation["security"] =
         Json::array({{{"bearer", Json::array()}}, {{"apiKey", Json::array()}}, Json::object()});
     operation["responses"]["default"] = {

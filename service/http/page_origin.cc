@@ -11,7 +11,8 @@
 namespace tidepool::service {
 namespace {
 
-// Parses SCHEME://HOST[:PORT]. Browsers omit a scheme's default port.
+// Returns whether an origin SCHEME://HOST[:PORT] is a page of this machine. Browsers omit a
+// scheme's default port.
 bool IsOfThisMachine(absl::string_view origin) {
   if (!absl::ConsumePrefix(&origin, "http://") && !absl::ConsumePrefix(&origin, "https://")) {
     return false;

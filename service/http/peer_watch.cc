@@ -28,15 +28,16 @@ void PeerWatch::OnReadable(std::shared_ptr<Owner> owner, const Error& error) {
   if (expected_ == Expected::kRequest) return owner->OnBytes();
   char byte = 0;
   const ssize_t got = recv(socket_->tcp().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  if (got > 0) return;  // a pipelined request, which stays in the buffer
+  // the client sent the next request early (pipelining); it stays in the buffer
+  if (got > 0) return;
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
     return Start(std::move(owner));
   }
   owner->OnDisconnect();
 }
 
-// With TLS, readable bytes may be protocol messages instead of client data: only a read shows
-// which.
+// With TLS, readable bytes may be messages of the TLS protocol and not data of the client. Only a
+// read shows which they are.
 void PeerWatch::StartTls(std::shared_ptr<Owner> owner) {
   if (buffer_->size() > 0) return;
   waiting_ = true;

@@ -1,4 +1,4 @@
-// PeerWatch: notices that the client of an HTTP connection sends a request, or disconnects.
+// PeerWatch: detects that the client of an HTTP connection sends a request or disconnects.
 #ifndef TIDEPOOL_SERVICE_HTTP_PEER_WATCH_H_
 #define TIDEPOOL_SERVICE_HTTP_PEER_WATCH_H_
 
@@ -11,28 +11,29 @@
 
 namespace tidepool::service {
 
-// Used on the socket's executor only. At most one wait is pending. A wait can outlive the request
-// during which it began. Expect sets how to react to its end.
+// Use it on the socket's executor only. At most one wait is pending. A wait may end only after the
+// request during which it began. So the owner calls Expect to say which event it wants to see now.
 class PeerWatch {
  public:
   class Owner {
    public:
     virtual ~Owner() = default;
-    // The first bytes of a request arrived.
+    // The first bytes of a request have arrived.
     virtual void OnBytes() = 0;
     virtual void OnDisconnect() = 0;
   };
-  // What is reported to the owner.
+  // Which event is reported to the owner.
   enum class Expected : uint8_t { kNothing, kRequest, kDisconnect };
 
-  // Both outlive this object. With TLS, bytes of the next request are read into `buffer`.
+  // Both pointers must outlive this object. With TLS, bytes of the next request are read into
+  // `buffer`.
   PeerWatch(HttpSocket* socket, boost::beast::flat_buffer* buffer)
       : socket_(socket), buffer_(buffer) {}
 
   void Expect(Expected expected) { expected_ = expected; }
-  // Starts to wait, unless a wait is pending. With TLS, it does not wait while the buffer has
-  // bytes: then a disconnect is noticed after the request that they belong to. `owner` must own
-  // this object, and is kept until the wait ends.
+  // Starts a wait, unless one is pending. With TLS, no wait starts while the buffer contains bytes
+  // of the next request. Then a disconnect is detected only after that request. `owner` must own
+  // this object. It is kept alive until the wait ends.
   void Start(std::shared_ptr<Owner> owner);
   bool waiting() const { return waiting_; }
 

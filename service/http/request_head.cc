@@ -13,7 +13,8 @@ namespace {
 
 namespace http = boost::beast::http;
 
-// Several headers with one name mean the same as one with all their values (RFC 9110, 5.3).
+// Returns the values of all headers with this name, joined by commas. This has the same meaning as
+// one header with all values (RFC 9110, 5.3).
 std::string JoinedField(const http::fields& header, const char* name) {
   std::string joined;
   const auto [begin, end] = header.equal_range(name);
@@ -60,14 +61,15 @@ std::optional<HeaderFault> FaultOf(const BeastRequestHeader& header, const HttpH
   if (header.version() == 11 && header.count(http::field::host) != 1) {
     return bad("an HTTP/1.1 request must have exactly one Host header");
   }
-  // If these headers appear twice, a proxy may have checked a different one.
+  // If one of these headers appears twice, a proxy may have checked another value than we would
+  // use.
   for (const char* name : {"Authorization", "X-Api-Key", "Origin", "Idempotency-Key",
                            "X-Request-Id", "Last-Event-ID"}) {
     if (header.count(name) > 1) {
       return bad(absl::StrCat("a request may have only one ", name, " header"));
     }
   }
-  // With another coding, we would misread where the body ends (RFC 9112, 6.1).
+  // With another transfer coding, we would not find the end of the body (RFC 9112, 6.1).
   const std::string coding = JoinedField(header, "Transfer-Encoding");
   if (header.count("Transfer-Encoding") > 0 && !absl::EqualsIgnoreCase(coding, "chunked")) {
     return HeaderFault{.status = 501,

@@ -1,4 +1,4 @@
-// The head of an HTTP/1.1 request, from Boost.Beast's parser.
+// Converts and checks the header of an HTTP/1.1 request that Boost.Beast has parsed.
 #ifndef TIDEPOOL_SERVICE_HTTP_REQUEST_HEAD_H_
 #define TIDEPOOL_SERVICE_HTTP_REQUEST_HEAD_H_
 
@@ -20,8 +20,8 @@ struct HeaderFault {
   int status = 400;
   std::string message;
 };
-// Returns why a request must be refused although its header could be parsed. nullopt: it is
-// accepted. `head` is HeadOf(header).
+// Some requests must be refused although their header could be parsed. Returns the reason, or
+// nullopt if the request is accepted. `head` is HeadOf(header).
 std::optional<HeaderFault> FaultOf(const BeastRequestHeader& header, const HttpHead& head);
 
 }  // namespace tidepool::service

@@ -7,8 +7,8 @@
 namespace tidepool::service {
 
 std::string RequestKey::ChoiceId(size_t choice, size_t choices) const {
-  // The first choice has the key itself. So a repeated key is found even if the number of choices
-  // differs.
+  // The first choice has the name itself as its id. So a repeated request is found even if it has
+  // another number of choices.
   return choices == 1 || choice == 0 ? id : absl::StrCat(id, "-", choice);
 }
 

@@ -1,6 +1,6 @@
-// RequestKey: the name that an HTTP client gives its request, so that it can send it again and
-// resume the response. It corresponds to gRPC's request_id and resume_after
-// (proto/tidepool/v1/inference.proto).
+// RequestKey: the name that an HTTP client gives to its request. If the connection breaks, the
+// client sends the request again with the same name, and the response is resumed. In gRPC, the
+// fields request_id and resume_after do the same (proto/tidepool/v1/inference.proto).
 #ifndef TIDEPOOL_SERVICE_HTTP_REQUEST_KEY_H_
 #define TIDEPOOL_SERVICE_HTTP_REQUEST_KEY_H_
 
@@ -18,20 +18,20 @@ namespace tidepool::service {
 struct RequestKey {
   static constexpr size_t kMaxBytes = 128;
 
-  std::string id;                        // empty: none
-  std::optional<StreamPosition> resume;  // where the client resumes a stream
+  std::string id;                        // empty: the request has no name
+  std::optional<StreamPosition> resume;  // where the client wants to resume a stream
 
-  // The request_id of a choice, out of `choices`.
+  // Returns the request_id of choice number `choice`. The request has `choices` choices.
   std::string ChoiceId(size_t choice, size_t choices) const;
 };
 
-// Returns Idempotency-Key, or X-Request-Id without one. Returns "" if neither is set, or if the
-// value cannot name a request.
+// Returns the value of Idempotency-Key, or, without that header, of X-Request-Id. Returns "" if
+// neither is set, or if the value is not valid as a name.
 std::string RequestNameOf(const HttpHead& head);
 
-// Reads Idempotency-Key, or X-Request-Id without one. INVALID_ARGUMENT if it is too long or not
-// UTF-8, or if Last-Event-ID is set without either, without streaming, or is not the id of an
-// event.
+// Reads Idempotency-Key, or, without that header, X-Request-Id. INVALID_ARGUMENT if the name is too
+// long or is not UTF-8. Also INVALID_ARGUMENT if Last-Event-ID is set and one of these is true: the
+// request has no name, the response is not streamed, or the value is not the id of an event.
 absl::StatusOr<RequestKey> RequestKeyOf(const HttpHead& head, const OpenAiRequest& request);
 
 }  // namespace tidepool::service

@@ -7,7 +7,7 @@
 namespace tidepool::service {
 namespace {
 
-// Clients that use a proxy put the scheme and host in front of the path.
+// Removes "http://HOST", which clients that use a proxy put before the path.
 absl::string_view OriginForm(absl::string_view target) {
   if (!absl::ConsumePrefix(&target, "http://")) return target;
   const size_t path = target.find('/');

@@ -1,4 +1,4 @@
-// The path of a request's target (RFC 9112, section 3.2).
+// Finds the path and the host of a request (RFC 9112, section 3.2).
 #ifndef TIDEPOOL_SERVICE_HTTP_REQUEST_PATH_H_
 #define TIDEPOOL_SERVICE_HTTP_REQUEST_PATH_H_
 
@@ -8,11 +8,11 @@
 
 namespace tidepool::service {
 
-// Returns the path without the query. Decodes valid percent escapes.
+// Returns the path without the query, with valid percent escapes decoded.
 std::string PathOf(absl::string_view target);
 
-// Returns the host of a request with its port: from its target if that has one, else from the
-// header (RFC 9112, section 3.2.2).
+// Returns the host of a request with its port. It is taken from the request's target, or, if the
+// target has no host, from the Host header (RFC 9112, section 3.2.2).
 std::string HostOf(absl::string_view target, absl::string_view header);
 
 }  // namespace tidepool::service

@@ -64,7 +64,7 @@ void RequestReader::ReadStart(OwnerPtr owner) {
   while (starts_with("\r\n")) buffer_.consume(2);
   const bool half_a_line = buffer_.size() == 1 && starts_with("\r");
   if (had_bytes && buffer_.size() == 0) {
-    // Some clients send an empty line after a request.
+    // Only an empty line has arrived. Some clients send one after a request.
     deadline_->Clear();
     return owner->OnNoRequest();
   }
@@ -92,7 +92,7 @@ void RequestReader::TakeHead() {
 }
 
 void RequestReader::OnHeader(OwnerPtr owner, const Error& error) {
-  // The body is too long by its Content-Length, so the header is complete.
+  // With this error, Content-Length exceeds the limit, and the header is complete.
   if (error == http::error::body_limit) TakeHead();
   if (error || timed_out_) return OnError(owner.get(), error);
   TakeHead();
@@ -101,7 +101,8 @@ void RequestReader::OnHeader(OwnerPtr owner, const Error& error) {
                   fault->status == 501 ? "not_implemented" : "bad_request");
   }
   if (std::optional<HttpResponse> refusal = server_.handler->CheckHead(head_)) {
-    // If the body were left unread, it would be parsed as the next request.
+    // The connection is kept alive only if the whole request was read. Otherwise the rest of the
+    // body would be parsed as the next request.
     const bool keep_alive = parser_->is_done() && parser_->get().keep_alive();
     return Refuse(owner.get(), *std::move(refusal), keep_alive);
   }
@@ -195,7 +196,7 @@ void RequestReader::Refuse(Owner* owner, int status, const std::string& message,
 }
 
 void RequestReader::SetDeadline(absl::Duration time, OwnerPtr owner) {
-  // Makes the operation that is running fail. If it has already succeeded, its handler checks
+  // Cancels the operation that is running. If it has already succeeded, its handler still sees
   // timed_out_.
   deadline_->Set(time, [this, owner = std::move(owner)] {
     timed_out_ = true;

@@ -10,7 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>  // in front of Asio, which needs and does not include it
+#include <utility>
 
 #include "service/http/http_deadline.h"
 #include "service/http/http_exchange.h"
@@ -20,43 +20,45 @@
 
 namespace tidepool::service {
 
-// Used on the socket's executor only. Enforces the limits of headers and bodies, and the time in
-// which they must arrive.
+// Use it on the socket's executor only. It enforces the limits on the sizes of headers and bodies,
+// and on the times in which they must arrive.
 class RequestReader {
  public:
-  // Exactly one of these is called after each Read. The deadline is cleared then.
+  // After each Read, exactly one of these functions is called. The deadline is cleared before.
   class Owner {
    public:
     virtual ~Owner() = default;
-    // `framing` is that of the response. The request's body counts as open during this call.
+    // A request has arrived. `framing` is for its response. During this call, the body still counts
+    // in open_body_bytes.
     virtual void OnRequest(HttpRequest request, ResponseFraming framing) = 0;
-    // The request must be refused. The rest of it may be unread: then the response closes the
-    // connection.
+    // The request must be refused with `response`. If part of the request is still unread,
+    // `framing` says that the response closes the connection.
     virtual void OnRefused(HttpResponse response, ResponseFraming framing) = 0;
-    // Only empty lines arrived.
+    // Only empty lines have arrived.
     virtual void OnNoRequest() = 0;
     // The connection failed, or the client closed it.
     virtual void OnReadFailed() = 0;
   };
-  // All outlive the reader.
+  // The parts of the server that a reader uses. All of them must outlive the reader.
   struct Server {
     const HttpLimits* limits = nullptr;
     HttpHandler* handler = nullptr;
-    std::atomic<int64_t>* open_body_bytes = nullptr;  // of all connections
+    // bytes of bodies that all connections receive now
+    std::atomic<int64_t>* open_body_bytes = nullptr;
   };
 
   RequestReader(HttpSocket* socket, HttpDeadline* deadline, const Server& server);
   ~RequestReader() { AccountBody(0); }
 
-  // Reads a request, after empty lines before it (RFC 9112, 2.2). `owner` must own this object, and
-  // is kept until one of its functions is called.
+  // Reads a request. Ignores empty lines before it (RFC 9112, 2.2). `owner` must own this object.
+  // It is kept alive until one of its functions is called.
   void Read(std::shared_ptr<Owner> owner);
-  // Drops what was read of the last request. Bytes of the next one stay in the buffer.
+  // Forgets the last request. Bytes of the next request stay in the buffer.
   void Reset();
 
-  // The last request's, until Reset. Empty if its header could not be read.
+  // The head of the last request, until Reset is called. Empty if the header could not be read.
   const HttpHead& head() const { return head_; }
-  // Bytes that were received, but not parsed.
+  // Bytes that were received but not parsed yet.
   boost::beast::flat_buffer* buffer() { return &buffer_; }
 
  private:
@@ -72,7 +74,7 @@ class RequestReader {
   bool AccountBody(int64_t bytes);
   void Pass(Owner* owner);
   void OnError(Owner* owner, const Error& error);
-  // Without keep_alive, the rest of the request is not read.
+  // If `keep_alive` is false, the rest of the request is not read, and the connection closes.
   void Refuse(Owner* owner, HttpResponse response, bool keep_alive);
   void Refuse(Owner* owner, int status, const std::string& message, const std::string& code);
   void SetDeadline(absl::Duration time, OwnerPtr owner);

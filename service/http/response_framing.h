@@ -12,21 +12,22 @@
 
 namespace tidepool::service {
 
-// What the request, and the connection's state, require of the response's form. Plain data.
+// The form that a response must have, because of its request and of the connection's state. Plain
+// data.
 struct ResponseFraming {
-  HttpHeaders common_headers;  // of every response to this request
-  bool head_only = false;      // the request is HEAD
+  HttpHeaders common_headers;  // headers that every response to this request gets
+  bool head_only = false;      // the request's method is HEAD, so no body is sent
   bool http_1_0 = false;
-  bool keep_alive = false;  // the connection serves more requests after the response
-  bool chunked = false;     // the length of the body is unknown
+  bool keep_alive = false;  // the connection stays open for more requests
+  bool chunked = false;     // the body is sent in chunks, because its length is unknown
 };
 
-// The status line and the headers, with the empty line after them. `content_length` is nullopt if
-// the response has no such header.
+// Returns the status line, the headers and the empty line after them. If `content_length` is
+// nullopt, there is no Content-Length header.
 std::string ResponseHeadText(const HttpResponse& response, const ResponseFraming& framing,
                              std::optional<int64_t> content_length, absl::Time now);
 
-// One chunk of a chunked body. Requires: bytes is not empty.
+// Returns one chunk of a chunked body. Requires: `bytes` is not empty.
 std::string BodyChunk(absl::string_view bytes);
 inline constexpr char kLastChunk[] = "0\r\n\r\n";
 

@@ -26,7 +26,7 @@ void ResponseWriter::Answer(HttpResponse response, std::shared_ptr<Owner> owner)
 
 void ResponseWriter::BeginStream(const HttpResponse& head, std::shared_ptr<Owner> owner) {
   framing_.chunked = !framing_.http_1_0;
-  // Without chunks, the end of the connection is the end of the body.
+  // HTTP/1.0 has no chunks. So the body ends when the connection is closed.
   if (framing_.http_1_0) framing_.keep_alive = false;
   pending_ = ResponseHeadText(head, framing_, std::nullopt, absl::Now());
   StartWrite(std::move(owner));

@@ -16,9 +16,9 @@
 
 namespace tidepool::service {
 
-// Used on the socket's executor only. While the socket takes bytes, later ones are collected and
-// sent together. Each function that sends keeps `owner`, which must own this object, until the
-// socket has taken the bytes.
+// Use it on the socket's executor only. While a write is running, further bytes are collected, and
+// are sent together when it ends. `owner` must own this object. Each function that sends keeps
+// `owner` alive until the socket has taken the bytes.
 class ResponseWriter {
  public:
   class Owner {
@@ -26,27 +26,28 @@ class ResponseWriter {
     virtual ~Owner() = default;
     // The socket has taken the whole response.
     virtual void OnSent() = 0;
-    // The client has disconnected, or has taken no byte for too long.
+    // The client has disconnected, or took no byte within the write timeout.
     virtual void OnDisconnect() = 0;
   };
 
-  // Both outlive this object. The deadline is used while bytes are sent.
+  // Both pointers must outlive this object. `deadline` is in use while bytes are sent.
   ResponseWriter(HttpSocket* socket, HttpDeadline* deadline, absl::Duration write_timeout)
       : socket_(socket), deadline_(deadline), write_timeout_(write_timeout) {}
 
-  // Begins a response. Exactly one of Answer and BeginStream follows.
+  // Begins a response. Call exactly one of Answer and BeginStream after it.
   void Begin(ResponseFraming framing);
-  // The connection closes after this response. Call it before Answer or BeginStream.
+  // The connection will close after this response. Call this before Answer or BeginStream.
   void CloseAfter() { framing_.keep_alive = false; }
   bool keep_alive() const { return framing_.keep_alive; }
 
-  // As in HttpExchange.
+  // These do the same as in HttpExchange.
   void Answer(HttpResponse response, std::shared_ptr<Owner> owner);
   void BeginStream(const HttpResponse& head, std::shared_ptr<Owner> owner);
   void Write(absl::string_view bytes, std::function<void()> taken, std::shared_ptr<Owner> owner);
   void EndStream(std::shared_ptr<Owner> owner);
 
-  // The socket was closed. Drops what was not sent, and does not call the owner any more.
+  // Call it when the socket was closed. Discards the bytes that were not sent, and does not call
+  // the owner any more.
   void Stop();
 
  private:
@@ -57,11 +58,11 @@ class ResponseWriter {
   HttpDeadline* const deadline_;
   const absl::Duration write_timeout_;
   ResponseFraming framing_;
-  // Bytes that are being written, and the bytes after them.
+  // The bytes that the running write sends, and the bytes that the next write will send.
   std::string writing_, pending_;
   std::vector<std::function<void()>> writing_taken_, pending_taken_;
   bool write_running_ = false;
-  bool complete_ = false;  // nothing follows pending_
+  bool complete_ = false;  // the response ends with pending_
   bool stopped_ = false;
 };
 

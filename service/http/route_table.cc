@@ -13,8 +13,9 @@ namespace {
 
 bool IsGet(const ApiPath& api) { return absl::string_view(api.method) == "GET"; }
 
-// A web page can post a form to any server, but only with a form's content type. So requiring JSON
-// stops other sites' pages from sending completions through a reader's browser.
+// Returns whether the content type is JSON. Requiring JSON is a protection: a web page can post a
+// form to any server without the server's consent, but only with a content type of forms. So pages
+// of other sites cannot send completion requests through a user's browser.
 bool IsJson(const std::string& content_type) {
   const std::string type = absl::AsciiStrToLower(
       absl::StripAsciiWhitespace(content_type.substr(0, content_type.find(';'))));
@@ -31,7 +32,7 @@ const Route* RouteTable::Find(const std::string& path) const {
   for (const Route& route : routes_) {
     const absl::string_view known = route.api.path;
     if (absl::EndsWith(known, "/") && absl::StartsWith(path, known)) return &route;
-    // Some clients append a '/' to the address.
+    // Some clients add a '/' to the end of the path.
     if (path == known || path == absl::StrCat(known, "/")) return &route;
   }
   return nullptr;

@@ -1,4 +1,4 @@
-// RouteTable: the paths and methods of the HTTP API, each with its handler.
+// RouteTable: the paths and methods of the HTTP API, with their handlers.
 #ifndef TIDEPOOL_SERVICE_HTTP_ROUTE_TABLE_H_
 #define TIDEPOOL_SERVICE_HTTP_ROUTE_TABLE_H_
 
@@ -26,27 +26,30 @@ using Routes = std::vector<Route>;
 // Thread-safe.
 class RouteTable {
  public:
-  // The order is that of the API's description.
+  // The OpenAPI description lists the routes in this order.
   explicit RouteTable(Routes routes) : routes_(std::move(routes)) {}
 
-  // Null for an unknown path. A '/' at the end of a path is ignored.
+  // Returns null if the path is unknown. A '/' at the end of `path` is ignored.
   const Route* Find(const std::string& path) const;
-  // The path in this table, for logs and metrics. "other" for an unknown path.
+  // Returns the path as it is written in this table, for logs and metrics. Returns "other" if the
+  // path is unknown.
   std::string LabelOf(const std::string& path) const;
   std::vector<ApiPath> Paths() const;
 
-  // 404, with the known paths.
+  // Returns a response with status 404 that lists the known paths.
   HttpResponse UnknownPath(const std::string& path) const;
 
  private:
   const Routes routes_;
 };
 
-// Allow's value for a path with this method.
+// Returns the value of the Allow header for a path that supports this method.
 std::string AllowOf(const ApiPath& api);
-// Returns 405 if the path does not support the request's method. OPTIONS is always supported.
+// Returns a response with status 405 if the path does not support the request's method. OPTIONS is
+// always supported.
 std::optional<HttpResponse> CheckMethod(const ApiPath& api, const HttpHead& head);
-// Returns 415 if the method has a body, and its type or encoding is not supported.
+// Returns a response with status 415 if the method has a body, and the body's type or encoding is
+// not supported.
 std::optional<HttpResponse> CheckContentType(const ApiPath& api, const HttpHead& head);
 
 }  // namespace tidepool::service

@@ -5,7 +5,8 @@
 namespace tidepool::service {
 namespace {
 
-// The message has tokens, or the end, of the response. Earlier messages are about the prompt.
+// Returns whether the message has tokens or the end of the response. Earlier messages are about the
+// prompt.
 bool IsOfResponse(const v1::GenerateResponse& message) {
   return message.token_ids_size() > 0 || message.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
 }

@@ -15,7 +15,8 @@ namespace {
 constexpr absl::string_view kUsageTail = "/usage";
 constexpr absl::string_view kDoneTail = "/done";
 
-// Accepts only digits. SimpleAtoi also accepts signs and spaces.
+// Parses a number of tokens. Only digits are accepted, while SimpleAtoi also accepts signs and
+// spaces.
 bool ParseTokens(absl::string_view text, int64_t* tokens) {
   return !text.empty() && text.find_first_not_of("0123456789") == absl::string_view::npos &&
          absl::SimpleAtoi(text, tokens) && *tokens <= StreamPosition::kMaxTokens;
@@ -72,7 +73,7 @@ std::string StreamPosition::Id() const {
 bool StreamPosition::Covers(size_t choice, const StreamPosition& other) const {
   const Choice& here = choices_[choice];
   const Choice& there = other.choices_[choice];
-  // Events before the first token have the same id.
+  // All events before the first token have the same id, so the client may not have this one.
   if (here.tokens == 0 && !here.finished) return false;
   return there.tokens <= here.tokens && (here.finished || !there.finished);
 }

@@ -1,9 +1,10 @@
-// StreamPosition: a position in a stream of server-sent events. It is the `id:` of each event, and
-// the value of Last-Event-ID when a client reconnects.
+// StreamPosition: a position in a stream of server-sent events. Its text form is the `id:` of each
+// event. A client that reconnects sends the id of its last event as Last-Event-ID.
 //
-// It lists the number of tokens of each choice, separated by commas. A choice whose finish was sent
-// has an "f" after its number: "17", "60f", "12,60f". The suffix "/usage" or "/done" means that the
-// event with the usage, or [DONE], was sent.
+// The text form contains the number of tokens of each choice, separated by commas. After the
+// number, an "f" means that the choice's last event (with its finish reason) was sent. Examples:
+// "17", "60f", "12,60f". At the end of the text, "/usage" means that the event with the usage was
+// sent, and "/done" means that [DONE] was sent.
 #ifndef TIDEPOOL_SERVICE_HTTP_STREAM_POSITION_H_
 #define TIDEPOOL_SERVICE_HTTP_STREAM_POSITION_H_
 
@@ -21,31 +22,32 @@ namespace tidepool::service {
 // Thread-compatible.
 class StreamPosition {
  public:
-  // Larger than any context.
+  // This is larger than any context.
   static constexpr int64_t kMaxTokens = int64_t{1} << 40;
 
-  // Events after the last token.
+  // The events that follow the last token.
   enum class Tail : uint8_t { kNone, kUsage, kDone };
 
-  // The start of a stream with this number of choices.
+  // The position at the beginning of a stream that has this number of choices.
   explicit StreamPosition(size_t choices) : choices_(choices) {}
-  // INVALID_ARGUMENT if the text is not the id of an event of such a stream.
+  // INVALID_ARGUMENT if the text is not the id of an event of a stream with this number of choices.
   static absl::StatusOr<StreamPosition> Parse(absl::string_view last_event_id, size_t choices);
 
-  // Records that this message of a choice was sent.
+  // Moves this position to the end of this message of the choice.
   void Take(size_t choice, const v1::GenerateResponse& message);
   void TakeTail(Tail tail) { tail_ = tail; }
 
   int64_t tokens(size_t choice) const { return choices_[choice].tokens; }
   std::string Id() const;
 
-  // True if a client at this position already has an event of `choice` that moves the stream to
-  // `other`. A client without any token of the choice has no event of it, because all events before
-  // the first token, such as an echo, share one id.
+  // This position is a client's. Returns whether the client already has the event of `choice` that
+  // moves the stream to `other`. Returns false if the client has no token of the choice: all events
+  // before the first token, for example the echo, have the same id, so the client may lack some of
+  // them.
   bool Covers(size_t choice, const StreamPosition& other) const;
-  // True if the client also has the event with the usage, or [DONE].
+  // Returns whether the client has the event `tail`, too.
   bool Covers(Tail tail) const { return tail_ >= tail; }
-  // True if this position has more tokens of the choice than `other`.
+  // Returns whether this position has more tokens of the choice than `other`.
   bool IsPast(size_t choice, const StreamPosition& other) const {
     return tokens(choice) > other.tokens(choice);
   }

@@ -16,7 +16,8 @@ namespace {
 
 Json OrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
-// Vocabulary entries come from a file and may be invalid UTF-8.
+// Returns a token's text as JSON. The vocabulary comes from a file, so a token may be invalid
+// UTF-8.
 Json WordJson(const std::string& bytes) {
   std::string text;
   const std::string tail = base::AppendUtf8Lossy(bytes, &text);
@@ -41,9 +42,9 @@ absl::StatusOr<v1::TokenizeRequest> ParseTokenizeBody(const Json& body, FieldRec
   } else {
     fields.Missing("prompt", "is missing; send prompt or messages");
   }
-  // Same default as Hugging Face's tokenizers.
+  // The default is the same as in Hugging Face's tokenizers.
   request.set_parse_special(true);
-  // A chat template writes its own special tokens.
+  // A chat template adds special tokens itself.
   request.set_add_special(fields.Bool("add_special_tokens").value_or(!chat));
   request.set_return_tokens(fields.Bool("return_token_strs").value_or(false));
   RETURN_IF_ERROR(fields.Done());
@@ -54,7 +55,7 @@ absl::StatusOr<v1::TokenizeRequest> ParseTokenizeBody(const Json& body, FieldRec
 Json TokenizeJson(const v1::TokenizeResponse& response) {
   Json tokens = Json::array();
   for (const int32_t id : response.token_ids()) tokens.push_back(id);
-  Json words;  // null: not requested
+  Json words;  // null if the client did not request it
   for (const std::string& word : response.tokens()) words.push_back(WordJson(word));
   return {{"count", response.token_ids_size()},
           {"max_model_len", response.context_length()},

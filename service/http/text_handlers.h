@@ -1,5 +1,5 @@
-// TextHandlers: HTTP calls that need the tokenizer, but generate nothing: /tokenize, /detokenize,
-// /apply-template and /tokenizer_info.
+// TextHandlers: handles the HTTP calls that need the tokenizer but generate nothing: /tokenize,
+// /detokenize, /apply-template and /tokenizer_info.
 #ifndef TIDEPOOL_SERVICE_HTTP_TEXT_HANDLERS_H_
 #define TIDEPOOL_SERVICE_HTTP_TEXT_HANDLERS_H_
 
@@ -18,11 +18,12 @@ namespace tidepool::service {
 // Thread-safe.
 class TextHandlers {
  public:
-  // Both outlive this object. `core` also outlives the exchanges.
+  // Both pointers must outlive this object. `core` must also outlive the exchanges.
   TextHandlers(FrontCore* core, const HttpAuthenticator* authenticator)
       : core_(core), authenticator_(authenticator) {}
 
-  // The handlers must not be called after this object is destroyed.
+  // Adds the routes of these calls. Their handlers must not be called after this object is
+  // destroyed.
   void AddTo(Routes* routes) const;
 
  private:
@@ -30,7 +31,7 @@ class TextHandlers {
   void Detokenize(const HttpRequest& request, std::shared_ptr<HttpExchange> exchange) const;
   void ApplyTemplate(const HttpRequest& request, std::shared_ptr<HttpExchange> exchange) const;
   void TokenizerInfo(const HttpRequest& request, std::shared_ptr<HttpExchange> exchange) const;
-  // Calls the front and renders the response with `render`.
+  // Sends `request` to the front, and converts the response to JSON with `render`.
   using TokenizeRender = Json (*)(const v1::TokenizeResponse&);
   void AskTokenizer(const HttpHead& head, absl::StatusOr<v1::TokenizeRequest> request,
                     TokenizeRender render, std::shared_ptr<HttpExchange> exchange) const;

@@ -15,7 +15,7 @@ namespace {
 constexpr absl::string_view kOpen = "<tool_call>";
 constexpr absl::string_view kClose = "</tool_call>";
 
-// Length of the longest suffix of `text` that may be the beginning of `word`.
+// Returns the length of the longest suffix of `text` that is a proper prefix of `word`.
 size_t BeginsAtEnd(absl::string_view text, absl::string_view word) {
   for (size_t n = std::min(text.size(), word.size() - 1); n > 0; --n) {
     if (absl::EndsWith(text, word.substr(0, n))) return n;
@@ -23,7 +23,7 @@ size_t BeginsAtEnd(absl::string_view text, absl::string_view word) {
   return 0;
 }
 
-// Parses {"name": ..., "arguments" or "parameters": ...}.
+// Parses a call: {"name": ..., "arguments" or "parameters": ...}.
 std::optional<ToolCall> CallOf(const Json& json) {
   if (!json.is_object()) return std::nullopt;
   const auto name = json.find("name");
@@ -40,7 +40,8 @@ std::optional<ToolCall> CallOf(const Json& json) {
   return call;
 }
 
-// Length of the JSON object or array at the beginning of `text`. 0 if it is incomplete.
+// Returns the length of the JSON object or array at the beginning of `text`, or 0 if it is
+// incomplete.
 size_t JsonLength(absl::string_view text) {
   int depth = 0;
   bool quoted = false;
@@ -60,12 +61,14 @@ size_t JsonLength(absl::string_view text) {
   return 0;
 }
 
-// The marker before calls, for models whose control tokens are part of the text.
+// Returns the marker before a call. Some models write it as a control token, which is part of the
+// text here.
 absl::string_view MarkOf(v1::ToolSyntax syntax) {
   return syntax == v1::MISTRAL_LIST ? "[TOOL_CALLS]" : "<|python_tag|>";
 }
 
-// Parses Llama's objects, separated by ';'. Empty if the text is something else.
+// Parses calls in Llama's format: JSON objects separated by ';'. Returns an empty list if `text` is
+// something else.
 std::vector<ToolCall> ObjectCalls(absl::string_view text) {
   std::vector<ToolCall> calls;
   while (true) {

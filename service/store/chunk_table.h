@@ -1,5 +1,5 @@
-// ChunkTable: the table `chunks` of the SQLite store. A session's token log is stored in chunks,
-// with the text that the workers made of their tokens.
+// ChunkTable: the table `chunks` of the SQLite store. A session's token log is stored in chunks.
+// Each chunk also contains the text that the workers made of its output tokens.
 #ifndef TIDEPOOL_SERVICE_STORE_CHUNK_TABLE_H_
 #define TIDEPOOL_SERVICE_STORE_CHUNK_TABLE_H_
 
@@ -16,33 +16,34 @@
 namespace tidepool::service {
 
 struct ChunkRow {
-  int64_t start = 0;   // the position of its first token in the log
-  std::string tokens;  // token_bytes.h
+  int64_t start = 0;   // position of its first token in the log
+  std::string tokens;  // in the format of token_bytes.h
   std::string text;
-  Hash128 hash;  // 0, which no hash is, if a column has another storage class than was written
+  Hash128 hash;  // 0 if a column has a wrong storage class; no valid hash is 0
 };
 
-// Thread-compatible. Reads and writes rows and checks no hashes (SealedLogs does). `session` is a
-// session's key. The caller has a transaction open. Errors are those of SqliteError.
+// Thread-compatible. This class reads and writes rows, but does not check hashes (SealedLogs does).
+// `session` is the key of a session. The caller must have a transaction open. Errors are those of
+// SqliteError.
 class ChunkTable {
  public:
-  // Requires: the schema is there. The connection outlives the table.
+  // Requires: the tables exist. The connection must outlive this object.
   static absl::StatusOr<ChunkTable> Open(const SqliteDb& db);
 
-  // All chunks of a session, in the order of the log.
+  // Returns all chunks of a session, in the order of the log.
   RowCursor<ChunkRow> All(int64_t session);
-  // Those that start at `start` or later.
+  // Returns the chunks that start at `start` or later.
   RowCursor<ChunkRow> From(int64_t session, int64_t start);
   absl::StatusOr<std::optional<ChunkRow>> At(int64_t session, int64_t start);
-  // The last chunk that starts before `start`.
+  // Returns the last chunk that starts before `start`.
   absl::StatusOr<std::optional<ChunkRow>> LastBefore(int64_t session, int64_t start);
-  // The text of the chunks that start at `start` or later.
+  // Returns the text of all chunks that start at `start` or later.
   absl::StatusOr<std::string> TextFrom(int64_t session, int64_t start);
 
-  // Adds the chunk, or replaces the one with the same start.
+  // Adds the chunk. If there is a chunk with the same start, replaces it.
   absl::Status Write(int64_t session, const ChunkRow& chunk);
   absl::Status WriteHash(int64_t session, int64_t start, const Hash128& hash);
-  // Each of these changes the chunks that start at `start` or later.
+  // Each of the next two functions changes the chunks that start at `start` or later.
   absl::Status ClearTextFrom(int64_t session, int64_t start);
   absl::Status DeleteFrom(int64_t session, int64_t start);
   absl::Status DeleteAll(int64_t session);

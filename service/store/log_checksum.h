@@ -1,5 +1,6 @@
-// The checksum in SQLite's write-ahead log (https://www.sqlite.org/fileformat2.html#walformat).
-// Each frame has the checksum of the log's head and of all frames up to itself.
+// LogChecksum: the checksum in SQLite's write-ahead log
+// (https://www.sqlite.org/fileformat2.html#walformat). The checksum of a frame covers the header of
+// the log and all frames up to this one.
 #ifndef TIDEPOOL_SERVICE_STORE_LOG_CHECKSUM_H_
 #define TIDEPOOL_SERVICE_STORE_LOG_CHECKSUM_H_
 
@@ -14,7 +15,7 @@ namespace tidepool::service {
 
 inline constexpr int kLogChecksumBytes = 8;
 
-// A big-endian integer, as SQLite's files hold them.
+// Returns a big-endian integer. SQLite's files contain integers in this form.
 inline uint32_t LogWord(absl::string_view bytes, size_t at) {
   uint32_t word = 0;
   std::memcpy(&word, bytes.data() + at, sizeof(word));
@@ -25,13 +26,13 @@ struct LogChecksum {
   uint32_t first = 0;
   uint32_t second = 0;
 
-  // The checksum that is stored in `bytes` at `at`.
+  // Returns the checksum that is stored in `bytes` at `at`.
   static LogChecksum Stored(absl::string_view bytes, size_t at) {
     return {.first = LogWord(bytes, at), .second = LogWord(bytes, at + sizeof(uint32_t))};
   }
 
-  // Requires: the size of `bytes` is a multiple of 8. The log was written on a machine with this
-  // byte order.
+  // Adds bytes to the checksum. Requires: the size of `bytes` is a multiple of 8, and the log was
+  // written on a machine with this machine's byte order.
   void Add(absl::string_view bytes) {
     for (size_t at = 0; at < bytes.size(); at += 2 * sizeof(uint32_t)) {
       uint32_t words[2];

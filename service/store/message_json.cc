@@ -13,7 +13,7 @@ void Put(const char* key, const std::optional<std::string>& value, Json* object)
   if (value.has_value()) (*object)[key] = *value;
 }
 
-// False: the key has a value that is not a string.
+// Returns false if the key has a value that is not a string.
 bool Take(const Json& object, const char* key, std::optional<std::string>* value) {
   const auto found = object.find(key);
   if (found == object.end()) return true;

@@ -1,4 +1,4 @@
-// The stored form of messages: a JSON array of objects.
+// The form in which messages are stored: a JSON array of objects.
 #ifndef TIDEPOOL_SERVICE_STORE_MESSAGE_JSON_H_
 #define TIDEPOOL_SERVICE_STORE_MESSAGE_JSON_H_
 
@@ -13,7 +13,7 @@ namespace tidepool::service {
 
 std::string MessagesToJson(const std::vector<StoredMessage>& messages);
 
-// DATA_LOSS: MessagesToJson did not write this.
+// DATA_LOSS if `json` was not written by MessagesToJson.
 absl::StatusOr<std::vector<StoredMessage>> MessagesFromJson(absl::string_view json);
 
 }  // namespace tidepool::service

@@ -13,11 +13,12 @@ namespace tidepool::service {
 namespace {
 
 constexpr size_t kMaxNamed = 20;
-// Maximum number of commits without a witness, from a process that was killed while it created or
-// upgraded the store.
+// A process that is killed while it creates or upgrades the store may leave at most this many
+// commits without a witness (StoreWitness).
 constexpr int64_t kCommitsUnwitnessed = 2;
 
-// A fault of the indexes of `sessions`, or "". Queries by id or principal use these indexes.
+// Returns a fault of the indexes of `sessions`, or "". Queries by id or by principal use these
+// indexes.
 absl::StatusOr<std::string> IndexFault(const SqliteDb& db) {
   ASSIGN_OR_RETURN(SqliteStatement check, db.Prepare("PRAGMA integrity_check('sessions')"));
   std::string fault;
@@ -28,7 +29,8 @@ absl::StatusOr<std::string> IndexFault(const SqliteDb& db) {
   }
 }
 
-// sqlite_sequence has one row after the first session was created.
+// Checks SQLite's counter of keys. The table sqlite_sequence is empty until the first session is
+// created. After that, it has one row.
 absl::StatusOr<bool> KeysAreWhole(const SqliteDb& db) {
   ASSIGN_OR_RETURN(SqliteStatement count,
                    db.Prepare("SELECT count(*), coalesce(sum(name = 'sessions' AND typeof(seq) = "
@@ -37,7 +39,8 @@ absl::StatusOr<bool> KeysAreWhole(const SqliteDb& db) {
   RETURN_IF_ERROR(count.Step().status());
   return count.Int(0) == count.Int(1) && count.Int(0) <= 1;
 }
-// Rows of a log can outlive the row of their session. Their keys must not be reused either.
+// The rows of a log can still exist when the row of their session is gone. Their keys must not be
+// used again either.
 constexpr char kRepairKeys[] =
     "DELETE FROM sqlite_sequence;"
     "INSERT INTO sqlite_sequence (name, seq) SELECT 'sessions', max("
@@ -49,18 +52,18 @@ std::string Differs(const SessionScan& scan, const StoreLedger& ledger) {
   return absl::StrCat("it has ", scan.sessions, " sessions, expected ", ledger.sessions());
 }
 
-// The steps of opening a store.
+// The steps by which a store is opened.
 class Opening {
  public:
   Opening(OpenedStore* store, const OpenStoreOptions& options) : store_(store), options_(options) {}
 
-  // Only adds to the store's faults. Writes nothing.
+  // Only looks for faults and adds them to the store. Writes nothing.
   void Look(const std::optional<WitnessedCommit>& witnessed) {
     CheckWitness(witnessed, /*made=*/false);
     CheckRows();
   }
 
-  // Requires: a transaction is open.
+  // Does all steps. Requires: a transaction is open.
   absl::Status Run(const std::optional<WitnessedCommit>& witnessed, bool made) {
     const int64_t changes = store_->db.changes();
     CheckWitness(witnessed, made);
@@ -72,7 +75,7 @@ class Opening {
   }
 
  private:
-  // Records the loss in the store, so that each start reports it again.
+  // Records a loss in the file, so that each start reports it again.
   void Lost(absl::string_view what) {
     lost_ = true;
     store_->ledger->AddLoss(absl::StrCat(
@@ -98,7 +101,7 @@ class Opening {
                         " sessions then): its write-ahead log ", options_.path,
                         "-wal is damaged or missing, or was replaced by an older copy, or the "
                         "machine lost power with --durability process"));
-      // The loss is recorded, so the next start must not find it again.
+      // The loss is recorded now, so the next start must not find it again.
       ledger.CountFrom(witnessed->commits);
     } else if (made && options_.existed && witnessed->sessions > 0) {
       Lost(absl::StrCat("all of its ", witnessed->sessions,
@@ -141,8 +144,8 @@ class Opening {
     return scan;
   }
 
-  // SQLite takes the keys of new sessions from a counter. If it is damaged, no session can be
-  // created.
+  // Repairs the counter from which SQLite takes the keys of new sessions. If it is damaged, no
+  // session can be created.
   absl::Status RepairKeys() {
     const absl::StatusOr<bool> whole = KeysAreWhole(store_->db);
     if (whole.ok() && *whole) return absl::OkStatus();
@@ -175,7 +178,7 @@ class Opening {
 
   OpenedStore* store_;
   const OpenStoreOptions& options_;
-  bool lost_ = false;  // the ledger has something to write
+  bool lost_ = false;  // the ledger has changes that must be written
 };
 
 }  // namespace

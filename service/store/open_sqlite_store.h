@@ -1,4 +1,4 @@
-// Opens a SQLite store: upgrades its schema, checks for damage, and ends turns that a crash
+// Opens a SQLite store: upgrades its schema, looks for damage, and ends turns that a crash has
 // interrupted.
 #ifndef TIDEPOOL_SERVICE_STORE_OPEN_SQLITE_STORE_H_
 #define TIDEPOOL_SERVICE_STORE_OPEN_SQLITE_STORE_H_
@@ -16,14 +16,15 @@
 
 namespace tidepool::service {
 
-// The members are destroyed from the last to the first.
+// The members are destroyed in reverse order.
 struct OpenedStore {
   SqliteDb db;
   std::unique_ptr<StoreLedger> ledger;
   std::unique_ptr<SqliteSessions> sessions;
-  // The faults that were found, one line each, including losses of earlier starts.
+  // The faults that were found, one line each. Losses that were found at earlier starts are
+  // included.
   std::vector<std::string> faults;
-  // The faults that are not recorded in the file.
+  // Those faults that are not recorded in the file.
   std::vector<std::string> passing_faults;
 };
 
@@ -35,13 +36,14 @@ struct OpenStoreOptions {
   absl::Time now;
 };
 
-// `db` is configured and locked. FAILED_PRECONDITION: it belongs to another program or a newer
-// version; DATA_LOSS: nothing in it can be read. Damage to single sessions and lost transactions
-// are faults, not errors.
+// Requires: `db` is configured and locked. FAILED_PRECONDITION if the file belongs to another
+// program or to a newer version. DATA_LOSS if nothing in it can be read. If only single sessions
+// are damaged, or transactions were lost, the result is OK and contains the faults.
 absl::StatusOr<OpenedStore> OpenTables(SqliteDb db, const StoreWitness& witness,
                                        const OpenStoreOptions& options);
 
-// All faults of the store, one line each, except those in rows and logs of single sessions.
+// Returns all faults of the store, one line each. Faults inside the rows and logs of single
+// sessions are not included.
 absl::StatusOr<std::vector<std::string>> VerifyStore(const OpenedStore& store);
 
 }  // namespace tidepool::service

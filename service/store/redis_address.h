@@ -1,4 +1,4 @@
-// Where a Redis server is: redis://[[USER]:PASSWORD@]HOST[:PORT][/DB].
+// The address of a Redis server: redis://[[USER]:PASSWORD@]HOST[:PORT][/DB].
 #ifndef TIDEPOOL_SERVICE_STORE_REDIS_ADDRESS_H_
 #define TIDEPOOL_SERVICE_STORE_REDIS_ADDRESS_H_
 
@@ -13,21 +13,22 @@ struct RedisAddress {
   std::string host;
   int port = 6379;
   int database = 0;
-  std::string user;      // empty: the default one
-  std::string password;  // empty: none
+  std::string user;      // empty: the default user
+  std::string password;  // empty: no password
 
-  // What logs and people see: without user and password.
+  // Returns the address for logs and messages, without user and password.
   std::string Name() const;
 };
 
-// Whether a store is one on Redis rather than a file.
+// Returns whether `store` is the address of a Redis server. Otherwise it is the name of a file.
 bool IsRedisUrl(absl::string_view store);
 
-// Bytes that would end a part are written as %XX. An IPv6 host is in brackets.
-// INVALID_ARGUMENT: the reason, without the text, which may contain a password.
+// Parses a URL. A byte that would end a part of it must be written as %XX. An IPv6 host must be in
+// brackets. The error INVALID_ARGUMENT says what is wrong, but does not quote the text, because it
+// may contain a password.
 absl::StatusOr<RedisAddress> ParseRedisUrl(absl::string_view url);
 
-// A store's name for people: a file as it is, a URL without its password.
+// Returns the name of a store for messages: the name of a file, or a URL without its password.
 std::string StoreName(absl::string_view store);
 
 }  // namespace tidepool::service

@@ -14,10 +14,11 @@
 namespace tidepool::service {
 namespace {
 
-// Maximum number of calls that are sent before the first response is read.
+// Maximum number of calls that are sent before their first response is read.
 constexpr size_t kPipeline = 256;
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(50);
-constexpr absl::Duration kLongestBackoff = absl::Seconds(2);
+// Short, because running turns wait for the next try.
+constexpr absl::Duration kLongestBackoff = absl::Milliseconds(400);
 constexpr absl::Duration kProbeEvery = absl::Seconds(1);
 constexpr absl::Duration kRememberEvery = absl::Seconds(1);
 
@@ -85,7 +86,7 @@ void RedisCallQueue::Run() {
     if (!more) next_remember_ = absl::ZeroDuration();
     Remember();
     if (!more && connection_.link == nullptr) {
-      // The store is closing, and the server is unavailable.
+      // The store is closing, and the server is unavailable. So the calls fail.
       for (Call& call : pending_) call.deliver(Away());
       pending_.clear();
     }
@@ -168,9 +169,10 @@ void RedisCallQueue::Reconnect() {
   }
   reason_ = connection.status();
   observers_.health->Set(Away());
-  // Exponential back-off. Adds up to a half at random, so that fronts do not return all at once.
+  // Exponential back-off. A random time of up to a half is added, so that not all fronts connect at
+  // the same moment.
   const absl::Duration backoff =
-      std::min(kFirstBackoff * (1 << std::min(failed_tries_++, 6)), kLongestBackoff);
+      std::min(kFirstBackoff * (1 << std::min(failed_tries_++, 3)), kLongestBackoff);
   std::random_device device;
   next_try_ = options_.clock->Monotonic() + backoff + backoff * ((device() % 512) / 1024.0);
 }
@@ -190,7 +192,7 @@ void RedisCallQueue::SendPending() {
     for (size_t i = 0; i < count; ++i) {
       absl::StatusOr<RedisReply> reply = connection_.link->Receive();
       if (absl::IsUnavailable(reply.status())) {
-        // It is unknown whether the remaining calls ran. They are sent again.
+        // It is not known whether the remaining calls have run. They are sent again.
         return LoseLink(reply.status());
       }
       const Call call = std::move(pending_.front());

@@ -1,5 +1,5 @@
-// RedisCallQueue: sends the calls of a RedisSessionStore to its server, and waits for a server that
-// is unavailable.
+// RedisCallQueue: sends the calls of a RedisSessionStore to its server. If the server is
+// unavailable, the calls wait.
 #ifndef TIDEPOOL_SERVICE_STORE_REDIS_CALL_QUEUE_H_
 #define TIDEPOOL_SERVICE_STORE_REDIS_CALL_QUEUE_H_
 
@@ -30,45 +30,47 @@ namespace tidepool::service {
 struct RedisSessionStoreOptions {
   RedisAddress address;
   RedisSafety safety = RedisSafety::kProcess;
-  int64_t max_sessions = 0;  // of one principal; 0: no limit
-  // How long calls wait for an unavailable server.
+  int64_t max_sessions = 0;  // maximum for each principal; 0: no limit
+  // How long calls wait for a server that is unavailable.
   absl::Duration patience = absl::Seconds(3);
-  absl::Duration turn_patience = absl::Seconds(10);  // calls of a turn that holds its lease
+  // the same for calls of a turn that holds its lease
+  absl::Duration turn_patience = absl::Seconds(10);
   absl::Duration answer_timeout = absl::Seconds(3);
   const base::Clock* clock = &base::Clock::Real();
-  // Lines for the operator, on the store's thread. Both may be empty.
-  std::function<void(absl::string_view)> log;         // the server is unavailable, or is back
+  // These get lines for the operator, on the thread of the store. Both may be empty.
+  std::function<void(absl::string_view)> log;  // the server is unavailable, or is available again
   std::function<void(absl::string_view)> log_damage;  // sessions are damaged or lost
-  // Begins the path of the file in which RedisWitness remembers the store. Empty: no file.
+  // The beginning of the path of the file in which RedisWitness remembers the store. Empty: no
+  // file.
   std::string witness_path;
 };
 
-// A connection to a server that passed the checks and has loaded the scripts.
+// A connection to a server that has passed the checks. The scripts are loaded there.
 struct RedisConnection {
   std::unique_ptr<RedisLink> link;
-  std::array<std::string, kRedisScripts> scripts;  // their SHA1s
+  std::array<std::string, kRedisScripts> scripts;  // the SHA1 of each script
 };
 absl::StatusOr<RedisConnection> ConnectToRedis(const RedisSessionStoreOptions& options);
 
 // Thread-safe. One thread sends the calls. Calls that arrive while it waits for responses are sent
-// together. If there are no calls, it checks once a second that the server is available.
+// together. If there are no calls, it checks once per second that the server is available.
 class RedisCallQueue {
  public:
-  // Takes a script's response, an array whose first element is a word, or an error. Runs on the
-  // queue's thread.
+  // Gets the response of a script, or an error. The response is an array whose first element is a
+  // word. Called on the thread of the queue.
   using Deliver = std::function<void(absl::StatusOr<RedisValue>)>;
 
-  // Both outlive the queue, which uses them on its thread.
+  // Both must outlive the queue. It uses them on its thread.
   struct Observers {
     StoreHealth* health;    // learns whether the server is available
-    RedisWitness* witness;  // compares the store at each new connection, and remembers it
+    RedisWitness* witness;  // checks the store at each new connection, and remembers it
   };
   RedisCallQueue(const RedisSessionStoreOptions& options, RedisConnection connection,
                  const Observers& observers);
-  // Delivers all calls first.
+  // Waits until the results of all calls were delivered.
   ~RedisCallQueue();
 
-  // For kAppend, sets the fourth argument to the number of the append.
+  // Adds a call. If it is kAppend, sets its fourth argument to the number of the append.
   void Enqueue(RedisScript script, std::vector<std::string> keys,
                std::vector<std::string> arguments, Deliver deliver);
 
@@ -78,21 +80,22 @@ class RedisCallQueue {
     std::vector<std::string> keys;
     std::vector<std::string> arguments;
     Deliver deliver;
-    absl::Duration give_up = absl::ZeroDuration();  // deadline for the server's response
+    // when the call fails if the server has not responded
+    absl::Duration give_up = absl::ZeroDuration();
   };
 
   void Run();
-  // Waits for calls, or for the next retry if the server is unavailable. False: the store is
-  // closing.
+  // Waits for calls. If the server is unavailable, waits for the next attempt to connect. Returns
+  // false if the store is closing.
   bool TakeCalls();
   bool Idle();  // no call has arrived since TakeCalls
   // Checks that the server is available.
   void Probe();
   void LoseLink(const absl::Status& reason);
   void Reconnect();
-  // Connects, and logs what the store has lost.
+  // Connects to the server, and logs what the store has lost.
   absl::StatusOr<RedisConnection> Connect();
-  // Lets the witness remember the store, at most once a second.
+  // Makes the witness remember the state of the store, at most once per second.
   void Remember();
   void LogFaults(const std::vector<std::string>& faults) const;
   void SendPending();
@@ -100,11 +103,11 @@ class RedisCallQueue {
   absl::Status Away() const;
 
   const RedisSessionStoreOptions options_;
-  const std::string name_;  // of the server, for messages
+  const std::string name_;  // name of the server, for messages
   const Observers observers_;
 
-  // The queue's thread only.
-  RedisConnection connection_;  // without a link, the server is unavailable
+  // The members below are used on the thread of the queue only.
+  RedisConnection connection_;  // without a link if the server is unavailable
   std::deque<Call> pending_;
   absl::Status reason_;  // why the server is unavailable
   absl::Duration next_try_ = absl::ZeroDuration();
@@ -115,7 +118,7 @@ class RedisCallQueue {
   base::CondVar changed_;
   std::vector<Call> queue_ TIDEPOOL_GUARDED_BY(mutex_);
   bool stopping_ TIDEPOOL_GUARDED_BY(mutex_) = false;
-  uint64_t next_number_ TIDEPOOL_GUARDED_BY(mutex_) = 1;  // of appends
+  uint64_t next_number_ TIDEPOOL_GUARDED_BY(mutex_) = 1;  // the number of the next append
   std::thread thread_;
 };
 

@@ -13,10 +13,11 @@
 namespace tidepool::service {
 namespace {
 
-// The scripts read the time before they write. Older versions do not log the effects of a script.
+// The scripts read the time before they write. Redis allows this only from version 5 on, because
+// older versions do not replicate the effects of a script.
 constexpr int kOldestMajor = 5;
 
-// The value in a line "name:value" of INFO.
+// Returns the value of a line "name:value" in the output of INFO.
 absl::StatusOr<std::string> Info(RedisLink* link, const std::string& section,
                                  absl::string_view name) {
   ASSIGN_OR_RETURN(const RedisReply reply, link->Call({"INFO", section}));

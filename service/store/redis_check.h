@@ -1,4 +1,4 @@
-// Checks that a Redis server can store sessions.
+// Checks that a Redis server is able to store sessions.
 #ifndef TIDEPOOL_SERVICE_STORE_REDIS_CHECK_H_
 #define TIDEPOOL_SERVICE_STORE_REDIS_CHECK_H_
 
@@ -11,15 +11,15 @@ namespace tidepool::service {
 
 // What acknowledged writes must survive.
 enum class RedisSafety : uint8_t {
-  kProcess,    // restarts of the server; a crash can lose the last second or two
-  kPower,      // kill -9, and power loss of the machine
+  kProcess,    // a restart of the server; a crash may lose the writes of the last second or two
+  kPower,      // kill -9 of the server, and a power loss of its machine
   kUnchecked,  // nothing: any server is accepted
 };
 
-// Call it at each connection, because a server can come back with other settings. Writes the schema
-// version to an empty database. FAILED_PRECONDITION: the server is older than Redis 5, is a replica
-// or part of a cluster, has a newer schema, or is not safe. The message names the setting and its
-// remedy.
+// Call it after each connection, because a server may have other settings when it comes back.
+// Writes the schema version to an empty database. FAILED_PRECONDITION if one of these is true: the
+// server is older than Redis 5, it is a replica or part of a cluster, its sessions have a newer
+// schema, or its settings are not safe enough. The message names the setting, and says what to do.
 absl::Status CheckRedisServer(RedisLink* link, RedisSafety safety);
 
 }  // namespace tidepool::service

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "kernels/base/status_macros.h"
+#include "service/store/lease.h"
 #include "service/store/message_json.h"
 #include "service/store/sha1_chain.h"
 #include "service/store/store_errors.h"
@@ -18,12 +19,13 @@ void Put(std::string name, std::string value, std::vector<std::string>* fields) 
   fields->push_back(std::move(value));
 }
 
-// A field that is tied to its turn's request_id (redis_scripts.h).
+// Returns a field that contains the request_id of its turn (see redis_scripts.h).
 std::string Tie(absl::string_view value, absl::string_view request_id) {
   return absl::StrCat(value, "\n", request_id);
 }
 
-// Empty: the field belongs to another turn, or was never written.
+// Returns the value of such a field. Empty if the field belongs to another turn or was never
+// written.
 std::string Untie(absl::string_view field, absl::string_view request_id) {
   const bool tied = absl::ConsumeSuffix(&field, request_id) && absl::ConsumeSuffix(&field, "\n");
   return tied ? std::string(field) : "";
@@ -63,7 +65,7 @@ absl::StatusOr<StoredTurn> DecodeTurn(RedisValue fields, const SessionInfo& info
   return turn;
 }
 
-// The script has already checked the session's own fields.
+// Checks the hashes of the log. The script has already checked the session's other fields.
 absl::Status CheckHashes(absl::string_view id, RedisValue answer) {
   const absl::string_view state = answer[6].text();
   if (state == "old") return absl::OkStatus();
@@ -118,7 +120,7 @@ SessionInfo DecodeInfo(RedisValue fields, int64_t now_us) {
   info.token_count = fields[7].integer();
   info.turn_count = static_cast<int32_t>(fields[8].integer());
   info.epoch = fields[9].integer();
-  info.busy = fields[10].integer() > now_us;
+  info.busy = HoldsLease(fields[10].integer(), now_us);
   return info;
 }
 

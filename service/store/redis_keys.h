@@ -1,4 +1,4 @@
-// The keys of a session store on Redis (redis_scripts.h).
+// The keys that a session store uses on Redis (see redis_scripts.h).
 #ifndef TIDEPOOL_SERVICE_STORE_REDIS_KEYS_H_
 #define TIDEPOOL_SERVICE_STORE_REDIS_KEYS_H_
 
@@ -12,10 +12,10 @@ std::string RedisSessionKey(absl::string_view session_id);
 std::string RedisLogKey(absl::string_view session_id);
 std::string RedisTextKey(absl::string_view session_id);
 std::string RedisPrincipalKey(absl::string_view principal);
-// Exists for a minute after a call with this mark deleted a session.
+// This key exists for a minute after a call with this mark has deleted a session.
 std::string RedisDeletedKey(absl::string_view mark);
-// Exists for ten minutes after a session was deleted or expired. If a turn misses its session and
-// this key too, the server has lost the session.
+// This key exists for ten minutes after a session was deleted or has expired. If a turn finds
+// neither its session nor this key, the server has lost the session.
 std::string RedisGoneKey(absl::string_view session_id);
 std::string RedisAllKey();
 std::string RedisUpdatedKey();
@@ -23,7 +23,7 @@ std::string RedisSequenceKey();
 std::string RedisSchemaKey();
 // A hash with the fields id, database and commits.
 std::string RedisStoreKey();
-// A list of lines: what the database was found to have lost.
+// A list of lines. They say what the database has lost.
 std::string RedisLossesKey();
 
 }  // namespace tidepool::service

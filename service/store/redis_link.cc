@@ -13,17 +13,17 @@
 namespace tidepool::service {
 namespace {
 
-// The status code for the first word of an error reply
-// (https://redis.io/docs/latest/develop/reference/protocol-spec, "Simple errors"; the words
-// themselves are listed in Redis' src/server.c, createSharedObjects).
+// Returns the status code for an error reply, which begins with a word
+// (https://redis.io/docs/latest/develop/reference/protocol-spec, "Simple errors"). These words are
+// listed in Redis' src/server.c, createSharedObjects.
 absl::StatusCode CodeOf(absl::string_view error) {
-  // Before version 7 a script's error follows "-" inside another error.
+  // Before Redis 7, the error of a script is inside another error, after "-".
   const auto says = [error](absl::string_view word) {
     return error == word || absl::StartsWith(error, absl::StrCat(word, " ")) ||
            absl::StrContains(error, absl::StrCat("-", word, " "));
   };
   if (says("OOM") || says("MISCONF")) return absl::StatusCode::kResourceExhausted;
-  // READONLY: the server became a replica. The next connection may reach its master.
+  // READONLY: the server has become a replica. The next connection may reach the new master.
   if (says("LOADING") || says("BUSY") || says("MASTERDOWN") || says("NOSCRIPT") ||
       says("TRYAGAIN") || says("READONLY")) {
     return absl::StatusCode::kUnavailable;

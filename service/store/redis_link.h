@@ -1,4 +1,4 @@
-// RedisLink: one connection to a Redis server. Wraps hiredis with RAII and absl::Status.
+// RedisLink: one connection to a Redis server. It wraps hiredis with RAII and absl::Status.
 #ifndef TIDEPOOL_SERVICE_STORE_REDIS_LINK_H_
 #define TIDEPOOL_SERVICE_STORE_REDIS_LINK_H_
 
@@ -20,24 +20,24 @@ struct redisReply;
 
 namespace tidepool::service {
 
-// A view of a RedisReply, or of a part of it. The reply outlives the view. A missing part, or one
-// of another type, reads as empty or 0. Thread-compatible.
+// A view of a RedisReply or of a part of it. The reply must outlive the view. If a part is missing
+// or has another type, its value is empty or 0. Thread-compatible.
 class RedisValue {
  public:
   explicit RedisValue(const redisReply* reply) : reply_(reply) {}
 
   bool is_array() const;
-  size_t size() const;  // of an array
+  size_t size() const;  // number of elements, if this is an array
   RedisValue operator[](size_t i) const;
   absl::string_view text() const;
-  // The value of an integer reply, or of a text that is an integer.
+  // Returns the value of an integer reply, or of a text that contains an integer.
   int64_t integer() const;
 
  private:
-  const redisReply* reply_;  // null: nothing
+  const redisReply* reply_;  // null: there is nothing
 };
 
-// Owns a reply, which is not an error.
+// Owns a reply that is not an error.
 class RedisReply {
  public:
   explicit RedisReply(redisReply* reply) : reply_(reply) {}
@@ -50,28 +50,30 @@ class RedisReply {
   std::unique_ptr<redisReply, Free> reply_;
 };
 
-// Thread-compatible. A write to a connection that the server closed raises SIGPIPE, so the process
-// must ignore it or the thread must block it. After an error of the connection (`broken`) every
-// call fails.
+// Thread-compatible. If the server has closed the connection, a write to it raises SIGPIPE. So the
+// process must ignore this signal, or the thread must block it. After an error of the connection,
+// broken() is true, and every call fails.
 class RedisLink {
  public:
   struct Options {
     RedisAddress address;
     absl::Duration connect_timeout = absl::Seconds(2);
-    // If a response takes longer, the connection counts as broken.
+    // If a response takes longer than this, the connection counts as broken.
     absl::Duration answer_timeout = absl::Seconds(3);
   };
 
-  // Connects, logs in, selects the database. UNAVAILABLE: the server cannot be reached, or is still
-  // loading; FAILED_PRECONDITION: it refuses the login or the database.
+  // Connects, logs in and selects the database. UNAVAILABLE if the server cannot be reached or is
+  // still loading its data. FAILED_PRECONDITION if it refuses the login or the database.
   static absl::StatusOr<std::unique_ptr<RedisLink>> Connect(const Options& options);
   ~RedisLink();
 
-  // Collects commands. The first Receive sends them. Responses arrive in the same order.
+  // Adds a command to those that wait. The first Receive sends all of them. Responses arrive in the
+  // same order.
   void Send(absl::Span<const std::string> command);
-  // UNAVAILABLE: the connection broke and it is unknown whether the command ran, the server is not
-  // ready, or it became a replica; RESOURCE_EXHAUSTED: its memory or disk is full;
-  // FAILED_PRECONDITION: a permission is missing; INTERNAL: any other error of the server.
+  // Returns the next response. UNAVAILABLE if the server is not ready or has become a replica, or
+  // if the connection broke. After a broken connection, it is not known whether the command has
+  // run. RESOURCE_EXHAUSTED if the server's memory or disk is full. FAILED_PRECONDITION if a
+  // permission is missing. INTERNAL for any other error of the server.
   absl::StatusOr<RedisReply> Receive();
   absl::StatusOr<RedisReply> Call(const std::vector<std::string>& command);
 

@@ -1,12 +1,15 @@
 #include "service/store/redis_scripts.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "kernels/base/check.h"
+#include "service/store/lease.h"
 
 namespace tidepool::service {
 namespace {
 
-// Comes before every script. Lua writes large numbers with an exponent, whole() does not.
+// This text is put before every script. Its function whole() formats large numbers without an
+// exponent, unlike Lua.
 constexpr char kCommon[] = R"(
 local call = redis.call
 local function whole(x) return string.format('%.0f', x) end
@@ -16,7 +19,9 @@ local function now()
 end
 -- 0 if it is not a number; the seal detects the damage.
 local function number(field) return tonumber(call('HGET', KEYS[1], field) or '0') or 0 end
-local function leased() return number('lease_until_us') > now() end
+-- As HoldsLease.
+local function holds(until_us, at) return until_us > at and until_us <= at + max_lease end
+local function leased() return holds(number('lease_until_us'), now()) end
 local function info(key)
   return call('HMGET', key, 'id', 'principal', 'model', 'digest', 'kind', 'create_us', 'update_us',
               'tokens', 'turns', 'epoch', 'lease_until_us', 'seq')
@@ -147,9 +152,9 @@ end
 )";
 
 // KEYS: session, log, text, all, principal, updated, sequence.
-// ARGV: id, principal, mark, maximum sessions of the principal (0: no limit), tokens' bytes, then
-// the other fields of the session's hash as name, value, ... The default of create_us is the
-// current time.
+// ARGV: id, principal, mark, maximum number of sessions of the principal (0: no limit), bytes of
+// the tokens. Then the other fields of the session's hash, each as a name and a value. If create_us
+// is not among them, it is the current time.
 constexpr char kCreate[] = R"(
 if call('EXISTS', KEYS[1]) == 1 then
   if call('HGET', KEYS[1], 'mark') == ARGV[3] then
@@ -175,16 +180,19 @@ call('ZADD', KEYS[6], call('HGET', KEYS[1], 'update_us'), ARGV[1])
 return {'OK', whole(now()), info(KEYS[1])}
 )";
 
-// KEYS: session, log, text, all. ARGV: '=' and the principal, or '*' for anybody's; id.
+// KEYS: session, log, text, all.
+// ARGV: the owner ('=' and a principal, or '*' for any principal), id.
 constexpr char kGet[] = R"(
 if call('EXISTS', KEYS[1]) == 0 then return missing(KEYS[4], ARGV[2]) end
 if not owned(ARGV[1]) then return of_another() end
 return whole_log()
 )";
 
-// KEYS: an index. ARGV: the smallest seq to leave out ('+inf': none), the page size, the prefixes
-// of keys: session, log, text. Each session's info is followed by its state, its id and its seq in
-// the index. The seq in the session itself may be damaged or missing.
+// KEYS: an index.
+// ARGV: return only sessions with a smaller seq than this ('+inf': all), the page size, the
+// prefixes of three kinds of keys (session, log, text).
+// Returns for each session its info, its state, its id and its seq. The id and the seq come from
+// the index, because those in the session may be damaged or missing.
 constexpr char kList[] = R"(
 local ids = call('ZREVRANGEBYSCORE', KEYS[1], '(' .. ARGV[1], '-inf', 'WITHSCORES', 'LIMIT', 0,
                  ARGV[2])
@@ -200,8 +208,8 @@ end
 return page
 )";
 
-// KEYS: session, log, text, all, principal, updated, deleted, gone. ARGV: id, '=' and the
-// principal.
+// KEYS: session, log, text, all, principal, updated, deleted, gone.
+// ARGV: id, the owner ('=' and a principal).
 constexpr char kDelete[] = R"(
 if call('EXISTS', KEYS[7]) == 1 then return {'OK'} end
 local exists = call('EXISTS', KEYS[1]) == 1
@@ -222,9 +230,11 @@ return {'OK'}
 // KEYS: an index.
 constexpr char kCount[] = "return {'OK', call('ZCARD', KEYS[1])}";
 
-// Replaces the log. Frees memory before it uses any, so that a session can be cut when memory is
-// full. KEYS: session, log, text, updated. ARGV: id, '=' and the principal, mark, epoch, tokens'
-// bytes, then names and values as in kCreate.
+// Replaces the log. Frees memory before it uses more, so that a session can be truncated when the
+// memory is full.
+// KEYS: session, log, text, updated.
+// ARGV: id, the owner ('=' and a principal), mark, epoch, bytes of the tokens. Then names and
+// values as in kCreate.
 constexpr char kWrite[] = R"(
 if call('EXISTS', KEYS[1]) == 0 then return {'NONE'} end
 if not owned(ARGV[2]) then return of_another() end
@@ -249,8 +259,9 @@ call('ZADD', KEYS[4], call('HGET', KEYS[1], 'update_us'), ARGV[1])
 return {'OK', whole(now()), info(KEYS[1])}
 )";
 
-// KEYS: session, log, text, all. ARGV: '=' and the principal, request_id, the lease in
-// microseconds, the body's digest, id.
+// KEYS: session, log, text, all.
+// ARGV: the owner ('=' and a principal), request_id, length of the lease in microseconds, digest of
+// the request's body, id.
 constexpr char kBegin[] = R"(
 if call('EXISTS', KEYS[1]) == 0 then return missing(KEYS[4], ARGV[5]) end
 if not owned(ARGV[1]) then return of_another() end
@@ -292,7 +303,7 @@ seal()
 return whole_log()
 )";
 
-// KEYS: session. ARGV: epoch, the lease in microseconds.
+// KEYS: session. ARGV: epoch, length of the lease in microseconds.
 constexpr char kRenew[] = R"(
 if call('HGET', KEYS[1], 'epoch') ~= ARGV[1] or call('HGET', KEYS[1], 'lease_request') == '' then
   return {'LOST'}
@@ -308,9 +319,10 @@ if call('HGET', KEYS[1], 'epoch') == ARGV[1] then drop_lease() end
 return {'OK'}
 )";
 
-// KEYS: session, log, text, updated, gone. ARGV: id, epoch, expected length, the append's number,
-// output tokens, output text, finish, numerics_id ('': unchanged), and in a turn's first append:
-// request_id, kind, kept, input tokens, messages, the body's digest.
+// KEYS: session, log, text, updated, gone.
+// ARGV: id, epoch, expected length, number of the append, output tokens, output text, finish,
+// numerics_id ('': unchanged). The first append of a turn also has: request_id, kind, kept, input
+// tokens, messages, digest of the request's body.
 constexpr char kAppend[] = R"(
 if call('EXISTS', KEYS[1]) == 0 and call('EXISTS', KEYS[5]) == 0 then return {'GONE'} end
 if call('HGET', KEYS[1], 'epoch') ~= ARGV[2] then return {'LOST'} end
@@ -367,11 +379,12 @@ seal()
 return {'OK'}
 )";
 
-// Deletes sessions that were not changed for some time and have no lease. Leaves damaged sessions.
-// Returns OK, the number of deleted sessions, and the ids of the damaged ones.
-// KEYS: updated, all. ARGV: the time in microseconds, the maximum number, the prefixes of keys:
-// session, log, text, principal; the latest possible time, in case that the server's clock was set
-// forward; the prefix of gone keys.
+// Deletes sessions that were not changed for some time and have no lease. Damaged sessions are not
+// deleted. Returns OK, the number of deleted sessions, and the ids of the damaged ones.
+// KEYS: updated, all.
+// ARGV: the time in microseconds, the maximum number of sessions, the prefixes of four kinds of
+// keys (session, log, text, principal), the latest time that is possible (in case that the server's
+// clock was set forward), the prefix of gone keys.
 constexpr char kExpire[] = R"(
 local at = math.min(now(), tonumber(ARGV[7]))
 local latest = at - tonumber(ARGV[1])
@@ -383,11 +396,10 @@ local function expire(id)
     damaged[#damaged + 1] = id
     return false
   end
+  local until_us = tonumber(call('HGET', session, 'lease_until_us') or '0') or 0
+  if holds(until_us, at) or holds(until_us, now()) then return false end
   -- A damaged index does not make a session older.
-  if tonumber(call('HGET', session, 'update_us')) > latest or
-     tonumber(call('HGET', session, 'lease_until_us') or '0') > at then
-    return false
-  end
+  if tonumber(call('HGET', session, 'update_us')) > latest then return false end
   call('ZREM', ARGV[6] .. call('HGET', session, 'principal'), id)
   call('ZREM', KEYS[1], id)
   call('ZREM', KEYS[2], id)
@@ -409,9 +421,11 @@ for i = 1, #damaged do answer[i + 2] = damaged[i] end
 return answer
 )";
 
-// Compares the indexes with some of the sessions. Returns OK, the number of checked sessions, and
-// the faults. KEYS: all, updated. ARGV: the prefixes of keys: session, principal; the start in the
-// index, the number of sessions to check.
+// Compares some of the sessions with the indexes. Returns OK, the number of checked sessions, and
+// the faults.
+// KEYS: all, updated.
+// ARGV: the prefixes of two kinds of keys (session, principal), the position in the index at which
+// to start, the number of sessions to check.
 constexpr char kVerify[] = R"(
 local first = tonumber(ARGV[3])
 local ids = call('ZRANGE', KEYS[1], first, first + tonumber(ARGV[4]) - 1)
@@ -471,6 +485,9 @@ const char* TextOf(RedisScript script) {
 
 }  // namespace
 
-std::string RedisScriptText(RedisScript script) { return absl::StrCat(kCommon, TextOf(script)); }
+std::string RedisScriptText(RedisScript script) {
+  return absl::StrCat("local max_lease = ", absl::ToInt64Microseconds(kMaxLease), kCommon,
+                      TextOf(script));
+}
 
 }  // namespace tidepool::service

@@ -1,27 +1,30 @@
-// The Lua scripts that implement the Redis store's transactions, and their keys.
+// The Lua scripts of the Redis store. Each script is one transaction.
 //
-// A session consists of
-//  - a hash: its fields, and those of its turns as t<N>:<field>;
-//  - a string: the log, four bytes per token;
+// A session consists of these keys:
+//  - a hash: its fields, and the fields of its turns, which are named t<N>:<field>;
+//  - a string: the log, with four bytes for each token;
 //  - while a turn runs, another string: the text of the response so far.
-// Sorted sets index sessions by creation (all, and per principal) and by their last change. Times
-// are the server's, in microseconds, so the clocks of fronts need not agree.
+// Sorted sets are the indexes of sessions: one of all sessions and one for each principal, by time
+// of creation, and one by time of the last change. Times are in microseconds of the server's clock,
+// so the clocks of fronts may differ.
 //
-// A session has a seal: a SHA-1 over its fields and over the hash chains of its log, text and turns
-// (sha1_chain.h). Scripts check the seal before they write. Whoever reads the whole log checks the
-// chains (redis_codec.h). If an older program has written the session since, the session counts as
-// not sealed, and the next write seals it.
+// A session has a seal. This is a SHA-1 over its fields and over the hash chains of its log, text
+// and turns (sha1_chain.h). A script checks the seal before it writes. The chains are checked
+// whenever the whole log is read (redis_codec.h). If an older program has written the session since
+// then, the session counts as not sealed, and the next write seals it.
 //
-// A hash `store` names the database and counts the changes to it, so that a front notices that a
-// server came back without them, or with another database (redis_witness.h).
+// The hash `store` identifies the database and counts its changes. With it, a front detects that a
+// server came back without the last changes, or with another database (redis_witness.h).
 //
-// Older programs neither write nor delete newer fields. So such a field contains the request_id of
-// its turn, in a second line; if it belongs to another turn, it is ignored.
+// Older programs neither write nor delete newer fields. So each newer field has a second line,
+// which contains the request_id of its turn. A field whose second line names another turn is
+// ignored.
 //
-// Every script returns an array whose first element is a word: OK, or the reason why nothing was
-// written. If the reply was lost and a script is sent again, it changes nothing and returns OK. For
-// this, appends have a number that rises within an epoch, and other writes have a unique mark. Some
-// scripts derive keys of other sessions from names, which a Redis cluster does not allow.
+// Every script returns an array. The first element is a word: OK, or the reason why nothing was
+// written. A script is sent again if its response was lost. The second run changes nothing and
+// returns OK. To make this possible, appends have a number that grows within an epoch, and other
+// writes have a unique mark. Some scripts compute the keys of other sessions from their names,
+// which is not allowed in a Redis cluster.
 #ifndef TIDEPOOL_SERVICE_STORE_REDIS_SCRIPTS_H_
 #define TIDEPOOL_SERVICE_STORE_REDIS_SCRIPTS_H_
 
@@ -32,7 +35,7 @@
 
 namespace tidepool::service {
 
-// The schema version that this code reads and writes, as the value of RedisSchemaKey().
+// The schema version that this code reads and writes. It is the value of RedisSchemaKey().
 inline constexpr int64_t kRedisSchemaVersion = 1;
 
 enum class RedisScript : uint8_t {

@@ -26,7 +26,7 @@ std::string Number(int64_t number) { return absl::StrCat(number); }
 
 std::string Owner(absl::string_view principal) { return absl::StrCat("=", principal); }
 
-// Converts the first word of a script's response.
+// Converts the word at the beginning of a script's response to a status.
 absl::Status ToStatus(const absl::StatusOr<RedisValue>& answer, absl::string_view session_id,
                       absl::string_view request_id = "") {
   if (!answer.ok()) return answer.status();
@@ -81,7 +81,8 @@ std::vector<std::string> CreateKeys(const std::string& session_id, const std::st
   return keys;
 }
 
-// A call does not find a session that is missing from an index, so the start looks for such ones.
+// Logs the sessions that are missing from an index. They must be searched for at the start, because
+// later calls do not find them.
 SessionStore::Done<std::vector<std::string>> LogFaults(const RedisSessionStoreOptions& options) {
   return [log = options.log_damage,
           name = options.address.Name()](const absl::StatusOr<std::vector<std::string>>& faults) {
@@ -119,7 +120,8 @@ absl::StatusOr<std::unique_ptr<SessionStore>> RedisSessionStore::Open(
 
 absl::StatusOr<RedisSessionStore::ServerTime> RedisSessionStore::AskTime(
     const RedisSessionStoreOptions& options, RedisLink* link) {
-  // Read before the call, so that a time that is computed from it is never before the server's.
+  // Read the local clock before the call. So a server time that is computed from it later is never
+  // too early.
   ServerTime time = {.monotonic = options.clock->Monotonic()};
   ASSIGN_OR_RETURN(const RedisReply reply, link->Call({"TIME"}));
   if (reply.value().size() != 2) return absl::InternalError("the server does not report its TIME");
@@ -184,7 +186,7 @@ void RedisSessionStore::List(std::optional<std::string> principal, int page_size
                              std::string page_token, Done<SessionPage> done) {
   int64_t before = 0;
   if (!page_token.empty() && (!absl::SimpleAtoi(page_token, &before) || before < 1)) {
-    // Delivered on the store's thread, like every result.
+    // Call `done` on the store's thread, like for every result.
     return Count([done = std::move(done)](const absl::StatusOr<int64_t>&) {
       done(absl::InvalidArgumentError("page_token did not come from ListSessions"));
     });
@@ -251,7 +253,8 @@ void RedisSessionStore::Verify(Done<std::vector<std::string>> done) {
   VerifyFrom(0, {}, std::move(done));
 }
 
-// While a script runs, the server does nothing else. So each script checks only a part.
+// Checks a part of the sessions, and then calls itself for the next part. A single script for all
+// sessions would block the server too long.
 void RedisSessionStore::VerifyFrom(int64_t first, std::vector<std::string> faults,
                                    Done<std::vector<std::string>> done) {
   auto deliver = [this, first, faults = std::move(faults),
@@ -281,8 +284,9 @@ void RedisSessionStore::BeginTurn(TurnRequest turn, Done<OpenTurn> done) {
     }
     absl::StatusOr<SessionLogData> log = DecodeLog(id, *answer);
     if (!log.ok()) {
-      // The script does not check the whole log and has granted the lease. Without this release the
-      // next caller would get ABORTED, as if a turn were running, instead of DATA_LOSS.
+      // The script has granted the lease, because it does not check the whole log. Release the
+      // lease. Otherwise the next caller would get ABORTED, as if a turn were running, and not
+      // DATA_LOSS.
       const int64_t epoch = DecodeInfo((*answer)[2], 0).epoch;
       ReleaseLease(id, epoch, [](const absl::Status&) {});
       return done(log.status());
@@ -313,7 +317,7 @@ void RedisSessionStore::Append(AppendRequest append, DoneStatus done) {
   const std::string& id = append.session_id;
   std::vector<std::string> keys = LogKeys(id);
   keys.insert(keys.end(), {RedisUpdatedKey(), RedisGoneKey(id)});
-  // Enqueue sets the fourth argument, the number of the append.
+  // Enqueue sets the fourth argument, which is the number of the append.
   std::vector<std::string> arguments = {id,
                                         Number(append.epoch),
                                         Number(append.expected_length),

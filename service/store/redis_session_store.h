@@ -1,12 +1,12 @@
-// RedisSessionStore: sessions on a Redis server, for any number of fronts.
+// RedisSessionStore: stores sessions on a Redis server, for any number of fronts.
 //
 //   ASSIGN_OR_RETURN(std::unique_ptr<SessionStore> store,
 //                    RedisSessionStore::Open({.address = address}));
 //
-// Each call is one Lua script (redis_scripts.h), so it is atomic. While the server is unavailable,
-// calls wait for it (appends of a running turn longest) and then end with UNAVAILABLE. Calls that
-// were pending when the connection broke are sent again. Scripts detect repeated calls, so nothing
-// is written twice, and every acknowledged write was made.
+// Each call is one Lua script (redis_scripts.h), so it is atomic. If the server is unavailable,
+// calls wait for a limited time, and then end with UNAVAILABLE. The appends of a running turn wait
+// longest. If the connection breaks, the calls that were pending are sent again. Scripts detect
+// this, so nothing is written twice. A write is acknowledged only after it was made.
 #ifndef TIDEPOOL_SERVICE_STORE_REDIS_SESSION_STORE_H_
 #define TIDEPOOL_SERVICE_STORE_REDIS_SESSION_STORE_H_
 
@@ -32,9 +32,9 @@ namespace tidepool::service {
 // Thread-safe.
 class RedisSessionStore : public SessionStore {
  public:
-  // UNAVAILABLE: the server cannot be reached. FAILED_PRECONDITION: it refuses the login, is a
-  // replica, holds sessions of a newer layout, or could lose what it acknowledged; the message
-  // names the setting.
+  // UNAVAILABLE if the server cannot be reached. FAILED_PRECONDITION if the server refuses the
+  // login, is a replica, has sessions with a newer schema, or has settings with which it could lose
+  // acknowledged writes. The message names the setting.
   static absl::StatusOr<std::unique_ptr<SessionStore>> Open(RedisSessionStoreOptions options);
   ~RedisSessionStore() override;
 
@@ -57,7 +57,7 @@ class RedisSessionStore : public SessionStore {
   void Append(AppendRequest append, DoneStatus done) override;
 
  private:
-  // The server's clock and the local monotonic clock at the same moment.
+  // The time of the server's clock and of the local monotonic clock at the same moment.
   struct ServerTime {
     absl::Duration monotonic;
     int64_t unix_us = 0;
@@ -67,7 +67,7 @@ class RedisSessionStore : public SessionStore {
                     RedisConnection connection, const ServerTime& opened);
   static absl::StatusOr<ServerTime> AskTime(const RedisSessionStoreOptions& options,
                                             RedisLink* link);
-  // Logs, once, that a damaged session has expired and stays.
+  // Logs that a damaged session has expired and was not deleted. Each session is logged once.
   void LogKeptByExpiry(absl::string_view session_id);
   void VerifyFrom(int64_t first, std::vector<std::string> faults,
                   Done<std::vector<std::string>> done);
@@ -75,8 +75,9 @@ class RedisSessionStore : public SessionStore {
   const RedisSessionStoreOptions options_;
   const ServerTime opened_;
   StoreHealth health_;
-  const std::unique_ptr<RedisWitness> witness_;      // the queue's thread only
-  absl::flat_hash_set<std::string> kept_by_expiry_;  // damaged sessions, the queue's thread only
+  const std::unique_ptr<RedisWitness> witness_;  // used on the thread of the queue only
+  // ids of damaged sessions; used on the thread of the queue only
+  absl::flat_hash_set<std::string> kept_by_expiry_;
   RedisCallQueue queue_;
 };
 

@@ -21,7 +21,8 @@ std::optional<int64_t> Number(RedisValue value) {
   return number;
 }
 
-// The databases that have keys, by INFO's lines "db3:keys=...".
+// Returns the numbers of the databases that have keys. INFO has a line such as "db3:keys=..." for
+// each of them.
 absl::StatusOr<std::vector<int>> UsedDatabases(RedisLink* link) {
   ASSIGN_OR_RETURN(const RedisReply reply, link->Call({"INFO", "keyspace"}));
   std::vector<int> used;
@@ -35,8 +36,8 @@ absl::StatusOr<std::vector<int>> UsedDatabases(RedisLink* link) {
   return used;
 }
 
-// Best effort: the server can refuse a command, for example because its memory is full or a key has
-// another type. UNAVAILABLE: the connection broke.
+// Runs a command and ignores its failure: the server may refuse it, for example because its memory
+// is full or a key has another type. UNAVAILABLE if the connection broke.
 absl::Status Try(RedisLink* link, const std::vector<std::string>& command) {
   const absl::Status status = link->Call(command).status();
   return absl::IsUnavailable(status) ? status : absl::OkStatus();
@@ -73,7 +74,7 @@ absl::StatusOr<RedisWitness::Marker> RedisWitness::Read(RedisLink* link) {
 absl::StatusOr<RedisWitness::Marker> RedisWitness::ReadOrMake(RedisLink* link) const {
   ASSIGN_OR_RETURN(Marker marker, Read(link));
   if (!marker.id.empty() && marker.database.has_value()) return marker;
-  // Two fronts may do this at once.
+  // HSETNX, because two fronts may do this at the same time.
   RETURN_IF_ERROR(Try(link, {"HSETNX", RedisStoreKey(), "id", base::RandomHex()}));
   RETURN_IF_ERROR(Try(link, {"HSETNX", RedisStoreKey(), "database", absl::StrCat(database_)}));
   return Read(link);
@@ -132,7 +133,7 @@ absl::Status RedisWitness::CompareCommits(RedisLink* link, const Marker& marker,
   if (losses_.size() <= kMaxLosses) {
     RETURN_IF_ERROR(Try(link, {"RPUSH", RedisLossesKey(), losses_.back()}));
   }
-  // From now on they are known, and count as changes.
+  // Count the lost changes as changes, so that they are not reported again.
   return Try(link, {"HINCRBY", RedisStoreKey(), "commits", absl::StrCat(lost)});
 }
 
@@ -151,7 +152,7 @@ absl::Status RedisWitness::CheckDatabases(RedisLink* link, const Marker& marker)
     if (database == database_) continue;
     absl::Status selected = link->Call({"SELECT", absl::StrCat(database)}).status();
     if (absl::IsUnavailable(selected)) return selected;
-    if (!selected.ok()) break;  // not permitted
+    if (!selected.ok()) break;  // this user has no permission
     moved = true;
     ASSIGN_OR_RETURN(const Marker other, Read(link));
     const bool of_another = !other.id.empty() && other.database.value_or(database_) != database_;
@@ -177,7 +178,7 @@ absl::Status RedisWitness::LoadLosses(RedisLink* link) {
 
 absl::StatusOr<std::vector<std::string>> RedisWitness::Remember(RedisLink* link, absl::Time now) {
   ASSIGN_OR_RETURN(const Marker marker, Read(link));
-  // The database was emptied or replaced on this connection.
+  // The database was emptied or replaced while this connection was open.
   if (marker.id != checked_.id) return Check(link, now);
   if (marker.id.empty()) return std::vector<std::string>();
   const bool another = known_.has_value() && known_->store_id != marker.id;

@@ -1,10 +1,11 @@
-// RedisWitness: notices that a Redis server has lost a session store, a part of it, or serves
-// another one in its place.
+// RedisWitness: detects that a Redis server has lost a session store or a part of it, or serves
+// another store in its place.
 //
-// Redis does not check its append-only file and its manifest for flipped bits. After such damage it
-// can start with an empty database, with an older state, or with the data in another database. Only
-// the last can be seen from Redis alone. So a front remembers the id of the store and the number of
-// changes, in memory and in a file of its machine, and compares them at each connection.
+// Redis does not detect flipped bits in its append-only file and the manifest of that file. With
+// such damage, it can start with an empty database, with an older state, or with the data in
+// another database. Redis alone shows only the last of these. So a front remembers the id of the
+// store and its number of changes, in memory and in a local file. It compares them at each
+// connection.
 #ifndef TIDEPOOL_SERVICE_STORE_REDIS_WITNESS_H_
 #define TIDEPOOL_SERVICE_STORE_REDIS_WITNESS_H_
 
@@ -24,47 +25,48 @@ namespace tidepool::service {
 // Thread-compatible.
 class RedisWitness {
  public:
-  // Remembers the store in the file PATH-commits, which several fronts may share. Without a file,
-  // or if it cannot be written, only in memory.
+  // Remembers the store in the file PATH-commits. Several fronts may share this file. If `path` is
+  // empty, or the file cannot be written, the store is remembered only in memory.
   RedisWitness(const std::string& path, int database);
 
-  // Compares the server with what is remembered. Gives a store that has no id one. Returns a line
-  // for each fault that was not known before this connection. UNAVAILABLE: the connection broke.
+  // Compares the server with the remembered store. If the store on the server has no id, gives it
+  // one. Returns one line for each fault that was not known before this connection. UNAVAILABLE if
+  // the connection broke.
   absl::StatusOr<std::vector<std::string>> Check(RedisLink* link, absl::Time now);
 
-  // Remembers the store as it is now. If Check reported the remembered store as lost, that store
-  // stays remembered until the present one is changed. Returns faults as Check does: the database
-  // can have been emptied.
+  // Remembers the state that the store has now. If Check has reported the remembered store as lost,
+  // that store stays remembered until the store on the server changes. Returns faults like Check,
+  // because the database may have been emptied in the meantime.
   absl::StatusOr<std::vector<std::string>> Remember(RedisLink* link, absl::Time now);
 
-  // All faults of the last Check, and the losses of earlier times.
+  // Returns all faults that the last Check has found, and the losses that were recorded earlier.
   std::vector<std::string> Faults() const;
 
  private:
-  // The fields of the store's hash, and its number of sessions.
+  // The fields of the hash `store`, and the number of sessions.
   struct Marker {
     std::string id;  // empty: there is no store
     std::optional<int64_t> database;
     std::optional<int64_t> commits;
     int64_t sessions = 0;
-    bool exists = false;  // there is a hash, or another value under its key
+    bool exists = false;  // there is a hash, or a value of another type under its key
   };
   static absl::StatusOr<Marker> Read(RedisLink* link);
   absl::StatusOr<Marker> ReadOrMake(RedisLink* link) const;
-  // Compares the marker with `known_`.
+  // Compares the marker with known_.
   absl::Status Compare(RedisLink* link, const Marker& marker, absl::Time now);
-  // Requires: the marker is of the store that is known.
+  // Requires: the marker belongs to the store in known_.
   absl::Status CompareCommits(RedisLink* link, const Marker& marker, absl::Time now);
-  // Looks for parts of this store in the server's other databases.
+  // Looks for parts of this store in the other databases of the server.
   absl::Status CheckDatabases(RedisLink* link, const Marker& marker);
   absl::Status LoadLosses(RedisLink* link);
 
   const int database_;
   StoreWitness file_;
   std::optional<WitnessedCommit> known_;
-  Marker checked_;                   // of the last Check
-  std::vector<std::string> losses_;  // as the server keeps them, oldest first
-  std::vector<std::string> faults_;  // of the last Check
+  Marker checked_;                   // the marker at the last Check
+  std::vector<std::string> losses_;  // as they are stored on the server, oldest first
+  std::vector<std::string> faults_;  // found by the last Check
 };
 
 }  // namespace tidepool::service

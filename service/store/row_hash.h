@@ -1,5 +1,5 @@
-// Hashes of stored rows, to detect damage: XXH3-128 (https://xxhash.com). They detect accidents
-// such as flipped bits and lost or stale pages. They do not stop anyone who can write the file.
+// Hashes of stored rows: XXH3-128 (https://xxhash.com). They detect accidental damage, such as
+// flipped bits and lost or old pages. They do not protect against a person who can write the file.
 //
 //   const Hash128 hash = RowHasher("chunk").Add(previous).Add(start).Add(tokens).Finish();
 #ifndef TIDEPOOL_SERVICE_STORE_ROW_HASH_H_
@@ -16,14 +16,15 @@ struct Hash128 {
   uint64_t high = 0;
   uint64_t low = 0;
 
-  // 16 bytes, big-endian.
+  // Returns 16 bytes, big-endian.
   std::string Bytes() const;
-  // If there are not 16 bytes, the result is 0, which no row has.
+  // If `bytes` does not have 16 bytes, the result is 0. No row has this hash.
   static Hash128 FromBytes(absl::string_view bytes);
-  // 32 hex digits.
+  // Returns 32 hex digits.
   std::string Hex() const;
 
-  // Adds both halves, each modulo 2^64. A sum is a hash of a set: the order does not matter.
+  // Adds both halves, each modulo 2^64. The sum of several hashes is the hash of a set, because
+  // their order does not matter.
   Hash128& operator+=(const Hash128& other);
   Hash128& operator-=(const Hash128& other);
   friend bool operator==(const Hash128&, const Hash128&) = default;
@@ -31,11 +32,11 @@ struct Hash128 {
 
 Hash128 HashBytes(absl::string_view bytes);
 
-// Thread-compatible. Each value has its length before it, so different lists of values never have
-// the same bytes.
+// Thread-compatible. The length of each value is hashed before the value. So different lists of
+// values never produce the same bytes.
 class RowHasher {
  public:
-  // `kind` is different for each table, so that rows of two tables never have the same hash.
+  // Each table has another `kind`, so that rows of two tables never have the same hash.
   explicit RowHasher(absl::string_view kind) { Add(kind); }
 
   RowHasher& Add(int64_t value);

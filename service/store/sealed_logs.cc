@@ -13,8 +13,8 @@
 namespace tidepool::service {
 namespace {
 
-// Maximum number of tokens in a chunk of a log that is written at once. Cutting the log rewrites at
-// most one chunk.
+// Maximum number of tokens in one chunk, if a longer log is written at once. If the log is
+// truncated, at most one chunk must be written again.
 constexpr int64_t kChunkTokens = 1024;
 
 int64_t TokensIn(absl::string_view bytes) { return static_cast<int64_t>(bytes.size() / 4); }
@@ -40,7 +40,8 @@ absl::Status SealedLogs::ReadTokens(const SessionRow& row, std::vector<int32_t>*
   const absl::string_view id = row.info.session_id;
   Hash128 hash = ChunksStart(id);
   RowCursor<ChunkRow> chunks = chunks_.All(row.key);
-  // Stops after the last chunk: another session's rows can be on a page that cannot be read.
+  // Stop after the last chunk of this session. The next row may be on a page that cannot be read,
+  // and belongs to another session.
   while (hash != row.log_hash) {
     ASSIGN_OR_RETURN(const std::optional<ChunkRow> chunk, chunks.Next());
     if (!chunk.has_value()) break;
@@ -101,7 +102,7 @@ absl::Status SealedLogs::AddOutput(SessionRow* row, absl::Span<const int32_t> to
   Hash128 before = row->log_hash;
   ASSIGN_OR_RETURN(const std::optional<ChunkRow> there, chunks_.At(row->key, chunk.start));
   if (there.has_value()) {
-    // A chunk with text and without tokens: add to it.
+    // There is a chunk that has text but no tokens. Add the tokens to it.
     ASSIGN_OR_RETURN(const ChunkRow last, ChunkBefore(*row, chunk.start));
     const bool whole = HashOf(last.hash, *there) == row->log_hash && there->hash == row->log_hash;
     if (!whole || !there->tokens.empty()) {
@@ -127,7 +128,8 @@ absl::Status SealedLogs::Cut(SessionRow* row, int64_t length) {
   if (HashOf(before.hash, last) != last.hash) {
     return SessionDamaged(row->info.session_id, "its log does not match its hash");
   }
-  // The chunk's text is lost with its tail. The answer of its turn is in the turn's row.
+  // The text of the chunk must be deleted, because it includes the text of the removed tokens. The
+  // response of its turn is stored in the turn's row.
   last.tokens.resize((length - last.start) * 4);
   last.text.clear();
   last.hash = HashOf(before.hash, last);
@@ -252,7 +254,8 @@ absl::StatusOr<bool> SealedLogs::ReopenTurn(SessionRow* row, const SessionLogDat
   if (!last.has_value()) return false;
   StoredTurn& turn = last->turn;
   if (turn.finish != TurnFinish::kCancelled || turn.end != row->info.token_count) return false;
-  // The answer of a running turn is the text of its chunks, which a copied log does not have.
+  // While a turn runs, its response is the text of its chunks. A copied log has no such text, so
+  // add it.
   RETURN_IF_ERROR(chunks_.ClearTextFrom(row->key, turn.output_start));
   RETURN_IF_ERROR(Rechain(row, turn.output_start));
   RETURN_IF_ERROR(AddOutput(row, {}, turn.answer));
@@ -276,7 +279,7 @@ absl::Status SealedLogs::Seal(SessionRow* row) {
     RETURN_IF_ERROR(turns_.WriteHash(row->key, number, hash));
   }
   row->turns_hash = hash;
-  // The caller must not save a log whose parts do not fit together.
+  // Check the log, because the caller must not save a log whose parts contradict each other.
   return ReadTurns(*row, &log.turns);
 }
 

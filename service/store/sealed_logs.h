@@ -1,4 +1,5 @@
-// SealedLogs: the logs of sessions in a SQLite store, chunks and turns, with their hash chains.
+// SealedLogs: the logs of sessions in a SQLite store. A log consists of chunks and turns, which
+// have hash chains (session_seals.h).
 #ifndef TIDEPOOL_SERVICE_STORE_SEALED_LOGS_H_
 #define TIDEPOOL_SERVICE_STORE_SEALED_LOGS_H_
 
@@ -20,13 +21,14 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. The caller has a transaction open, and has checked the seal of each row that
-// it passes. Functions that change a log update the row's counts and hashes; the caller saves the
-// row. Whatever is read is compared with its hash before it is used or hashed again. DATA_LOSS: a
-// chunk or a turn does not match its hash, or SQLite cannot read it.
+// Thread-compatible. The caller must have a transaction open, and must have checked the seal of
+// each row that it passes. Functions that change a log also change the counts and hashes in the
+// row, and the caller must save the row. Data that is read is always compared with its hash before
+// it is used or hashed again. DATA_LOSS if a chunk or a turn does not match its hash, or if SQLite
+// cannot read it.
 class SealedLogs {
  public:
-  // Requires: the schema is there. The connection outlives this object.
+  // Requires: the tables exist. The connection must outlive this object.
   static absl::StatusOr<std::unique_ptr<SealedLogs>> Open(const SqliteDb& db);
 
   // Reads and checks the whole log.
@@ -34,23 +36,23 @@ class SealedLogs {
 
   // Appends tokens and text to the log.
   absl::Status AddOutput(SessionRow* row, absl::Span<const int32_t> tokens, absl::string_view text);
-  // Writes a whole log into an empty session. Running turns become CANCELLED.
+  // Writes a whole log into an empty session. Turns that are running become CANCELLED.
   absl::Status AddLog(SessionRow* row, const SessionLogData& session);
   // Empties the log.
   absl::Status Clear(SessionRow* row);
-  // Deletes the log of a session with this key, damaged or not.
+  // Deletes the log of the session with this key, even if it is damaged.
   absl::Status Delete(int64_t key);
 
   absl::Status StartTurn(SessionRow* row, const TurnStart& begin);
-  // Continues the last turn if it has this request_id, and is running or was cancelled at the end
-  // of the log. False: it does not continue. `log` is what Read returned.
+  // Continues the last turn if it has this request_id, and is either running, or was cancelled at
+  // the end of the log. Returns false if it does not continue. `log` is the result of Read.
   absl::StatusOr<bool> ReopenTurn(SessionRow* row, const SessionLogData& log,
                                   absl::string_view request_id);
-  // Updates the last turn if it is running. Empty numerics_id: unchanged.
+  // Updates the last turn if it is running. An empty numerics_id changes nothing.
   absl::Status UpdateRunningTurn(SessionRow* row, TurnFinish finish, absl::string_view numerics_id);
 
-  // Computes the hashes of a log that an older version wrote. DATA_LOSS: its parts do not fit
-  // together.
+  // Computes the hashes of a log that an older version has written. DATA_LOSS if the parts of the
+  // log contradict each other.
   absl::Status Seal(SessionRow* row);
 
  private:
@@ -58,14 +60,15 @@ class SealedLogs {
 
   absl::Status ReadTokens(const SessionRow& row, std::vector<int32_t>* tokens);
   absl::Status ReadTurns(const SessionRow& row, std::vector<StoredTurn>* turns);
-  // The last chunk that starts before `start`. If there is none, an empty chunk with the hash of
-  // the log's start.
+  // Returns the last chunk that starts before `start`. If there is none, returns an empty chunk
+  // whose hash is that of the beginning of the log.
   absl::StatusOr<ChunkRow> ChunkBefore(const SessionRow& row, int64_t start);
   absl::Status Cut(SessionRow* row, int64_t length);
   // Computes the hashes of the chunks from `start` on.
   absl::Status Rechain(SessionRow* row, int64_t start);
   absl::Status AddTurn(SessionRow* row, const StoredTurn& turn);
-  // The last turn, and the hash before it. None: there are no turns.
+  // Returns the last turn. Sets `before` to the hash before it. Returns nullopt if there are no
+  // turns.
   absl::StatusOr<std::optional<TurnRow>> LastTurn(const SessionRow& row, Hash128* before);
   absl::Status ChangeLastTurn(SessionRow* row, const Hash128& before, TurnRow* turn);
 

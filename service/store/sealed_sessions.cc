@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
+#include "service/store/lease.h"
 #include "service/store/session_seals.h"
 #include "service/store/store_errors.h"
 
@@ -13,7 +14,7 @@ namespace tidepool::service {
 namespace {
 
 void SetBusy(const StoreTime& now, SessionRow* row) {
-  row->info.busy = row->lease_until_us > absl::ToInt64Microseconds(now.monotonic);
+  row->info.busy = HoldsLease(row->lease_until_us, absl::ToInt64Microseconds(now.monotonic));
 }
 
 absl::Status IndexDiffers(absl::string_view session_id) {
@@ -125,7 +126,7 @@ absl::Status SealedSessions::Remove(const SessionRow& row) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(table_.DeleteDamaged(row.key));
-  // The seal that the ledger has of it is unknown.
+  // The ledger must subtract the seal of this row, but the seal is not known. So count again.
   const SessionScan scan = Scan();
   RETURN_IF_ERROR(scan.end);
   ledger_->Recount(scan.sessions, scan.sum);
@@ -189,7 +190,7 @@ SessionInfo SealedSessions::DescribeDamage(const SessionRow& row, absl::Status d
                                            const StoreTime& now) {
   std::string id = row.info.session_id;
   if (absl::IsNotFound(FindUnchecked(id, now).status())) {
-    // The id in the row is damaged. The index still has the one that clients use.
+    // The id in the row is damaged. The index still has the id that clients use.
     const std::string indexed = IndexedId(row.key);
     if (!indexed.empty()) {
       id = indexed;
@@ -243,7 +244,7 @@ absl::StatusOr<std::vector<int64_t>> SealedSessions::UnchangedSince(absl::Time l
 absl::StatusOr<std::vector<int64_t>> SealedSessions::InUse() { return ReadKeys(table_.InUse()); }
 
 std::vector<SessionRow> SealedSessions::Neighbors(int64_t key, const StoreTime& now) {
-  constexpr int64_t kNear = 8;  // sessions before and after it
+  constexpr int64_t kNear = 8;  // number of sessions before it and after it
   std::vector<SessionRow> neighbors;
   RowCursor<SessionRow> rows = table_.Page(key + kNear + 1, 2 * kNear + 1);
   while (true) {

@@ -23,7 +23,8 @@ bool IsSessionId(absl::string_view id) {
   });
 }
 
-// `length` is the length of the log when the turn began, as far as it is known.
+// Checks one turn. `length` is the length that the log had when the turn began, as far as this is
+// known.
 absl::Status CheckTurn(const StoredTurn& turn, size_t number, SessionKind kind, int64_t length) {
   if (turn.start < 0 || turn.start > length) {
     return Wrong("turn ", number, " begins at ", turn.start, ", but the log had ", length,
@@ -61,11 +62,12 @@ absl::Status CheckInfo(const SessionLogData& session) {
   if (info.create_time > info.update_time)
     return Wrong("its update_time is before its create_time");
   if (info.token_count != static_cast<int64_t>(session.token_ids.size())) {
-    return Wrong("its token_count is ", info.token_count, ", but it has ",
+    return Wrong("its token_count is ", info.token_count, ", but the length of its token_ids is ",
                  session.token_ids.size());
   }
   if (info.turn_count != static_cast<int64_t>(session.turns.size())) {
-    return Wrong("its turn_count is ", info.turn_count, ", but it has ", session.turns.size());
+    return Wrong("its turn_count is ", info.turn_count, ", but the length of its turns is ",
+                 session.turns.size());
   }
   if ((info.kind == SessionKind::kNew) != session.turns.empty()) {
     return Wrong("its kind does not fit its ", session.turns.size(), " turns");
@@ -91,7 +93,8 @@ absl::Status CheckSession(const SessionLogData& session) {
     }
     length = turn.end;
   }
-  // It has fewer if the session was truncated to a turn that had cut the turn before it.
+  // The log may be shorter than the end of the last turn that is left: this happens if the session
+  // was truncated to a turn that had itself truncated the turn before it.
   if (session.info.token_count > length) {
     return Wrong("its last turn ends at ", length, ", and its log has ", session.info.token_count,
                  " tokens");

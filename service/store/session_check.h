@@ -1,4 +1,4 @@
-// Checks the invariants of a session, in any store.
+// Checks that the data of a session is consistent, for any store.
 #ifndef TIDEPOOL_SERVICE_STORE_SESSION_CHECK_H_
 #define TIDEPOOL_SERVICE_STORE_SESSION_CHECK_H_
 
@@ -7,8 +7,9 @@
 
 namespace tidepool::service {
 
-// INVALID_ARGUMENT says what is wrong and where: a count does not match, turns do not join, turns
-// are not of the session's kind, or no request could have an id.
+// The error INVALID_ARGUMENT says what is wrong, and where. Possible errors: a count is wrong, a
+// turn does not begin where it should, a turn does not have the kind of the session, or an id is
+// one that no request could have.
 absl::Status CheckSession(const SessionLogData& session);
 
 }  // namespace tidepool::service

@@ -27,8 +27,8 @@ absl::StatusOr<SessionCut> PlanCut(const SessionLogData& log, int64_t position) 
   SessionCut cut = {.position = position, .turns = log.turns.size()};
   const bool running = !log.turns.empty() && log.turns.back().finish == TurnFinish::kRunning;
   if (position == length && !running) return cut;
-  // Find the last turn that begins at or before the position. Later turns are removed. It contains
-  // the tokens before the position unless it begins there.
+  // Find the last turn that begins at or before the position. Later turns are removed. If this turn
+  // begins before the position, it contains the token before the position.
   while (cut.turns > 0 && log.turns[cut.turns - 1].start > position) --cut.turns;
   if (cut.turns == 0) return cut;
   const StoredTurn& turn = log.turns[cut.turns - 1];
@@ -49,7 +49,7 @@ std::string CutAnswer(absl::string_view answer, absl::string_view kept_text) {
   while (absl::ConsumeSuffix(&kept_text, kBrokenCharacter)) {
   }
   if (absl::StartsWith(answer, kept_text)) return std::string(kept_text);
-  // A worker without keep_spaces left out the first space.
+  // A worker that does not know keep_spaces has left out the first space.
   const absl::string_view body = absl::StripLeadingAsciiWhitespace(answer);
   const absl::string_view kept = absl::StripLeadingAsciiWhitespace(kept_text);
   const size_t space = answer.size() - body.size();
@@ -70,7 +70,7 @@ void CutSession(const SessionCut& cut, std::string answer, SessionLogData* log) 
   }
   log->info.token_count = cut.position;
   log->info.turn_count = static_cast<int32_t>(cut.turns);
-  // The next turn is the first one again.
+  // The next turn is the first turn again, so it may have any kind.
   if (cut.turns == 0) log->info.kind = SessionKind::kNew;
 }
 

@@ -1,9 +1,10 @@
-// Cuts a session's log at a position, for ForkSession and TruncateSession.
+// SessionCut: truncates the log of a session at a position, for ForkSession and TruncateSession.
 //
-// The log keeps its first tokens. Turns that begin at or after the position are removed. A turn
-// that contains the position is cut, as if it had been cancelled there. Messages cannot be cut, so
-// in a CHAT session the position must be after the input of that turn. Then the kept tokens match
-// the kept messages and the text of the kept response, and the next turn is rendered after them.
+// The log keeps the tokens before the position. Turns that begin at or after the position are
+// removed. If a turn contains the position, it is cut, as if it had been cancelled there. Messages
+// cannot be cut. So in a CHAT session, a turn that is cut must keep at least one token of its
+// output. Then the kept tokens match the kept messages and the text of the kept response, and the
+// next turn can be rendered after them.
 //
 //   ASSIGN_OR_RETURN(const SessionCut cut, PlanCut(log, position));
 //   CutSession(cut, text_of_the_kept_output, &log);
@@ -22,22 +23,23 @@ namespace tidepool::service {
 
 struct SessionCut {
   int64_t position = 0;
-  size_t turns = 0;        // kept turns
-  bool last_cut = false;   // the last of them ends at the position, before its end
-  int64_t text_begin = 0;  // CHAT and last_cut: the response becomes the text of [begin, position)
+  size_t turns = 0;       // number of turns that are kept
+  bool last_cut = false;  // the last kept turn is cut at the position
+  // for CHAT with last_cut: the response becomes the text of the tokens [text_begin, position)
+  int64_t text_begin = 0;
 };
 
-// INVALID_ARGUMENT names the position and the nearest ones that are accepted.
+// The error INVALID_ARGUMENT names the position, and the nearest positions that are accepted.
 absl::StatusOr<SessionCut> PlanCut(const SessionLogData& log, int64_t position);
 
-// The part of `answer` that is left when its tokens are cut to those that decode to `kept_text`.
-// `kept_text` can end in a broken character (U+FFFD). If a worker of an earlier release decoded it,
-// it can lack a space at the front. Decoding does not know which stop string was removed from the
-// end.
+// The tokens of a response were cut, and the kept ones decode to `kept_text`. Returns the part of
+// `answer` that belongs to them. `kept_text` may end in an incomplete character (U+FFFD). If a
+// worker of an earlier release has decoded it, the space at its beginning may be missing. It may
+// also contain a stop string that was removed from the end of `answer`.
 std::string CutAnswer(absl::string_view answer, absl::string_view kept_text);
 
-// `answer` is the new response of the turn that is cut, if there is one. `cut` is the result of
-// PlanCut for the same log.
+// `cut` must be the result of PlanCut for the same log. `answer` is the new response of the turn
+// that is cut; it is ignored if no turn is cut.
 void CutSession(const SessionCut& cut, std::string answer, SessionLogData* log);
 
 }  // namespace tidepool::service

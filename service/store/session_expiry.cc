@@ -9,7 +9,7 @@
 namespace tidepool::service {
 namespace {
 
-// Stands for damage of the index that expiry uses: no session has this key.
+// Used in place of a key if the index that expiry uses is damaged. No session has this key.
 constexpr int64_t kNoKey = 0;
 
 }  // namespace
@@ -36,7 +36,7 @@ absl::StatusOr<std::vector<SessionRow>> SessionExpiry::FindExpired(absl::Time la
   for (const int64_t key : *keys) {
     if (damaged_.contains(key)) continue;
     absl::StatusOr<SessionRow> row = sessions_->FindKey(key, now);
-    // An index can be damaged and show another time than the row.
+    // If the index is damaged, its time may differ from the time in the row.
     if (row.ok() && row->info.update_time > latest) continue;
     SessionLogData log;
     const absl::Status whole = row.ok() ? logs_->Read(*row, &log) : row.status();
@@ -55,8 +55,9 @@ absl::Status SessionExpiry::Delete(const SessionRow& row) {
   if (!row_only_.contains(row.key)) {
     const absl::Status deleted = logs_->Delete(row.key);
     if (absl::IsDataLoss(deleted)) {
-      // Another session's rows are on a page that cannot be read. The next transaction leaves the
-      // rows of this log. Nothing finds them again.
+      // SQLite met a page that it cannot read. The log itself was read, so this page contains rows
+      // of another session. The next transaction deletes only the session's row. The rows of its
+      // log stay, but nothing finds them any more.
       row_only_.insert(row.key);
       findings_.push_back(absl::StrCat(
           "session '", row.info.session_id,
@@ -70,8 +71,8 @@ absl::Status SessionExpiry::Delete(const SessionRow& row) {
 
 absl::StatusOr<int64_t> SessionExpiry::Run(absl::Duration age, int64_t most, const StoreTime& now) {
   const absl::Time latest = absl::FromUnixMicros(absl::ToUnixMicros(now.expiry - age));
-  // All of them are read before one is deleted: after a page that SQLite cannot read, it deletes
-  // nothing in this transaction.
+  // Read all expired sessions before the first is deleted. The reason: when SQLite has met a page
+  // that it cannot read, it refuses every delete in the same transaction.
   ASSIGN_OR_RETURN(const std::vector<SessionRow> expired, FindExpired(latest, most, now));
   for (const SessionRow& row : expired) {
     RETURN_IF_ERROR(Delete(row));

@@ -15,24 +15,25 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. Damaged sessions are found once, and then left as they are. They need a
-// decision by a person: a backup, or DeleteSession.
+// Thread-compatible. A damaged session is reported once and is not deleted. A person must decide
+// whether to restore a backup or to call DeleteSession.
 class SessionExpiry {
  public:
-  // Both outlive this object.
+  // Both pointers must outlive this object.
   SessionExpiry(SealedSessions* sessions, SealedLogs* logs) : sessions_(sessions), logs_(logs) {}
 
   // Deletes up to `most` sessions that were not changed for `age` and have no lease, as one step of
-  // the caller's transaction. Returns their number. DATA_LOSS: there are new findings. The caller
-  // rolls the transaction back and runs this in another one, which passes the damaged sessions.
+  // the caller's transaction. Returns their number. DATA_LOSS if there are new findings. Then the
+  // caller must roll the transaction back, and run this again in another transaction. The second
+  // run skips the damaged sessions.
   absl::StatusOr<int64_t> Run(absl::Duration age, int64_t most, const StoreTime& now);
 
-  // A line for each session that was found to be damaged, or deleted only in part, since the last
-  // call.
+  // Returns the findings since the last call: one line for each session that is damaged, or of
+  // which only a part could be deleted.
   std::vector<std::string> TakeFindings();
 
  private:
-  // The sessions to delete. Adds findings.
+  // Returns the sessions to delete. Adds a finding for each damaged one.
   absl::StatusOr<std::vector<SessionRow>> FindExpired(absl::Time latest, int64_t most,
                                                       const StoreTime& now);
   absl::Status Delete(const SessionRow& row);
@@ -41,7 +42,7 @@ class SessionExpiry {
 
   SealedSessions* const sessions_;
   SealedLogs* const logs_;
-  absl::flat_hash_set<int64_t> damaged_;   // keys
+  absl::flat_hash_set<int64_t> damaged_;   // their keys
   absl::flat_hash_set<int64_t> row_only_;  // keys of sessions whose log cannot be deleted
   std::vector<std::string> findings_;
 };

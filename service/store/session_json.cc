@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kFormat[] = "tidepool-sessions";
 constexpr int64_t kVersion = 1;
-// Session, turns, turn, messages, message, field.
+// The levels are session, turns, turn, messages, message and field.
 constexpr int kMaxDepth = 6;
 
 constexpr const char* kKinds[] = {"NEW", "TOKENS", "CHAT"};
@@ -65,7 +65,7 @@ absl::Status Take(const Json& object, const char* key, absl::Time* value) {
   std::string text;
   RETURN_IF_ERROR(Take(object, key, &text));
   std::string error;
-  // Very distant years do not fit into microseconds.
+  // Microseconds cannot represent years that are very far in the future.
   if (!absl::ParseTime(absl::RFC3339_full, text, value, &error) || *value < absl::UnixEpoch() ||
       *value > absl::FromUnixSeconds(int64_t{1} << 36)) {
     return Wrong(key, "a time such as 2026-01-31T12:00:00+00:00");
@@ -84,7 +84,7 @@ absl::Status TakeName(const Json& object, const char* key, const char* const (&n
   return absl::OkStatus();
 }
 
-// For a key that turns of older programs do not have.
+// Reads a key that turns of older programs do not have.
 absl::Status TakeIfThere(const Json& object, const char* key, std::string* value) {
   return object.contains(key) ? Take(object, key, value) : absl::OkStatus();
 }
@@ -134,7 +134,7 @@ absl::Status TakeTokens(const Json& object, std::vector<int32_t>* tokens) {
   return absl::OkStatus();
 }
 
-// Parses a line. Values that are nested deeper than those of a session are left out.
+// Parses a line. Values that are nested deeper than any value of a session are left out.
 absl::StatusOr<Json> ParseLine(absl::string_view line) {
   const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxDepth; };
   Json json = Json::parse(line.begin(), line.end(), shallow, /*allow_exceptions=*/false);
@@ -182,17 +182,17 @@ absl::Status CheckHead(absl::string_view line) {
 constexpr absl::string_view kHashKey = ",\"hash\":\"";
 constexpr size_t kHashDigits = 32;
 constexpr absl::string_view kEndStart = "{\"end\":";
-// For the name of a session in a report.
+// The maximum size of a session's name in a report.
 constexpr size_t kMaxNameBytes = 256;
 
-// The line with its hash. Requires: it is a JSON object with a value.
+// Returns the line with its hash. Requires: the line is a JSON object with at least one member.
 std::string WithHash(std::string line) {
   line.pop_back();
   const std::string hash = HashBytes(line).Hex();
   return absl::StrCat(line, kHashKey, hash, "\"}");
 }
 
-// OK if the line has no hash: older programs wrote none.
+// Returns OK if the line has no hash, because older programs wrote none.
 absl::Status CheckHash(absl::string_view line, const Json& json) {
   if (!json.contains("hash")) return absl::OkStatus();
   constexpr size_t kTail = kHashKey.size() + kHashDigits + 2;
@@ -204,7 +204,7 @@ absl::Status CheckHash(absl::string_view line, const Json& json) {
       "it yourself");
 }
 
-// The session ids in the line, even if it is no longer valid JSON.
+// Returns the session ids in the line, even if the line is not valid JSON any more.
 std::vector<absl::string_view> NamesIn(absl::string_view line) {
   constexpr absl::string_view kKey = "\"session_id\":\"";
   std::vector<absl::string_view> names;
@@ -227,8 +227,8 @@ std::string LineFault(int64_t number, absl::string_view line, const absl::Status
   return absl::StrCat("line ", number, which, ": ", status.message());
 }
 
-// False: there is no further line. INVALID_ARGUMENT: the line is too long, and what is above that
-// has been skipped.
+// Reads one line. Returns false if there is no more line. INVALID_ARGUMENT if the line is too long.
+// The rest of such a line is skipped.
 absl::StatusOr<bool> ReadLine(std::istream& in, std::string* line) {
   line->clear();
   std::streambuf* bytes = in.rdbuf();
@@ -245,7 +245,7 @@ absl::StatusOr<bool> ReadLine(std::istream& in, std::string* line) {
   }
 }
 
-// INVALID_ARGUMENT: the line does not have the number of sessions before it.
+// INVALID_ARGUMENT if the number in the last line is not the number of sessions before it.
 absl::Status CheckEnd(const Json& json, int64_t sessions) {
   int64_t told = 0;
   RETURN_IF_ERROR(Take(json, "sessions", &told));

@@ -1,5 +1,6 @@
-// Sessions as JSON lines, for export and import by `tidepool sessions`: a header, one line for each
-// session, and an end line with their number, which detects truncated files.
+// Sessions as JSON lines, for export and import by `tidepool sessions`. A file has a header, one
+// line for each session, and a last line with the number of sessions. The last line shows whether
+// the file is complete.
 //
 //   {"format":"tidepool-sessions","version":1}
 //   {"session_id":"s","principal":"","model":"m","model_digest":"...","kind":"CHAT",
@@ -9,8 +10,8 @@
 //    "hash":"0123456789abcdef0123456789abcdef"}
 //   {"end":true,"sessions":1}
 //
-// A session's hash is XXH3-128 of its line's bytes before `,"hash":`, in hex. It is last in its
-// line. Exports of older programs have none.
+// The hash of a session is the XXH3-128 of the bytes of its line before `,"hash":`, in hex. It is
+// the last member of the line. Files that older programs have written contain no hashes.
 #ifndef TIDEPOOL_SERVICE_STORE_SESSION_JSON_H_
 #define TIDEPOOL_SERVICE_STORE_SESSION_JSON_H_
 
@@ -28,21 +29,21 @@
 
 namespace tidepool::service {
 
-// The lines do not include the line break.
+// The results do not include the line break.
 std::string ExportHead();
 std::string SessionToJson(const SessionLogData& session);
 std::string ExportEnd(int64_t sessions);
 
-// INVALID_ARGUMENT: the line is not a session, or CheckSession refuses it; DATA_LOSS: its hash does
-// not match.
+// INVALID_ARGUMENT if the line is not a session, or if CheckSession refuses the session. DATA_LOSS
+// if its hash does not match.
 absl::StatusOr<SessionLogData> SessionFromJson(absl::string_view line);
 
 inline constexpr size_t kMaxExportLineBytes = size_t{64} << 20;
 
-// Reads the whole file, one line in memory at a time, and passes each intact session to `take`; an
-// error of `take` ends the reading. Returns the faults, one entry for each damaged line, with its
-// number and session ids. Later lines are still read. INVALID_ARGUMENT: the header is invalid, and
-// nothing was read.
+// Reads a file and passes each intact session to `take`. Only one line at a time is in memory. If
+// `take` returns an error, reading ends with that error. Returns the faults: one entry for each
+// damaged line, with the line number and the session ids. Lines after a damaged line are still
+// read. INVALID_ARGUMENT if the header is invalid. Nothing is read then.
 absl::StatusOr<std::vector<std::string>> ReadExport(
     std::istream& in, const std::function<absl::Status(SessionLogData)>& take);
 

@@ -9,7 +9,7 @@
 namespace tidepool::service {
 namespace {
 
-// Whether the error concerns only one session. Other errors concern the whole store.
+// Returns whether the error concerns only one session. Other errors concern the whole store.
 bool IsOfOneSession(const absl::Status& status) {
   return status.ok() || absl::IsDataLoss(status) || absl::IsNotFound(status);
 }
@@ -24,8 +24,9 @@ absl::Status Seal(SessionRow* row, SealedSessions* sessions, SealedLogs* logs) {
 
 absl::Status DeleteDamaged(const SessionRow& row, const StoreTime& now, SealedSessions* sessions,
                            SealedLogs* logs) {
-  // SQLite deletes rows from a page without checking that other rows do not overlap with them.
-  // After a page that it cannot read, it deletes nothing in this transaction.
+  // When SQLite deletes a row from a damaged page, it does not check whether other rows overlap
+  // with it. So read the neighbours before and after the deletion. If a page of a neighbour cannot
+  // be read, SQLite refuses every delete in this transaction.
   std::vector<SessionRow> neighbors = sessions->Neighbors(row.key, now);
   std::erase_if(neighbors, [&](const SessionRow& neighbor) {
     SessionLogData log;
@@ -42,7 +43,7 @@ absl::Status DeleteDamaged(const SessionRow& row, const StoreTime& now, SealedSe
 
 absl::Status EndInterruptedTurns(SealedSessions* sessions, SealedLogs* logs) {
   const absl::StatusOr<std::vector<int64_t>> keys = sessions->InUse();
-  if (absl::IsDataLoss(keys.status())) return absl::OkStatus();  // Scan reports it
+  if (absl::IsDataLoss(keys.status())) return absl::OkStatus();  // Scan reports this damage
   RETURN_IF_ERROR(keys.status());
   const absl::Status ended = sessions->EndLeases();
   if (absl::IsDataLoss(ended)) return absl::OkStatus();

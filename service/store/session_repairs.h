@@ -1,4 +1,5 @@
-// Work on damaged, interrupted and older sessions of a SQLite store.
+// Functions for sessions of a SQLite store that are damaged, were interrupted, or were written by
+// an older version.
 #ifndef TIDEPOOL_SERVICE_STORE_SESSION_REPAIRS_H_
 #define TIDEPOOL_SERVICE_STORE_SESSION_REPAIRS_H_
 
@@ -8,17 +9,17 @@
 
 namespace tidepool::service {
 
-// Deletes all rows of a damaged session. DATA_LOSS: a page is damaged, and deleting from it would
-// damage another session too. The transaction must be rolled back.
+// Deletes all rows of a damaged session. DATA_LOSS if a page is damaged, and deleting rows from it
+// would damage another session. The caller must roll the transaction back then.
 absl::Status DeleteDamaged(const SessionRow& row, const StoreTime& now, SealedSessions* sessions,
                            SealedLogs* logs);
 
-// After a crash: turns that were running end as CANCELLED with what was logged, and no lease is
-// held. Damaged sessions do not change, except for their leases.
+// Called after a crash. Turns that were running end as CANCELLED and keep what is in the log. All
+// leases end. Damaged sessions are not changed, except that their leases end.
 absl::Status EndInterruptedTurns(SealedSessions* sessions, SealedLogs* logs);
 
-// Computes the hashes of sessions that an older version wrote. A session whose parts do not fit
-// together gets none.
+// Computes the hashes of sessions that an older version has written. A session whose parts
+// contradict each other gets no hashes.
 absl::Status SealAll(SealedSessions* sessions, SealedLogs* logs);
 
 }  // namespace tidepool::service

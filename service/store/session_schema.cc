@@ -8,13 +8,13 @@
 namespace tidepool::service {
 namespace {
 
-// "TPL1". Distinguishes our databases from those of other programs.
+// "TPL1". It distinguishes our databases from those of other programs.
 constexpr int64_t kApplicationId = 0x54504c31;
 
-// Files of every older version exist, so a released step never changes.
+// There are files of every older version, so never change a step that was released.
 //
-// A running turn has no end and no answer: both are computed from the log. The log is stored in
-// chunks, so that an append does not rewrite it.
+// A turn that is running has no end and no answer in its row, because both are computed from the
+// log. The log is stored in chunks, so that an append does not rewrite the whole log.
 constexpr char kVersion1[] = R"(
 CREATE TABLE sessions (
   key INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -51,17 +51,18 @@ CREATE TABLE chunks (
   PRIMARY KEY (session, start)) WITHOUT ROWID;
 )";
 
-// For --session-ttl, which looks for sessions by their last change.
+// This index is for --session-ttl, which finds sessions by the time of their last change.
 constexpr char kVersion2[] = "CREATE INDEX sessions_by_update ON sessions (update_us);";
 
-// To recognize a repeated request, and the workers that generated a response.
+// These columns are for recognising a repeated request, and for the workers that generated a
+// response.
 constexpr char kVersion3[] = R"(
 ALTER TABLE sessions ADD COLUMN lease_body TEXT NOT NULL DEFAULT '';
 ALTER TABLE turns ADD COLUMN body TEXT NOT NULL DEFAULT '';
 ALTER TABLE turns ADD COLUMN numerics_id TEXT NOT NULL DEFAULT '';
 )";
 
-// Hashes, to detect damage (session_seals.h).
+// These columns are hashes, which detect damage (session_seals.h).
 constexpr char kVersion4[] = R"(
 ALTER TABLE sessions ADD COLUMN log_hash BLOB NOT NULL DEFAULT x'';
 ALTER TABLE sessions ADD COLUMN turns_hash BLOB NOT NULL DEFAULT x'';
@@ -79,11 +80,11 @@ CREATE TABLE store (
   seal BLOB NOT NULL);
 )";
 
-// Step i upgrades version i to i + 1.
+// Step number i upgrades from version i to version i + 1.
 constexpr const char* kSteps[] = {kVersion1, kVersion2, kVersion3, kVersion4};
 static_assert(std::size(kSteps) == kSessionSchemaVersion);
 
-// Requires: a transaction is open.
+// Runs the missing steps. Requires: a transaction is open.
 absl::Status Migrate(const SqliteDb& db, int64_t version,
                      const std::function<absl::Status()>& seal) {
   for (; version < kSessionSchemaVersion; ++version) {
@@ -111,7 +112,7 @@ absl::Status BringSchemaUpToDate(const SqliteDb& db, const std::function<absl::S
                      kSessionSchemaVersion, ": use a newer program"));
   }
   if (version == kSessionSchemaVersion) return absl::OkStatus();
-  // All steps or none: an error leaves the file unchanged.
+  // One transaction for all steps, so that an error leaves the file unchanged.
   RETURN_IF_ERROR(db.Execute("BEGIN IMMEDIATE"));
   absl::Status status = Migrate(db, version, seal);
   if (status.ok()) status = db.Execute("COMMIT");

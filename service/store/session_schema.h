@@ -1,4 +1,4 @@
-// The schema of the session store's SQLite file, and the upgrade from each older version.
+// The schema of the SQLite file of a session store, and the upgrades from older versions.
 #ifndef TIDEPOOL_SERVICE_STORE_SESSION_SCHEMA_H_
 #define TIDEPOOL_SERVICE_STORE_SESSION_SCHEMA_H_
 
@@ -13,15 +13,15 @@
 
 namespace tidepool::service {
 
-// The version that this code writes, as PRAGMA user_version of the file.
+// The version that this code writes. It is stored as PRAGMA user_version.
 inline constexpr int64_t kSessionSchemaVersion = 4;
 
-// Creates the tables in a new file, or upgrades those of an older version, in one transaction. Then
-// calls `seal` in the same transaction, to hash the rows. FAILED_PRECONDITION: the file belongs to
-// another program or to a newer version of this one.
+// Creates the tables in a new file, or upgrades the tables of an older version. Then calls `seal`,
+// to hash the rows. All of this is one transaction. FAILED_PRECONDITION if the file belongs to
+// another program, or to a newer version of this program.
 absl::Status BringSchemaUpToDate(const SqliteDb& db, const std::function<absl::Status()>& seal);
 
-// A line for each fault that SQLite finds, and for rows that belong to no session.
+// Returns one line for each fault that SQLite finds, and for rows that belong to no session.
 absl::StatusOr<std::vector<std::string>> FindFaults(const SqliteDb& db);
 
 }  // namespace tidepool::service

@@ -1,9 +1,9 @@
-// SessionStore: the durable token log of every session. The front is its only writer.
+// SessionStore: stores the token log of every session durably. Only fronts write it.
 //
-// A turn starts with BeginTurn, which takes the lease and reads the log. Append follows any number
-// of times: the first call has the turn's input, the last one its finish_reason. If nothing was
-// appended, ReleaseLease ends the turn, which then leaves no trace. The log always has everything
-// that a client has received.
+// A turn starts with BeginTurn, which reads the log and takes the lease, the exclusive right to
+// append for a limited time. Then Append is called any number of times. The first call contains the
+// turn's input, and the last one its finish_reason. If nothing is appended, ReleaseLease ends the
+// turn, and the log does not change. Everything that a client has received is always in the log.
 #ifndef TIDEPOOL_SERVICE_STORE_SESSION_STORE_H_
 #define TIDEPOOL_SERVICE_STORE_SESSION_STORE_H_
 
@@ -21,7 +21,7 @@
 
 namespace tidepool::service {
 
-// The numbers are stored: never change one.
+// These numbers are stored, so never change one.
 enum class SessionKind : uint8_t { kNew = 0, kTokens = 1, kChat = 2 };
 enum class TurnFinish : uint8_t {
   kRunning = 0,
@@ -53,31 +53,32 @@ struct SessionInfo {
   int64_t token_count = 0;
   int32_t turn_count = 0;
   bool busy = false;  // a lease is held and has not expired
-  int64_t epoch = 0;  // of the last lease; Replace raises it too
-  // Describes the damage of a damaged session. Then only session_id is set. Only List returns such
-  // a session; every other call ends with DATA_LOSS.
+  int64_t epoch = 0;  // number of the last lease; Replace also increases it
+  // Not empty if the session is damaged. Then it describes the damage, and otherwise only
+  // session_id is set. Only List returns a damaged session. All other calls end with DATA_LOSS.
   std::string damage;
 };
 
-// The numerics_id of a turn whose workers had different ones.
+// The numerics_id of a turn whose workers had different numerics_ids.
 inline constexpr absl::string_view kSeveralNumerics = "several";
 
 struct StoredTurn {
   std::string request_id;
-  int64_t start = 0;         // of the turn's input in the log
-  int64_t output_start = 0;  // of its output
+  int64_t start = 0;         // where the turn's input begins in the log
+  int64_t output_start = 0;  // where the turn's output begins
   int64_t end = 0;
-  std::vector<StoredMessage> messages;  // CHAT: its input
-  std::string answer;                   // the text of its output
+  std::vector<StoredMessage> messages;  // the turn's input in a CHAT session
+  std::string answer;                   // the text of the turn's output
   TurnFinish finish = TurnFinish::kRunning;
-  // As in TurnStart and AppendRequest. Empty: unknown, because an older program wrote the turn.
+  // As in TurnStart and AppendRequest. Empty: not known, because an older program has written the
+  // turn.
   std::string body_digest;
   std::string numerics_id;
 
   friend bool operator==(const StoredTurn&, const StoredTurn&) = default;
 };
 
-// The message that a CHAT session's turn adds after its input.
+// Returns the message that a turn of a CHAT session adds after its input.
 inline StoredMessage AnswerMessage(const StoredTurn& turn) {
   return {.role = "assistant", .content = turn.answer};
 }
@@ -88,8 +89,8 @@ struct SessionLogData {
   std::vector<StoredTurn> turns;
 };
 
-// For readers: if the front of a turn has died, the turn has ended, although its state is still
-// running.
+// For code that only reads a session: if the front of a turn has died, the stored turn is still
+// marked as running. Marks it as cancelled in `log`.
 inline void EndAbandonedTurn(SessionLogData* log) {
   if (log->info.busy || log->turns.empty()) return;
   TurnFinish& finish = log->turns.back().finish;
@@ -112,46 +113,48 @@ struct TurnRequest {
 };
 
 struct OpenTurn {
-  int64_t epoch = 0;   // of the lease; every later call must have it
-  SessionLogData log;  // the current log; its last turn is kRunning if it continues
+  int64_t epoch = 0;   // the number of the lease; every later call must pass it
+  SessionLogData log;  // the current log; if the last turn continues, its finish is kRunning
 };
 
-// The start of a turn, in its first Append.
+// The beginning of a turn. It is part of the turn's first Append.
 struct TurnStart {
   std::string request_id;
   SessionKind kind = SessionKind::kTokens;
-  // First truncates the log to this length, which is its whole length unless the template rewrote
-  // earlier turns.
+  // First truncates the log to this length. This is the whole length of the log, unless the
+  // template has rendered earlier turns differently.
   int64_t kept = 0;
-  std::vector<int32_t> input_ids;       // appended to the kept tokens
-  std::vector<StoredMessage> messages;  // CHAT
-  // Digest of everything in the request that affects the response. A request with another digest is
-  // a different request.
+  std::vector<int32_t> input_ids;       // appended to the tokens that are kept
+  std::vector<StoredMessage> messages;  // the turn's input in a CHAT session
+  // Digest of everything in the request that influences the response. Two requests with different
+  // digests are different requests.
   std::string body_digest;
 };
 
 struct AppendRequest {
   std::string session_id;
   int64_t epoch = 0;
-  int64_t expected_length = 0;  // of the log before this append, and before a cut by `begin`
+  // length of the log before this append, and before `begin` truncates it
+  int64_t expected_length = 0;
   std::optional<TurnStart> begin;
   std::vector<int32_t> output_ids;
   std::string output_text;
   // Every value except kRunning ends the turn and releases the lease.
   TurnFinish finish = TurnFinish::kRunning;
-  // numerics_id of the workers that produced the turn's output so far; empty: unchanged.
+  // The numerics_id of the workers that have produced the turn's output until now. Empty: it has
+  // not changed.
   std::string numerics_id;
 };
 
 struct SessionPage {
   std::vector<SessionInfo> sessions;
-  std::string next_page_token;  // empty: the last page
+  std::string next_page_token;  // empty: this is the last page
 };
 
-// Thread-safe. Every call returns at once; `done` runs later on the store's thread and must not
-// block. Calls take effect in order. Every call can fail with
+// Thread-safe. Every call returns at once. Later, `done` is called on the store's thread, and must
+// not block. Calls take effect in order. Every call can fail with these errors:
 //  - RESOURCE_EXHAUSTED: the disk is full;
-//  - DATA_LOSS: stored data is damaged; the message names the session if only one is affected;
+//  - DATA_LOSS: stored data is damaged; if only one session is affected, the message names it;
 //  - UNAVAILABLE: the store is closed or unavailable.
 class SessionStore {
  public:
@@ -159,53 +162,62 @@ class SessionStore {
   using Done = std::function<void(absl::StatusOr<T>)>;
   using DoneStatus = std::function<void(absl::Status)>;
 
-  // Completes all earlier calls.
+  // Waits until all earlier calls are complete.
   virtual ~SessionStore() = default;
 
-  // Registers a listener for whether the store is writable (see StoreHealth::Listen). UNAVAILABLE:
-  // its server is unavailable, or its file is missing.
+  // Registers a function that learns whether the store can be written (see StoreHealth::Listen). It
+  // gets UNAVAILABLE if the store's server is unavailable or its file is missing.
   virtual void OnHealth(StoreHealth::Listener listener) = 0;
 
-  // ALREADY_EXISTS: the id is taken, by any principal; RESOURCE_EXHAUSTED: the principal has
-  // reached the limit.
+  // ALREADY_EXISTS if any principal has a session with this id. RESOURCE_EXHAUSTED if the principal
+  // has reached its maximum number of sessions.
   virtual void Create(NewSession session, Done<SessionInfo> done) = 0;
-  // NOT_FOUND: unknown session, or it belongs to another principal. Unset principal: any.
+  // NOT_FOUND if the session does not exist or belongs to another principal. If `principal` is not
+  // set, the session may belong to anyone.
   virtual void Get(std::optional<std::string> principal, std::string session_id,
                    Done<SessionLogData> done) = 0;
-  // Newest first. Unset principal: all. INVALID_ARGUMENT: page_token did not come from List.
+  // The newest session comes first. If `principal` is not set, lists the sessions of all
+  // principals. INVALID_ARGUMENT if page_token is not from an earlier List.
   virtual void List(std::optional<std::string> principal, int page_size, std::string page_token,
                     Done<SessionPage> done) = 0;
-  // NOT_FOUND; ABORTED: a turn holds the lease.
+  // NOT_FOUND if the session does not exist or belongs to another principal. ABORTED if a turn
+  // holds the lease.
   virtual void Delete(std::string principal, std::string session_id, DoneStatus done) = 0;
   virtual void Count(Done<int64_t> done) = 0;
 
   // Deletes up to `most` sessions that were not changed for `age` and have no running turn. Returns
   // their number.
   virtual void Expire(absl::Duration age, int64_t most, Done<int64_t> done) = 0;
-  // Returns faults of the store itself, one line each. CheckSession checks the contents of readable
-  // sessions.
+  // Returns the faults of the store itself, one line each. It does not check the contents of
+  // sessions that can be read. For that, use CheckSession.
   virtual void Verify(Done<std::vector<std::string>> done) = 0;
 
-  // Writes a whole session, including its times but not its epoch. Running turns become CANCELLED.
-  // Errors as in Create.
+  // Writes a whole session. Its times are kept, but its epoch is not. Turns that are running become
+  // CANCELLED. Errors are the same as for Create.
   virtual void Insert(SessionLogData session, Done<SessionInfo> done) = 0;
-  // Replaces the session. NOT_FOUND: unknown session, or it belongs to another principal; ABORTED:
-  // a turn holds the lease, or began since info.epoch was read.
+  // Replaces a session. NOT_FOUND if the session does not exist or belongs to another principal.
+  // ABORTED if a turn holds the lease, or has begun since info.epoch was read.
   virtual void Replace(SessionLogData session, Done<SessionInfo> done) = 0;
 
-  // Takes the lease with a new epoch; the same request can take it over. The log's last turn
-  // continues, without a `begin`, if it has this request_id and is running or was cancelled at the
-  // end of the log. Otherwise, if it is running, it is cancelled. NOT_FOUND; ABORTED: a turn of
-  // another request_id holds the lease; ALREADY_EXISTS: this request_id has a turn with another
-  // body_digest, in the log or holding the lease, which is not affected.
+  // Takes the lease, with a new epoch. If a turn of the same request holds the lease, takes it
+  // over.
+  //
+  // If the last turn in the log has this request_id, and is running or was cancelled at the end of
+  // the log, it continues without a `begin`. Otherwise, if the last turn is running, it becomes
+  // cancelled.
+  //
+  // Errors: NOT_FOUND as in Delete. ABORTED if a turn with another request_id holds the lease.
+  // ALREADY_EXISTS if a turn with this request_id, in the log or as holder of the lease, has
+  // another body_digest. That turn is not changed.
   virtual void BeginTurn(TurnRequest turn, Done<OpenTurn> done) = 0;
-  // ABORTED: the lease was lost (another epoch, or it expired and another turn took it).
+  // ABORTED if the lease is lost: it has another epoch, or it has expired and another turn has
+  // taken it.
   virtual void RenewLease(std::string session_id, int64_t epoch, absl::Duration lease,
                           DoneStatus done) = 0;
-  // For a turn without an append. Does nothing if the epoch is not current.
+  // Ends a turn that has appended nothing. Does nothing if the epoch is not the current one.
   virtual void ReleaseLease(std::string session_id, int64_t epoch, DoneStatus done) = 0;
-  // Compare-and-set. ABORTED, and nothing was written: the epoch is not current, or the log does
-  // not have expected_length.
+  // Appends only if the epoch is the current one and the log has the length expected_length.
+  // Otherwise returns ABORTED and writes nothing.
   virtual void Append(AppendRequest append, DoneStatus done) = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
+#include "service/store/lease.h"
 
 namespace tidepool::service {
 namespace {
@@ -68,8 +69,8 @@ absl::StatusOr<SessionTable> SessionTable::Open(const SqliteDb& db, Lookup looku
 
 absl::Status SessionTable::PrepareReads(const SqliteDb& db) {
   const auto select = [](absl::string_view rest) { return absl::StrCat(kColumns, rest); };
-  // The subquery finds the key, so that all columns are read from the table and none from an index.
-  // An id whose class is damaged is found too: an index that was built from it has a blob.
+  // The subquery finds the key. So all columns are read from the table, and none from an index. An
+  // id with a damaged storage class is also found: an index that was built from it contains a blob.
   const auto by_id = [&](absl::string_view how) {
     return select(absl::StrCat("WHERE key = (SELECT key FROM sessions ", how,
                                " WHERE session_id IN (?1, CAST(?1 AS BLOB)) LIMIT 1)"));
@@ -93,7 +94,8 @@ absl::Status SessionTable::PrepareReads(const SqliteDb& db) {
        "WHERE key < ?1 ORDER BY key DESC LIMIT ?2"},
       {&all_, all},
       {&unchanged_since_,
-       "SELECT key FROM sessions WHERE update_us <= ?1 AND lease_until_us <= ?2 "
+       "SELECT key FROM sessions "
+       "WHERE update_us <= ?1 AND NOT (lease_until_us > ?2 AND lease_until_us <= ?4) "
        "ORDER BY update_us LIMIT ?3"},
       {&in_use_,
        "SELECT key FROM sessions WHERE lease_until_us <> 0 OR lease_request <> '' "
@@ -117,7 +119,7 @@ absl::Status SessionTable::PrepareWrites(const SqliteDb& db) {
        "epoch = ?6, lease_request = ?7, lease_until_us = ?8, lease_body = ?9, log_hash = ?10, "
        "turns_hash = ?11, seal = ?12 WHERE key = ?1"},
       {&delete_, "DELETE FROM sessions WHERE key = ?1"},
-      // Each subquery reads only an index.
+      // Each subquery reads only an index, not the table.
       {&restore_indexed_,
        "UPDATE sessions SET "
        "session_id = coalesce((SELECT session_id FROM sessions INDEXED BY "
@@ -162,7 +164,8 @@ absl::Status SessionTable::Update(const SessionRow& row) {
 absl::Status SessionTable::Delete(int64_t key) { return delete_.Bind(1, key).Run(); }
 
 absl::Status SessionTable::DeleteDamaged(int64_t key) {
-  // SQLite finds a row's entries in the indexes by the row's columns.
+  // SQLite uses the columns of a row to find its entries in the indexes. So first restore the
+  // columns from the indexes.
   const TolerateIndexDamage tolerate(delete_);
   RETURN_IF_ERROR(restore_indexed_.Bind(1, key).Run());
   return Delete(key);
@@ -208,7 +211,8 @@ RowCursor<int64_t> SessionTable::UnchangedSince(absl::Time latest, absl::Duratio
                                                 int64_t limit) {
   return {&unchanged_since_.Bind(1, absl::ToUnixMicros(latest))
                .Bind(2, absl::ToInt64Microseconds(monotonic))
-               .Bind(3, limit),
+               .Bind(3, limit)
+               .Bind(4, absl::ToInt64Microseconds(monotonic + kMaxLease)),
           ReadKey};
 }
 

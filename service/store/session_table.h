@@ -1,4 +1,4 @@
-// SessionTable: the table `sessions` of the SQLite store, one row for each session.
+// SessionTable: the table `sessions` of the SQLite store. It has one row for each session.
 #ifndef TIDEPOOL_SERVICE_STORE_SESSION_TABLE_H_
 #define TIDEPOOL_SERVICE_STORE_SESSION_TABLE_H_
 
@@ -21,12 +21,12 @@ struct SessionRow {
   int64_t key = 0;
   std::string lease_request;
   std::string lease_body;
-  int64_t lease_until_us = 0;  // by the monotonic clock of the process that holds the lease
-  SessionInfo info;            // `busy` is not stored
-  Hash128 log_hash;            // of the last chunk
-  Hash128 turns_hash;          // of the last turn
+  int64_t lease_until_us = 0;  // on the monotonic clock of the process that holds the lease
+  SessionInfo info;            // info.busy is not stored
+  Hash128 log_hash;            // hash of the last chunk
+  Hash128 turns_hash;          // hash of the last turn
   Hash128 seal;
-  bool classes_fit = true;  // each column has the storage class that it was written with
+  bool classes_fit = true;  // each column has the storage class with which it was written
 };
 
 // An entry of the index by session_id.
@@ -35,45 +35,46 @@ struct IndexedSession {
   std::string session_id;
 };
 
-// Thread-compatible. Reads and writes rows and checks no hashes (SealedSessions does). The caller
-// has a transaction open. Errors are those of SqliteError.
+// Thread-compatible. This class reads and writes rows, but does not check hashes (SealedSessions
+// does). The caller must have a transaction open. Errors are those of SqliteError.
 class SessionTable {
  public:
-  // How a session is found by its id. kScan is for stores whose index or rows may be damaged: it
-  // reads all rows, and uses the index only after a row that cannot be read.
+  // How a session is found by its id. kScan is for a store whose index or rows may be damaged: it
+  // reads all rows. It uses the index only if it meets a row that cannot be read.
   enum class Lookup : uint8_t { kIndex, kScan };
 
-  // Requires: the schema is there. The connection outlives the table.
+  // Requires: the tables exist. The connection must outlive this object.
   static absl::StatusOr<SessionTable> Open(const SqliteDb& db, Lookup lookup);
 
-  // A new row without hashes, with a key that was never used before.
+  // Adds a row without hashes. Its key was never used before.
   absl::Status Insert(const NewSession& session, absl::Time created);
-  // Writes every column that can change.
+  // Writes all columns that can change.
   absl::Status Update(const SessionRow& row);
   absl::Status Delete(int64_t key);
-  // Same, for a row whose columns may differ from its entries in the indexes. Deletes these
-  // entries, too.
+  // Deletes a row whose columns may differ from its entries in the indexes. Deletes these entries,
+  // too.
   absl::Status DeleteDamaged(int64_t key);
-  // No lease outlives its process: ends those that an earlier one left.
+  // Ends the leases that an earlier process has left. They have no meaning in this process.
   absl::Status EndLeases();
 
-  // The row that the index or the scan leads to. If that row is damaged, it can have another id.
+  // Returns the row to which the index or the scan leads. If the row is damaged, it may have
+  // another id.
   absl::StatusOr<std::optional<SessionRow>> Find(absl::string_view session_id);
   absl::StatusOr<std::optional<SessionRow>> At(int64_t key);
-  // Whether the index by principal has this session under this principal.
+  // Returns whether the index by principal contains this session under this principal.
   absl::StatusOr<bool> IsIndexedUnder(absl::string_view principal, int64_t key);
-  // At most `limit` rows with keys less than `before`, the largest key first. `principal` outlives
-  // the cursor.
+  // Returns at most `limit` rows whose keys are less than `before`. The largest key comes first.
+  // `principal` must outlive the cursor.
   RowCursor<SessionRow> Page(int64_t before, int64_t limit);
   RowCursor<SessionRow> PageOf(absl::string_view principal, int64_t before, int64_t limit);
-  // Same for the index by session_id. Does not read the table.
+  // Same for the entries of the index by session_id. Does not read the table.
   RowCursor<IndexedSession> IndexPage(int64_t before, int64_t limit);
-  // All rows by their keys. Reads only the table.
+  // Returns all rows in the order of their keys. Reads only the table, no index.
   RowCursor<SessionRow> All();
-  // Keys of at most `limit` sessions that were not changed after `latest`, and whose lease had
-  // ended at `monotonic`. The oldest comes first.
+  // Keys of at most `limit` sessions that were not changed after `latest`, and have no lease at
+  // `monotonic`. The oldest comes first.
   RowCursor<int64_t> UnchangedSince(absl::Time latest, absl::Duration monotonic, int64_t limit);
-  // Keys of sessions with a lease or a running turn.
+  // Returns the keys of sessions that have a lease or a running turn.
   RowCursor<int64_t> InUse();
 
   absl::StatusOr<int64_t> Count();

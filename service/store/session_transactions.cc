@@ -9,18 +9,21 @@
 namespace tidepool::service {
 namespace {
 
-// Up to this difference the two clocks count as equal: they are not read at the same moment, and
-// both are adjusted.
+// If the two clocks differ by less than this, they count as equal. They are never exactly equal,
+// because they are not read at the same moment and both are adjusted.
 constexpr absl::Duration kClockSlack = absl::Seconds(1);
-constexpr absl::Duration kLookEvery = absl::Milliseconds(500);  // reads of the file
+// time between two reads of the file
+constexpr absl::Duration kLookEvery = absl::Milliseconds(500);
 
-// Whether the error concerns the file and not only the call. Then the transaction is rolled back.
+// Returns whether the error concerns the file and not only the call. If so, the transaction is
+// rolled back.
 bool IsStorageError(const absl::Status& status) {
   return absl::IsResourceExhausted(status) || absl::IsInternal(status) ||
          absl::IsDataLoss(status) || absl::IsFailedPrecondition(status);
 }
 
-// SQLite's own default. The store runs the checkpoints itself, to know when the file changes.
+// This is SQLite's own default. The store runs checkpoints itself, so that it knows when the file
+// changes.
 constexpr int kFramesPerCheckpoint = 1000;
 
 }  // namespace
@@ -43,8 +46,8 @@ SessionTransactions::SessionTransactions(const SqliteSessionStoreOptions& option
   }
   file_status_ = file_.Check(opened_.db);
   file_.Reserve();
-  // From now on a missing witness means that it was lost. The witness of another store stays until
-  // this store is written.
+  // A witness file (StoreWitness) exists from now on, so if it is missing later, it was lost. If
+  // there is already a witness of another store, it stays until this store is written.
   if (!witness_.Read().has_value()) WriteWitness();
 }
 
@@ -55,7 +58,7 @@ void SessionTransactions::Log(absl::string_view line) const {
 void SessionTransactions::WatchFile() {
   if (options_.use == StoreUse::kSalvage) return;
   const absl::Duration now = base::Clock::Real().Monotonic();
-  // Checked before each write, because a write can make a truncated file as long as before.
+  // Check before each write, because a write could give a truncated file its old size again.
   if (now < next_look_) return SetFileStatus(file_.CheckSizes(opened_.db.log_bytes()));
   next_look_ = now + kLookEvery;
   SetFileStatus(file_.Check(opened_.db));
@@ -91,7 +94,8 @@ void SessionTransactions::CommitGroup(std::vector<Job>& jobs) {
     for (size_t i = 0; i < jobs.size(); ++i) jobs[i].deliver(std::move(results[i]));
     return;
   }
-  // One job made the shared transaction fail. Run each alone, so that each gets its own result.
+  // One job has made the shared transaction fail. Run each job alone, so that each gets its own
+  // result.
   for (Job& job : jobs) {
     absl::Status status = CommitAlone(&job, &results);
     job.deliver(status.ok() ? std::move(results[0]) : std::move(status));
@@ -104,7 +108,8 @@ absl::Status SessionTransactions::CommitAlone(Job* job, std::vector<absl::Status
     return absl::IsResourceExhausted(status) && job->access == Access::kFree;
   };
   if (stuck()) {
-    // After the checkpoint, the log is written from its start, where it already has space.
+    // After this checkpoint, SQLite writes the log from its beginning. The file already has space
+    // there.
     Checkpoint("RESTART");
     status = TryTransaction(job, 1, results);
   }
@@ -115,9 +120,9 @@ absl::Status SessionTransactions::CommitAlone(Job* job, std::vector<absl::Status
   return status;
 }
 
-// `steady` is the time that the wall clock would show if it had not been set since the store was
-// opened. A stamp uses the later of the two, and its age is computed from the earlier. So no
-// session looks older than it is, however the clock was set.
+// `steady` is the time that the wall clock would show if nobody had set it since the store was
+// opened. Time stamps use the later one of the two. Their age is computed with the earlier one. So
+// a session never looks older than it is, even if the clock was set.
 StoreTime SessionTransactions::Now() const {
   const absl::Duration monotonic = clock_->Monotonic();
   const absl::Time wall = clock_->Now();
@@ -140,7 +145,7 @@ absl::Status SessionTransactions::TryTransaction(Job* jobs, size_t count,
   if (status.ok()) status = Commit(changes);
   if (status.ok()) return status;
   opened_.ledger->Rollback();
-  // Report the first error, not one of the ROLLBACK.
+  // Report this first error. An error of ROLLBACK would hide it.
   if (opened_.db.in_transaction()) opened_.db.Execute("ROLLBACK").IgnoreError();
   return status;
 }
@@ -148,16 +153,17 @@ absl::Status SessionTransactions::TryTransaction(Job* jobs, size_t count,
 absl::Status SessionTransactions::Commit(int64_t changes) {
   StoreLedger& ledger = *opened_.ledger;
   const bool wrote = opened_.db.changes() != changes;
-  // If a page could not be read, SQLite fails a COMMIT even if nothing was written.
+  // If nothing was written, roll back: SQLite refuses a COMMIT if a page could not be read, even
+  // without writes.
   if (!wrote) return opened_.db.Execute("ROLLBACK");
   RETURN_IF_ERROR(ledger.Write());
   RETURN_IF_ERROR(opened_.db.Execute("COMMIT"));
   ledger.Committed();
-  // Before the results of the commit are delivered.
+  // This must happen before the results of the commit are delivered.
   WriteWitness();
   if (opened_.db.log_frames() >= kFramesPerCheckpoint) Checkpoint("PASSIVE");
   if (std::exchange(reserve_used_, false)) {
-    // Return the freed space to the disk, and reserve again.
+    // Give the freed space back to the disk, and reserve space again.
     Checkpoint("TRUNCATE");
     file_.Reserve();
   }

@@ -22,66 +22,69 @@ namespace tidepool::service {
 
 // What a committed append survives.
 enum class Durability : uint8_t {
-  kProcess,  // the end of the process, kill -9 included (WAL, synchronous=NORMAL)
-  kPower,    // also power loss of the machine (synchronous=FULL)
+  kProcess,  // the end of the process, even by kill -9 (WAL, synchronous=NORMAL)
+  kPower,    // also a power loss of the machine (synchronous=FULL)
 };
 
 enum class StoreUse : uint8_t {
   kServe,
-  // For a store that is too damaged for kServe: reads what can be read. Writes and repairs nothing,
-  // and does not use the indexes. Calls that write fail with FAILED_PRECONDITION.
+  // For a store that is too damaged for kServe. Reads what can be read. Writes and repairs nothing,
+  // and does not use the indexes. Calls that would write fail with FAILED_PRECONDITION.
   kSalvage,
 };
 
 struct SqliteSessionStoreOptions {
-  std::string path;  // ":memory:": no file
+  std::string path;  // ":memory:": there is no file
   Durability durability = Durability::kProcess;
-  int64_t max_bytes = 0;     // of the file; 0: no limit
-  int64_t max_sessions = 0;  // of one principal; 0: no limit
+  int64_t max_bytes = 0;     // maximum size of the file; 0: no limit
+  int64_t max_sessions = 0;  // maximum for each principal; 0: no limit
   StoreUse use = StoreUse::kServe;
   const base::Clock* clock = &base::Clock::Real();
-  // Takes lines for the operator about damage, losses and a missing file, on any thread. May be
-  // empty.
+  // Gets lines for the operator, about damage, losses and a missing file. It is called on any
+  // thread. It may be empty.
   std::function<void(absl::string_view)> log = {};
 };
 
-// Thread-compatible: after the construction, only the store's thread calls it.
+// Thread-compatible. After the construction, only the store's thread uses it.
 class SessionTransactions {
  public:
   enum class Access : uint8_t {
     kRead,
     kWrite,
-    kFree,  // frees more than it writes, so it must work on a full disk
+    kFree,  // the job frees more than it writes, so it must work on a full disk
   };
-  // One call: its work inside a transaction, and the delivery of its result after the commit.
+  // One call: what it does inside a transaction, and a function that gets its result after the
+  // commit.
   struct Job {
     Access access = Access::kWrite;
     std::function<absl::Status(SqliteSessions&, const StoreTime& now)> run;
     std::function<void(absl::Status)> deliver;
   };
 
-  // `health` is set to whether the file can be used. It outlives this object.
+  // `health` learns whether the file can be used. It must outlive this object.
   SessionTransactions(const SqliteSessionStoreOptions& options, OpenedStore opened,
                       StoreHealth* health);
 
   const OpenedStore& opened() const { return opened_; }
-  // Checks whether the file is still there and undamaged. Call it before each CommitGroup, and at
+  // Checks that the file still exists and is undamaged. Call it before each CommitGroup, and at
   // least every 500 ms.
   void WatchFile();
-  // Runs the jobs in one transaction, or, if that fails, in one transaction each. Delivers all
-  // results.
+  // Runs all jobs in one transaction. If that fails, runs each job in its own transaction. Then
+  // delivers all results.
   void CommitGroup(std::vector<Job>& jobs);
-  // A line for the operator about this store.
+  // Writes a line about this store for the operator.
   void Log(absl::string_view line) const;
 
  private:
   StoreTime Now() const;
   void SetFileStatus(absl::Status status);
-  // `mode` is one of PRAGMA wal_checkpoint. Does nothing if another process has written the file.
+  // `mode` is a mode of PRAGMA wal_checkpoint. Does nothing if another process has written the
+  // file.
   void Checkpoint(absl::string_view mode);
-  // Runs one job in a transaction. On a full disk, a job that frees space may use the reserve.
+  // Runs one job in its own transaction. If the disk is full, a job that frees space may use the
+  // reserve.
   absl::Status CommitAlone(Job* job, std::vector<absl::Status>* results);
-  // Runs the jobs in one transaction. After an error, nothing was written.
+  // Runs the jobs in one transaction. If it returns an error, nothing was written.
   absl::Status TryTransaction(Job* jobs, size_t count, std::vector<absl::Status>* results);
   void WriteWitness();
   absl::Status Commit(int64_t changes);

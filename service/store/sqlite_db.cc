@@ -18,21 +18,21 @@ namespace tidepool::service {
 
 namespace {
 
-// https://www.sqlite.org/fileformat2.html#walformat
+// These describe the format of the log: https://www.sqlite.org/fileformat2.html#walformat
 constexpr int64_t kLogHead = 32;
 constexpr int64_t kLogPageSizeAt = 8;
 constexpr int64_t kLogSaltsAt = 16;
 constexpr int64_t kLogChecksumAt = 24;
-// The magic number of a log whose checksums are in this machine's byte order.
+// The magic number of a log whose checksums use this machine's byte order.
 constexpr uint32_t kLogMagic = std::endian::native == std::endian::little ? 0x377f0682 : 0x377f0683;
 constexpr int64_t kFrameHead = 24;
 constexpr int64_t kFrameBytes = kFrameHead + kPageBytes;
-constexpr int64_t kFrameSaltsAt = 8;  // the checksum covers the bytes before
+constexpr int64_t kFrameSaltsAt = 8;  // a frame's checksum covers the bytes before this
 constexpr int64_t kFrameChecksumAt = 16;
 constexpr int64_t kSaltBytes = 8;
 constexpr int kFramesPerRead = 64;
 
-// Whether `frames` continue a log with this checksum before them. Advances the checksum.
+// Returns whether `frames` continue a log that has the checksum `sum` before them. Advances `sum`.
 bool FramesAreWhole(absl::string_view frames, absl::string_view salts, LogChecksum* sum) {
   for (; !frames.empty(); frames.remove_prefix(kFrameBytes)) {
     sum->Add(frames.substr(0, kFrameSaltsAt));
@@ -43,8 +43,8 @@ bool FramesAreWhole(absl::string_view frames, absl::string_view salts, LogChecks
   return true;
 }
 
-// The message for an errno that means that there is no space, or null. SQLite itself recognizes
-// only ENOSPC of a write as a full disk.
+// Returns a message if this errno means that there is no space, otherwise null. This is needed
+// because SQLite recognises a full disk only if a write fails with ENOSPC.
 const char* FullDisk(int system_errno) {
   switch (system_errno) {
     case ENOSPC:
@@ -59,8 +59,8 @@ const char* FullDisk(int system_errno) {
   }
 }
 
-// The errno of the last failed system call on one of the connection's files: the database
-// (SQLITE_FCNTL_FILE_POINTER) or its log (SQLITE_FCNTL_JOURNAL_POINTER).
+// Returns the errno of the last system call that failed on one of the connection's files. `which`
+// is SQLITE_FCNTL_FILE_POINTER for the database, or SQLITE_FCNTL_JOURNAL_POINTER for the log.
 int LastErrno(sqlite3* db, int which) {
   sqlite3_file* file = nullptr;
   int last = 0;
@@ -70,10 +70,11 @@ int LastErrno(sqlite3* db, int which) {
   return last;
 }
 
-// The message for a write that failed because there was no space. Null: another or unknown reason.
+// Returns a message if a write failed because there was no space. Returns null for any other
+// reason.
 const char* NoRoom(sqlite3* db, int extended_code) {
   if (extended_code != SQLITE_IOERR_WRITE && extended_code != SQLITE_IOERR_FSYNC) return nullptr;
-  // After a commit, sqlite3_system_errno is not set.
+  // After a commit, sqlite3_system_errno is not set. So look at both files.
   const char* log = FullDisk(LastErrno(db, SQLITE_FCNTL_JOURNAL_POINTER));
   return log != nullptr ? log : FullDisk(LastErrno(db, SQLITE_FCNTL_FILE_POINTER));
 }
@@ -190,10 +191,11 @@ TolerateIndexDamage::~TolerateIndexDamage() {
 }
 
 absl::StatusOr<SqliteDb> SqliteDb::Open(const std::string& path) {
-  // Conversations are private. SQLite creates its other files with the same mode.
+  // Conversations are private, so only the owner may read the file. SQLite creates its other files
+  // with the same mode.
   if (path != ":memory:") {
     const int file = open(path.c_str(), O_CREAT | O_CLOEXEC | O_RDWR, 0600);
-    if (file >= 0) close(file);  // else SQLite says why
+    if (file >= 0) close(file);  // if this fails, SQLite reports the reason
   }
   sqlite3* raw = nullptr;
   const int code =

@@ -16,14 +16,15 @@ namespace {
 constexpr absl::Duration kWatchEvery = absl::Milliseconds(500);
 
 absl::Status Configure(const SqliteDb& db, const SqliteSessionStoreOptions& options) {
-  // Must be set before the first access. Then the WAL index is in memory, and the lock is kept.
+  // This must be set before the first access. It makes SQLite keep the lock, and keep the index of
+  // the WAL in memory.
   RETURN_IF_ERROR(db.Execute("PRAGMA locking_mode = EXCLUSIVE"));
   RETURN_IF_ERROR(db.Execute(absl::StrCat("PRAGMA page_size = ", kPageBytes).c_str()));
   RETURN_IF_ERROR(db.Execute("PRAGMA journal_mode = WAL"));
   RETURN_IF_ERROR(db.Execute(options.durability == Durability::kPower
                                  ? "PRAGMA synchronous = FULL"
                                  : "PRAGMA synchronous = NORMAL"));
-  // Takes the lock now instead of at the first write.
+  // Takes the lock now. Otherwise the first write would take it.
   RETURN_IF_ERROR(db.Execute("BEGIN EXCLUSIVE; COMMIT"));
   if (options.max_bytes > 0) {
     const int64_t pages = std::max<int64_t>(1, options.max_bytes / kPageBytes);
@@ -108,7 +109,7 @@ void SqliteSessionStore::Run() {
     std::vector<Job> jobs;
     {
       base::MutexLock lock(&mutex_);
-      // The file is watched even if there are no calls.
+      // Wake up regularly, because the file is watched even if there are no calls.
       if (queue_.empty() && !stopping_) changed_.WaitFor(&mutex_, kWatchEvery);
       if (queue_.empty() && stopping_) return;
       jobs.swap(queue_);
@@ -156,8 +157,8 @@ void SqliteSessionStore::Delete(std::string principal, std::string session_id, D
           [principal = std::move(principal), session_id = std::move(session_id),
            rows = DeletedRows::kAll](SqliteSessions& sessions, const StoreTime& now) mutable {
             const absl::Status deleted = sessions.Delete(principal, session_id, now, rows);
-            // After such an error SQLite does nothing more in this transaction. This job then runs
-            // alone in another one, and leaves the rows of the log.
+            // After such an error, SQLite refuses everything else in this transaction. So the job
+            // runs again, alone, and then deletes only the session's row.
             if (absl::IsDataLoss(deleted)) rows = DeletedRows::kRow;
             return WithSession(session_id, deleted);
           },
@@ -176,7 +177,7 @@ void SqliteSessionStore::Expire(absl::Duration age, int64_t most, Done<int64_t> 
   auto deliver = [this, age, most, done = std::move(done)](const absl::StatusOr<int64_t>& gone) {
     const std::vector<std::string> damaged = transactions_.opened().sessions->TakeExpiryFindings();
     for (const std::string& line : damaged) transactions_.Log(line);
-    // The transaction was rolled back. The next one passes the sessions that were found.
+    // The transaction was rolled back. The next one skips the sessions in which damage was found.
     if (absl::IsDataLoss(gone.status()) && !damaged.empty()) return Expire(age, most, done);
     done(gone);
   };

@@ -1,4 +1,4 @@
-// SqliteSessionStore: sessions in one file on a local disk, for one front process.
+// SqliteSessionStore: stores sessions in one file on a local disk, for one front process.
 //
 //   ASSIGN_OR_RETURN(std::unique_ptr<SessionStore> store,
 //                    SqliteSessionStore::Open({.path = "sessions.db"}));
@@ -26,16 +26,17 @@
 
 namespace tidepool::service {
 
-// A store FILE has these files beside it: SQLite's FILE-wal, FILE-commits with the last commit
-// (StoreWitness), and FILE-reserve, which is space for deletions on a full disk (StoreFile).
+// A store named FILE has three more files beside it. FILE-wal is SQLite's write-ahead log.
+// FILE-commits contains the last commit (StoreWitness). FILE-reserve is space for deletions on a
+// full disk (StoreFile).
 //
-// Thread-safe. Calls that arrive during a transaction share the next one.
+// Thread-safe. Calls that arrive while a transaction runs share the next transaction.
 class SqliteSessionStore : public SessionStore {
  public:
-  // Opens or creates the file and ends turns that a crash interrupted. The file is locked until the
-  // store is destroyed. FAILED_PRECONDITION: another process has the file open, it belongs to
-  // another program, or it is not writable; DATA_LOSS: nothing in it can be read. Damage to single
-  // sessions is logged.
+  // Opens or creates the file, and ends turns that a crash has interrupted. The file is locked
+  // until the store is destroyed. FAILED_PRECONDITION if another process has the file open, if it
+  // belongs to another program, or if it is not writable. DATA_LOSS if nothing in it can be read.
+  // If only single sessions are damaged, this is logged.
   static absl::StatusOr<std::unique_ptr<SessionStore>> Open(
       const SqliteSessionStoreOptions& options);
   ~SqliteSessionStore() override;
@@ -71,7 +72,7 @@ class SqliteSessionStore : public SessionStore {
   void EnqueueJob(Job job);
   void Run();
   StoreHealth health_;
-  SessionTransactions transactions_;  // the store's thread only
+  SessionTransactions transactions_;  // used on the store's thread only
 
   base::Mutex mutex_;
   base::CondVar changed_;

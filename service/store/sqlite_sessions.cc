@@ -12,7 +12,7 @@
 namespace tidepool::service {
 namespace {
 
-// ALREADY_EXISTS: the log or the lease has this request_id with another body.
+// ALREADY_EXISTS if the log or the lease has this request_id with another body.
 absl::Status CheckBody(const SessionRow& row, const SessionLogData& log, const TurnRequest& turn) {
   const auto differs = [&turn](absl::string_view known) {
     return !known.empty() && !turn.body_digest.empty() && known != turn.body_digest;
@@ -76,9 +76,10 @@ absl::Status SqliteSessions::Delete(absl::string_view principal, absl::string_vi
   RETURN_IF_ERROR(listed.status());
   const SessionRow& row = *listed;
   const bool sealed = CheckSeal(row).ok();
-  // A turn of a damaged session cannot append any more.
+  // The turn of a damaged session cannot append anything, so it does not prevent the deletion.
   if (sealed && row.info.busy) return SessionBusy(session_id, row.lease_request);
-  // Without reading the log: after a page that SQLite cannot read, it deletes nothing.
+  // Do not read the log here: when SQLite has met a page that it cannot read, it refuses every
+  // delete in the same transaction.
   if (rows == DeletedRows::kRow) return sessions_->Remove(row);
   SessionLogData log;
   const bool whole = sealed && logs_->Read(row, &log).ok();
@@ -125,13 +126,13 @@ absl::StatusOr<OpenTurn> SqliteSessions::BeginTurn(const TurnRequest& turn, cons
     return SessionBusy(turn.session_id, row.lease_request);
   }
   OpenTurn open;
-  // The whole log is checked before anything depends on it.
+  // Check the whole log before anything depends on it.
   RETURN_IF_ERROR(logs_->Read(row, &open.log));
   RETURN_IF_ERROR(CheckBody(row, open.log, turn));
   const std::pair<Hash128, Hash128> read(row.log_hash, row.turns_hash);
   ASSIGN_OR_RETURN(const bool continues, logs_->ReopenTurn(&row, open.log, turn.request_id));
   if (!continues) {
-    // A front that lost the lease in the middle of its turn can have left it running.
+    // If a front has lost the lease during its turn, that turn may still be marked as running.
     RETURN_IF_ERROR(logs_->UpdateRunningTurn(&row, TurnFinish::kCancelled, ""));
   }
   ++row.info.epoch;

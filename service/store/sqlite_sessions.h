@@ -21,16 +21,16 @@
 
 namespace tidepool::service {
 
-// What a deletion removes. kRow leaves the rows of the log, for a log on pages that cannot be read.
-// Nothing finds these rows again, because keys are not reused.
+// What a deletion removes. kRow removes only the row of the session. It is for a log on pages that
+// cannot be read. Nothing finds the remaining rows again, because keys are never used twice.
 enum class DeletedRows : uint8_t { kAll, kRow };
 
-// Thread-compatible. The functions that are named after a call of SessionStore do the same as that
-// call, as one step of the caller's transaction. A function that returns an error other than
-// RESOURCE_EXHAUSTED, DATA_LOSS and INTERNAL has written nothing.
+// Thread-compatible. Functions that have the name of a call of SessionStore do the same as that
+// call, as one step of the caller's transaction. If such a function returns an error, it has
+// written nothing, unless the error is RESOURCE_EXHAUSTED, DATA_LOSS or INTERNAL.
 class SqliteSessions {
  public:
-  // Requires: the schema is there. The connection and the ledger outlive this object.
+  // Requires: the tables exist. The connection and the ledger must outlive this object.
   static absl::StatusOr<std::unique_ptr<SqliteSessions>> Open(const SqliteDb& db,
                                                               StoreLedger* ledger,
                                                               const SealedSessionsOptions& options);
@@ -41,10 +41,10 @@ class SqliteSessions {
   absl::StatusOr<SessionInfo> Create(const NewSession& session, const StoreTime& now);
   absl::StatusOr<SessionLogData> Get(const std::optional<std::string>& principal,
                                      absl::string_view session_id, const StoreTime& now);
-  // Damaged sessions too.
+  // Also deletes damaged sessions.
   absl::Status Delete(absl::string_view principal, absl::string_view session_id,
                       const StoreTime& now, DeletedRows rows);
-  // As SessionExpiry::Run.
+  // Same as SessionExpiry::Run.
   absl::StatusOr<int64_t> Expire(absl::Duration age, int64_t most, const StoreTime& now);
   std::vector<std::string> TakeExpiryFindings() { return expiry_.TakeFindings(); }
   absl::StatusOr<SessionInfo> Insert(const SessionLogData& session, const StoreTime& now);

@@ -17,13 +17,14 @@
 
 namespace tidepool::service {
 
-// Text from a damaged store, for messages and fields that must be UTF-8. Invalid text is escaped.
+// Returns text from a damaged store in a form that is always UTF-8, for messages and fields. If the
+// text is not valid UTF-8, it is escaped.
 inline std::string Utf8Text(absl::string_view bytes) {
   const bool valid = base::ValidUtf8Prefix(bytes) == bytes.size();
   return valid ? std::string(bytes) : absl::CHexEscape(bytes);
 }
 
-// The inverse of Utf8Text, for ids of damaged sessions, which can be any bytes.
+// Does the reverse of Utf8Text, for ids of damaged sessions. These may contain any bytes.
 inline std::string BytesOfText(absl::string_view text) {
   std::string bytes;
   const bool shown = absl::CUnescape(text, &bytes) && Utf8Text(bytes) == text;
@@ -49,7 +50,7 @@ inline absl::Status SessionBusy(absl::string_view session_id, absl::string_view 
       base::kUsualRetryAfter);
 }
 
-// The caller used this request_id for a different request.
+// The caller has used this request_id for a different request.
 inline absl::Status AnotherRequest(absl::string_view request_id) {
   return absl::AlreadyExistsError(absl::StrCat(
       "request_id '", request_id,
@@ -85,13 +86,14 @@ inline absl::Status SessionDamaged(absl::string_view session_id, absl::string_vi
                    "; restore a backup of the store, or delete the session"));
 }
 
-// Adds the session to an error of SQLite, which describes only the damage of the file.
+// Adds the session to an error of SQLite, which only describes the damage to the file.
 inline absl::Status WithSession(absl::string_view session_id, absl::Status status) {
   if (!absl::IsDataLoss(status) || absl::StrContains(status.message(), session_id)) return status;
   return SessionDamaged(session_id, status.message());
 }
 
-// The list entry of a damaged session. Other fields are left out: they can have any value.
+// Returns the list entry of a damaged session. Its other fields are left out, because they may have
+// any value.
 inline SessionInfo DamagedSession(absl::string_view session_id, const absl::Status& damage) {
   SessionInfo info;
   info.session_id = Utf8Text(session_id);
@@ -99,7 +101,7 @@ inline SessionInfo DamagedSession(absl::string_view session_id, const absl::Stat
   return info;
 }
 
-// Follows the message about a damaged session.
+// This text is written after the message about a damaged session.
 inline constexpr absl::string_view kNotExpired =
     "It has expired, but --session-ttl does not delete damaged sessions";
 
@@ -111,7 +113,8 @@ inline absl::Status SessionMissing(absl::string_view session_id) {
   return SessionDamaged(session_id, "it is in the index, but does not exist");
 }
 
-// A session whose turn holds the lease cannot be deleted, so the store has lost it.
+// A session cannot be deleted while a turn holds its lease. So if it is missing, the store has lost
+// it.
 inline absl::Status SessionGone(absl::string_view session_id) {
   return absl::DataLossError(
       absl::StrCat("session '", session_id,

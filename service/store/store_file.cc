@@ -12,8 +12,8 @@
 namespace tidepool::service {
 namespace {
 
-// Checkpoints keep the log shorter than this, except after a very large transaction or if they
-// fail.
+// Checkpoints keep the log shorter than this. It is longer only after a very large transaction, or
+// if checkpoints fail.
 constexpr int kMaxFramesRead = 2000;
 
 absl::Status Unusable(const std::string& path, const std::string& file, absl::string_view what,
@@ -82,7 +82,7 @@ void StoreFile::Written(const SqliteDb& db) {
   start_ = db.FileStart();
   off_t size = 0;
   if (Of(path_, &size) == store_) size_ = size;
-  // SQLite may restart the log with another head.
+  // SQLite may start the log again, with another header.
   log_start_.clear();
 }
 

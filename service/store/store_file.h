@@ -1,5 +1,5 @@
 // StoreFile: checks that the files of a SQLite store still exist under their names, and reserves
-// space for a full disk.
+// disk space that is used when the disk is full.
 #ifndef TIDEPOOL_SERVICE_STORE_STORE_FILE_H_
 #define TIDEPOOL_SERVICE_STORE_STORE_FILE_H_
 
@@ -14,33 +14,34 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. Opens none of SQLite's files: closing any descriptor of a file would release
-// SQLite's locks on it.
+// Thread-compatible. It opens none of SQLite's files, because closing any descriptor of a file
+// would release SQLite's locks on it.
 class StoreFile {
  public:
-  // Reserved beside the store, because deletions need space for their log before they free any.
+  // Size of the reserve, a file beside the store. It is needed because a deletion must write to the
+  // log before it frees space.
   static constexpr int64_t kReserveBytes = 1 << 20;
 
-  // The file of an open store. ":memory:" has no file, and all calls succeed.
+  // `path` is the file of an open store. ":memory:" has no file. Then all calls succeed.
   explicit StoreFile(std::string path);
 
   const std::string& path() const { return path_; }
-  // Compares only names and sizes, so it is cheap enough to run before each write. `log_bytes` is
-  // the minimum size of the write-ahead log. UNAVAILABLE names the file. If the file was deleted,
-  // renamed or replaced, the error lasts until it is back. If it was truncated or overwritten, the
-  // error is permanent.
+  // Compares only names and sizes, so it is fast enough to run before each write. `log_bytes` is
+  // the size that the write-ahead log must have at least. The error UNAVAILABLE names the file. If
+  // the file was deleted, renamed or replaced, the error ends when the file is back. If the file
+  // was truncated or overwritten, the error never ends.
   absl::Status CheckSizes(int64_t log_bytes);
-  // Same as CheckSizes, but also reads the files that `db` has open.
+  // Does the same as CheckSizes, and also compares the contents of the files that `db` has open.
   absl::Status Check(const SqliteDb& db);
   // Call it after each checkpoint.
   void Written(const SqliteDb& db);
 
-  // The log's file does not hold what SQLite wrote there.
+  // Returns whether the log's file does not contain what SQLite has written there.
   bool log_is_damaged() const { return log_is_damaged_; }
 
-  // Reserves space in STORE-reserve, if there is any.
+  // Reserves space in the file STORE-reserve, if the disk has space.
   void Reserve();
-  // Frees the reserved space for the next write. False: no space was reserved.
+  // Frees the reserved space for the next write. Returns false if no space was reserved.
   bool ReleaseReserve();
 
  private:
@@ -56,11 +57,11 @@ class StoreFile {
   const std::string path_;
   const bool in_memory_;
   const std::optional<Identity> store_;
-  std::optional<Identity> log_;  // from the first check that finds the log
+  std::optional<Identity> log_;  // set by the first check that finds the log
   std::optional<off_t> size_;
   std::optional<std::string> start_;
-  std::string log_start_;  // empty: not read since the log was restarted
-  absl::Status damaged_;   // not OK: another program overwrote a file; permanent
+  std::string log_start_;  // empty: not read since the log was started again
+  absl::Status damaged_;   // an error if another program has overwritten a file; never reset
   bool log_is_damaged_ = false;
 };
 

@@ -1,4 +1,5 @@
-// StoreHealth: whether a session store is writable, with listeners for changes.
+// StoreHealth: knows whether a session store can be written, and tells a listener when this
+// changes.
 #ifndef TIDEPOOL_SERVICE_STORE_STORE_HEALTH_H_
 #define TIDEPOOL_SERVICE_STORE_STORE_HEALTH_H_
 
@@ -15,15 +16,17 @@ class StoreHealth {
  public:
   using Listener = std::function<void(const absl::Status&)>;
 
-  // Calls the listener now and at each change. The listener runs with a lock held, so it must not
-  // block or call this object. Listen(nullptr) removes it: no call runs after the return.
+  // Calls the listener now, and each time the status changes. The listener is called with a lock
+  // held, so it must not block and must not call this object. Listen(nullptr) removes the listener.
+  // After this has returned, no call is running.
   void Listen(Listener listener) {
     base::MutexLock lock(&mutex_);
     listener_ = std::move(listener);
     if (listener_) listener_(status_);
   }
 
-  // True: the status code changed. A new message alone is not a change.
+  // Sets the status. Returns true if the status code has changed. If only the message is new,
+  // nothing changes.
   bool Set(const absl::Status& status) {
     base::MutexLock lock(&mutex_);
     if (status.code() == status_.code()) return false;

@@ -1,6 +1,6 @@
-// StoreLedger: the only row of the table `store`. It has the number of sessions, the sum of their
-// seals and the number of the last commit. A store that lost a session or its last commits does not
-// match it.
+// StoreLedger: the only row of the table `store`. It contains the number of sessions, the sum of
+// their seals, and the number of the last commit. If a store has lost a session or its last
+// commits, it does not match this row.
 #ifndef TIDEPOOL_SERVICE_STORE_STORE_LEDGER_H_
 #define TIDEPOOL_SERVICE_STORE_STORE_LEDGER_H_
 
@@ -17,33 +17,34 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. Write writes the changes in the caller's transaction. Rollback undoes them.
+// Thread-compatible. Write saves the changes in the caller's transaction. Rollback undoes them.
 class StoreLedger {
  public:
-  // DATA_LOSS: the schema is not the one that was written.
+  // DATA_LOSS if the file's schema is not the one that was written.
   static absl::StatusOr<std::unique_ptr<StoreLedger>> Open(const SqliteDb& db);
-  // Adds the row, with a new id, to a file that has none. Requires: the schema exists.
+  // Adds the row, with a new id, to a file that has none. Requires: the tables exist.
   static absl::Status Make(const SqliteDb& db);
 
   const std::string& store_id() const { return now_.store_id; }
   int64_t commits() const { return now_.commits; }
   int64_t sessions() const { return now_.sessions; }
   const Hash128& sum() const { return now_.sum; }
-  // All losses that were ever found in this store, oldest first.
+  // Returns all losses that were ever found in this store. The oldest comes first.
   std::vector<std::string> losses() const;
-  // When the ledger was opened, its row was missing or did not match its seal.
+  // Returns whether, at the time of Open, the row was missing or did not match its seal.
   bool damaged() const { return damaged_; }
 
   void AddSession(const Hash128& seal);
   void RemoveSession(const Hash128& seal);
   void ReplaceSeal(const Hash128& before, const Hash128& after);
-  // Takes the result of a scan of all sessions.
+  // Sets the values that a scan of all sessions has found.
   void Recount(int64_t sessions, const Hash128& sum);
   void AddLoss(absl::string_view line);
-  // Raises the number of commits to `commits` if it is less.
+  // Increases the number of commits to `commits`, if it is smaller.
   void CountFrom(int64_t commits);
 
-  // Counts one more commit. Call it last in each transaction that wrote something.
+  // Counts one more commit and saves the row. In each transaction that has written something, call
+  // it last.
   absl::Status Write();
   // Call it after the transaction was rolled back.
   void Rollback() { now_ = written_; }
@@ -57,7 +58,7 @@ class StoreLedger {
     int64_t sessions = 0;
     Hash128 sum;
     Hash128 schema;
-    std::string losses;  // lines
+    std::string losses;  // separated by line breaks
   };
   StoreLedger() = default;
   static Hash128 SealOf(const State& state);

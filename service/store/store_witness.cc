@@ -23,7 +23,7 @@ constexpr size_t kMaxLine = 256;
 }  // namespace
 
 std::string FormatWitness(const WitnessedCommit& commit) {
-  // All lines have the same length, so that each overwrites the one before.
+  // All lines have the same length, so that each line overwrites the whole line before it.
   const std::string text = absl::StrFormat("%s %s %020d %020d", kMagic, commit.store_id,
                                            commit.commits, commit.sessions);
   return absl::StrCat(text, " ", HashBytes(text).Hex(), "\n");
@@ -37,7 +37,7 @@ std::optional<WitnessedCommit> ParseWitness(absl::string_view line) {
     return std::nullopt;
   }
   commit.store_id = std::string(words[1]);
-  // A damaged line differs from the one that its values would give.
+  // If the line is damaged, it differs from the line that its values would give.
   if (!absl::StartsWith(line, FormatWitness(commit))) return std::nullopt;
   return commit;
 }
@@ -62,7 +62,7 @@ void StoreWitness::Write(const WitnessedCommit& commit) {
   if (file_ < 0) file_ = open(path_.c_str(), O_CREAT | O_CLOEXEC | O_WRONLY, 0600);
   if (file_ < 0) return;
   const std::string line = FormatWitness(commit);
-  // A line that was written only in part reads as damaged, and counts as missing.
+  // If only a part of the line is written, the line counts as damaged, and the file as missing.
   [[maybe_unused]] const ssize_t written = pwrite(file_, line.data(), line.size(), 0);
 }
 

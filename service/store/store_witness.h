@@ -1,9 +1,10 @@
-// StoreWitness: a small file that records the last commit of a store. SQLite drops the rest of a
-// damaged write-ahead log without an error. The file then has more commits than the store.
+// StoreWitness: a small file that records the last commit of a store. It is needed because SQLite
+// ignores the rest of a damaged write-ahead log without an error. In this case, the file has a
+// higher number of commits than the store.
 //
-// It is written after each commit, before the commit is acknowledged, and is not synced to the
-// disk. After kill -9 it never has more commits than the store. After a power loss it can have more
-// only with Durability::kProcess, and then these commits are lost.
+// The file is written after each commit, before the commit is acknowledged. It is not synced to the
+// disk. After kill -9, its number of commits is never higher than the store's. After a power loss,
+// its number can be higher only with Durability::kProcess, and then these commits are really lost.
 #ifndef TIDEPOOL_SERVICE_STORE_STORE_WITNESS_H_
 #define TIDEPOOL_SERVICE_STORE_STORE_WITNESS_H_
 
@@ -23,29 +24,32 @@ struct WitnessedCommit {
   friend bool operator==(const WitnessedCommit&, const WitnessedCommit&) = default;
 };
 
-// Converts to and from the only line of the file. None: the line is damaged.
+// Convert to and from the only line of the file. ParseWitness returns nullopt if the line is
+// damaged.
 std::string FormatWitness(const WitnessedCommit& commit);
 std::optional<WitnessedCommit> ParseWitness(absl::string_view line);
 
 // Thread-compatible.
 class StoreWitness {
  public:
-  // For the store at `store_path`. A store in memory has no file. Opens and writes nothing yet.
+  // `store_path` is the path of the store. A store in memory has no witness file. The constructor
+  // opens and writes nothing.
   explicit StoreWitness(absl::string_view store_path);
   ~StoreWitness();
   StoreWitness(const StoreWitness&) = delete;
   StoreWitness& operator=(const StoreWitness&) = delete;
 
-  // STORE-commits.
+  // Returns the path STORE-commits.
   const std::string& path() const { return path_; }
-  // None: there is no such file, or it is damaged.
+  // Returns nullopt if the file does not exist or is damaged.
   std::optional<WitnessedCommit> Read() const;
-  // Best effort: on a full disk, the file keeps the commit of an earlier call.
+  // Writes the file. Errors are ignored: on a full disk, the file keeps the commit of an earlier
+  // call.
   void Write(const WitnessedCommit& commit);
 
  private:
   std::string path_;
-  int file_ = -1;  // opened by the first Write
+  int file_ = -1;  // opened by the first call of Write
 };
 
 }  // namespace tidepool::service

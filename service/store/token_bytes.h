@@ -1,4 +1,4 @@
-// The stored form of token ids: four bytes each, little-endian.
+// The form in which token ids are stored: four bytes each, little-endian.
 #ifndef TIDEPOOL_SERVICE_STORE_TOKEN_BYTES_H_
 #define TIDEPOOL_SERVICE_STORE_TOKEN_BYTES_H_
 
@@ -14,7 +14,8 @@ namespace tidepool::service {
 
 std::string PackTokens(absl::Span<const int32_t> tokens);
 
-// Appends the tokens. DATA_LOSS: the number of bytes is not a multiple of four.
+// Appends the tokens in `bytes` to `tokens`. DATA_LOSS if the number of bytes is not a multiple of
+// four.
 absl::Status UnpackTokens(absl::string_view bytes, std::vector<int32_t>* tokens);
 
 }  // namespace tidepool::service

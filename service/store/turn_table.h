@@ -1,4 +1,4 @@
-// TurnTable: the table `turns` of the SQLite store. A session's turns are numbered from 0.
+// TurnTable: the table `turns` of the SQLite store. The turns of a session are numbered from 0.
 #ifndef TIDEPOOL_SERVICE_STORE_TURN_TABLE_H_
 #define TIDEPOOL_SERVICE_STORE_TURN_TABLE_H_
 
@@ -17,23 +17,24 @@ namespace tidepool::service {
 
 struct TurnRow {
   StoredTurn turn;       // without its messages
-  std::string messages;  // message_json.h
-  Hash128 hash;  // 0, which no hash is, if a column has another storage class than was written
+  std::string messages;  // in the format of message_json.h
+  Hash128 hash;          // 0 if a column has a wrong storage class; no valid hash is 0
 };
 
-// Thread-compatible. Reads and writes rows and checks no hashes (SealedLogs does). `session` is a
-// session's key. The caller has a transaction open. Errors are those of SqliteError.
+// Thread-compatible. This class reads and writes rows, but does not check hashes (SealedLogs does).
+// `session` is the key of a session. The caller must have a transaction open. Errors are those of
+// SqliteError.
 class TurnTable {
  public:
-  // Requires: the schema is there. The connection outlives the table.
+  // Requires: the tables exist. The connection must outlive this object.
   static absl::StatusOr<TurnTable> Open(const SqliteDb& db);
 
-  // The first `count` turns, in order.
+  // Returns the first `count` turns, in order.
   RowCursor<TurnRow> First(int64_t session, int64_t count);
   absl::StatusOr<std::optional<TurnRow>> At(int64_t session, int64_t number);
 
   absl::Status Insert(int64_t session, int64_t number, const TurnRow& row);
-  // Writes every column that can change: the end, the answer, the finish, the numerics_id and the
+  // Writes all columns that can change: the end, the answer, the finish, the numerics_id and the
   // hash.
   absl::Status Update(int64_t session, int64_t number, const TurnRow& row);
   absl::Status WriteHash(int64_t session, int64_t number, const Hash128& hash);

@@ -15,7 +15,7 @@ namespace tidepool::service {
 absl::Status AddBiasTexts(const v1::Sampling& sampling, const engine::Tokenizer& tokenizer,
                           engine::SamplingParams* params) {
   if (sampling.logit_bias_text().empty()) return absl::OkStatus();
-  // Ordered by text, so that sums of floats are always added in the same order.
+  // Sorted by text, so that floats are always added in the same order.
   const std::map<std::string, float> texts(sampling.logit_bias_text().begin(),
                                            sampling.logit_bias_text().end());
   std::map<int32_t, float> biases(params->logit_bias.begin(), params->logit_bias.end());

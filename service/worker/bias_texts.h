@@ -1,4 +1,4 @@
-// AddBiasTexts: converts biases of texts to biases of tokens.
+// AddBiasTexts: converts the biases of texts (logit_bias_text) to biases of tokens.
 #ifndef TIDEPOOL_SERVICE_WORKER_BIAS_TEXTS_H_
 #define TIDEPOOL_SERVICE_WORKER_BIAS_TEXTS_H_
 
@@ -9,9 +9,9 @@
 
 namespace tidepool::service {
 
-// Adds each text's bias to each of its tokens, as llama.cpp's server does. Sums are limited to
-// -100..100. A text may name special tokens. Thread-safe. INVALID_ARGUMENT for a text without
-// tokens.
+// Adds the bias of each text to each token of the text, as llama.cpp's server does. Sums are
+// limited to -100..100. Special tokens written in a text are read as special tokens.
+// INVALID_ARGUMENT if a text has no tokens. Thread-safe.
 absl::Status AddBiasTexts(const v1::Sampling& sampling, const engine::Tokenizer& tokenizer,
                           engine::SamplingParams* params);
 

@@ -15,7 +15,7 @@ namespace {
 using engine::TextPiece;
 using Json = nlohmann::ordered_json;
 
-// Requires: the JSON texts of `chat` passed CheckGenerateRequest.
+// Requires: the JSON texts in `chat` have passed CheckGenerateRequest.
 engine::ChatInputs MakeInputs(const WorkerModel& model, const v1::Chat& chat,
                               const ChatMessages& messages, absl::Time now) {
   engine::ChatInputs inputs;
@@ -43,7 +43,7 @@ engine::ChatInputs MakeInputs(const WorkerModel& model, const v1::Chat& chat,
   return inputs;
 }
 
-// Returns the pieces after the first `bytes` bytes.
+// Returns `pieces` without the first `bytes` bytes.
 std::vector<TextPiece> DropFront(std::vector<TextPiece> pieces, size_t bytes) {
   std::vector<TextPiece> rest;
   for (TextPiece& piece : pieces) {
@@ -55,7 +55,7 @@ std::vector<TextPiece> DropFront(std::vector<TextPiece> pieces, size_t bytes) {
   return rest;
 }
 
-// Returns a word that does not occur in `text` and that templates do not change.
+// Returns a word that does not occur in `text`, and that templates copy unchanged.
 std::string UnusedWord(absl::string_view text) {
   for (int i = 0;; ++i) {
     std::string word = absl::StrCat("TidepoolAnswer", i, "Here");
@@ -63,7 +63,7 @@ std::string UnusedWord(absl::string_view text) {
   }
 }
 
-// Returns the pieces of the first `bytes` bytes.
+// Returns the first `bytes` bytes of `pieces`.
 std::vector<TextPiece> KeepFront(const std::vector<TextPiece>& pieces, size_t bytes) {
   std::vector<TextPiece> front;
   for (const TextPiece& piece : pieces) {
@@ -75,7 +75,7 @@ std::vector<TextPiece> KeepFront(const std::vector<TextPiece>& pieces, size_t by
   return front;
 }
 
-// Truncates the rendering after the last message's content.
+// Removes everything after the content of the last message from the rendering.
 absl::Status EndInLastMessage(const engine::ChatTemplate& chat_template, RenderedChat* chat) {
   const int last = static_cast<int>(chat->inputs.messages.size()) - 1;
   Seam seam;
@@ -109,8 +109,8 @@ absl::StatusOr<RenderedChat> RenderChat(const WorkerModel& model, const v1::Chat
                      "' does not support tools; leave it out"));
   }
   absl::StatusOr<std::vector<TextPiece>> pieces = model.chat_template->Render(rendered.inputs);
-  // The template exceeded its own limit, not a limit of the server: a retry would fail in the same
-  // way.
+  // RESOURCE_EXHAUSTED would tell the client to retry. But the template has exceeded its own limit,
+  // so a retry would fail, too.
   if (absl::IsResourceExhausted(pieces.status())) {
     return absl::InvalidArgumentError(pieces.status().message());
   }

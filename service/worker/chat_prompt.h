@@ -1,5 +1,5 @@
-// RenderChat: renders a conversation with the model's chat template, in the parts that prompts
-// need.
+// RenderChat: renders a conversation with the model's chat template, and keeps the pieces that
+// prompts are made from.
 #ifndef TIDEPOOL_SERVICE_WORKER_CHAT_PROMPT_H_
 #define TIDEPOOL_SERVICE_WORKER_CHAT_PROMPT_H_
 
@@ -20,29 +20,31 @@ namespace tidepool::service {
 using ChatMessages = google::protobuf::RepeatedPtrField<v1::ChatMessage>;
 
 struct RenderedChat {
-  engine::ChatInputs inputs;  // what the template received
+  engine::ChatInputs inputs;  // the inputs of the template
   std::vector<engine::TextPiece> pieces;
-  std::string text;  // all pieces, concatenated
+  std::string text;  // the concatenation of all pieces
 };
 
-// Renders `messages` with the options of `chat`, whose JSON texts passed CheckChat. Thread-safe.
-// INVALID_ARGUMENT if the template refuses the messages or takes too long, or if the last message
-// cannot be continued. FAILED_PRECONDITION without a template. UNIMPLEMENTED if the template uses
-// unsupported features.
+// Renders `messages` with the options of `chat`. The JSON texts in `chat` must have passed
+// CheckChat. Thread-safe.
+//
+// Errors: INVALID_ARGUMENT if the template rejects the messages or takes too long, or if the last
+// message should be continued and the template changes its content. FAILED_PRECONDITION if the
+// model has no template. UNIMPLEMENTED if the template uses features that are not supported.
 absl::StatusOr<RenderedChat> RenderChat(const WorkerModel& model, const v1::Chat& chat,
                                         const ChatMessages& messages, absl::Time now);
 
 std::string JoinPieces(const std::vector<engine::TextPiece>& pieces);
 
-// The position of one message's content in a rendering, and the text after it.
+// Where the content of one message is in a rendering, and the pieces after that content.
 struct Seam {
   size_t content_begin = 0;
   size_t content_end = 0;
   std::vector<engine::TextPiece> behind;
 };
 
-// Renders the conversation again with a unique word in place of message `index`'s content. Returns
-// false if the template changes the content instead of copying it.
+// Finds the content of message `index`: renders the conversation again, with a unique word in place
+// of the content. Returns false if the template does not copy the content unchanged.
 bool FindSeam(const engine::ChatTemplate& chat_template, engine::ChatInputs inputs, int index,
               absl::string_view rendered, Seam* seam);
 

@@ -1,5 +1,5 @@
-// MigrationOffer: decides whether a worker that shuts down asks the front to continue a response on
-// another worker.
+// MigrationOffer: decides whether a worker that shuts down should offer a response to the front, so
+// that the front continues it on another worker.
 #ifndef TIDEPOOL_SERVICE_WORKER_MIGRATION_OFFER_H_
 #define TIDEPOOL_SERVICE_WORKER_MIGRATION_OFFER_H_
 
@@ -11,19 +11,20 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. Times are monotonic. Positions count the tokens of the response, including
-// those of earlier attempts.
+// Thread-compatible. Times are monotonic. Positions are token positions in the response. They
+// include the tokens that earlier workers generated.
 class MigrationOffer {
  public:
-  // Generation begins at `position`, and the response has at most `max_tokens` tokens. If the
-  // worker's end is already known, the offer is due.
+  // Generation begins at `position`, and the response will have at most `max_tokens` tokens. If
+  // OnWorkerEnd was called before, the offer becomes due.
   void OnStart(absl::Duration now, int64_t position, int64_t max_tokens);
-  // The worker ends at `end`. If generation has started, and the response will not finish before
-  // `end` at its current speed, the offer is due. `position` is that of the next token.
+  // The worker will end at `end`. `position` is the position of the next token. The offer becomes
+  // due if generation has started and, at its speed so far, the response will not be complete
+  // before `end`.
   void OnWorkerEnd(absl::Duration now, absl::Duration end, int64_t position);
 
   bool due() const { return due_; }
-  // Returns whether the offer was due. Afterwards it is not.
+  // Returns whether the offer is due, and marks it as made.
   bool TakeDue() { return std::exchange(due_, false); }
 
  private:

@@ -27,12 +27,12 @@ using engine::TextPiece;
 
 struct Prompt {
   std::vector<int32_t> token_ids;
-  int64_t kept = 0;  // tokens of the session's log that are kept
+  int64_t kept = 0;  // how many tokens of the session's log the prompt keeps
 };
 
-// Returns true if the template renders the stored messages to the text of the log. The text up to
-// the last response must be equal, and the response too, except for space around it. Only the log
-// has a stop string after the response.
+// Returns whether the template renders the stored messages to the same text as the log. The text
+// before the last response must be equal. The last response must also be equal, except for white
+// space around it. After it, the log may have more text, for example a stop string.
 bool SameHistory(absl::string_view log_text, absl::string_view rendered, const Seam& seam) {
   if (!absl::StartsWith(log_text, rendered.substr(0, seam.content_begin))) return false;
   const absl::string_view logged = absl::StripAsciiWhitespace(log_text.substr(seam.content_begin));
@@ -51,7 +51,7 @@ absl::Status CheckVocabulary(absl::Span<const int32_t> ids, const WorkerModel& m
   return absl::OkStatus();
 }
 
-// A fault in the log is the front's, not the client's.
+// Checks the log's tokens. An error is DATA_LOSS, because an invalid log is not the client's fault.
 absl::Status CheckLog(const worker::v1::PrepareRequest& request, absl::Span<const int32_t> log,
                       const WorkerModel& model) {
   const absl::Status status = CheckVocabulary(log, model);
@@ -61,15 +61,15 @@ absl::Status CheckLog(const worker::v1::PrepareRequest& request, absl::Span<cons
       status.message(), "; restore a backup of the store, or delete the session"));
 }
 
-// Whether text that follows a session's log begins with a BOS token.
+// Returns whether a BOS token is put before text that is appended to the log.
 AddBos BehindLog(const engine::Tokenizer& tokenizer, absl::Span<const int32_t> log) {
   if (log.empty()) return AddBos::kModelDefault;
   const int32_t last = log.back();
   return tokenizer.IsValid(last) && tokenizer.IsSpecial(last) ? AddBos::kNo : AddBos::kContinue;
 }
 
-// FAILED_PRECONDITION if the template now renders differently than for the first attempt, whose
-// rendering is lost.
+// The client resumes a response whose first rendering is lost. FAILED_PRECONDITION if the template
+// would have rendered another text when the response began.
 absl::Status CheckSameSince(const worker::v1::PrepareRequest& request,
                             const PrepareContext& context, const RenderedChat& rendered) {
   if (!request.has_since_us()) return absl::OkStatus();
@@ -112,7 +112,8 @@ absl::StatusOr<Prompt> ChatPrompt(const worker::v1::PrepareRequest& request,
       ASSIGN_OR_RETURN(const std::vector<int32_t> suffix,
                        tokenizer.EncodePieces(seam.behind, BehindLog(tokenizer, log_ids)));
       Prompt prompt = {.token_ids = log_ids, .kept = static_cast<int64_t>(log_ids.size())};
-      // The model ended its turn with the same token that the template writes next.
+      // If the model has ended its response with an end token, the template writes the same token
+      // next. It must not occur twice.
       const bool repeats = ended && !suffix.empty() && suffix.front() == log_ids.back();
       prompt.token_ids.insert(prompt.token_ids.end(), suffix.begin() + repeats, suffix.end());
       return prompt;
@@ -141,7 +142,8 @@ absl::StatusOr<Prompt> TokensPrompt(const worker::v1::PrepareRequest& request,
   ASSIGN_OR_RETURN(std::vector<int32_t> ids,
                    tokenizer.Encode(request.request().text(), SpecialTokens::kParse,
                                     BehindLog(tokenizer, prompt.token_ids)));
-  // If the tokenizer appends EOS to texts, the model would treat the prompt as finished.
+  // Some tokenizers append EOS to a text. Remove it, because the model would treat the prompt as
+  // finished.
   if (log.empty() && tokenizer.adds_eos() && !ids.empty() && ids.back() == tokenizer.eos_id()) {
     ids.pop_back();
   }
@@ -177,7 +179,7 @@ absl::Status CheckPrompt(const Prompt& prompt, int64_t log_length, const WorkerM
 }  // namespace
 
 absl::Status CheckTextFits(const WorkerModel& model, size_t bytes) {
-  // Common tokens are not longer than this, and most texts are short.
+  // Most texts are short enough to pass here: common tokens are not longer than this.
   constexpr size_t kCommonTokenBytes = 4;
   const size_t context = static_cast<size_t>(model.context_length);
   if (bytes <= context * kCommonTokenBytes) return absl::OkStatus();
@@ -194,7 +196,7 @@ absl::Status CheckTextFits(const WorkerModel& model, size_t bytes) {
 
 namespace {
 
-// The prompt as sent by the client, or decoded if the client sent token ids.
+// Returns the client's prompt as text. Token ids are decoded.
 absl::StatusOr<std::string> EchoText(const v1::GenerateRequest& request, const Prompt& prompt,
                                      const WorkerModel& model) {
   if (request.has_text()) return request.text();

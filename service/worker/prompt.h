@@ -1,5 +1,5 @@
-// Prepare: converts a client's request, and the session that it continues, to prompt tokens and
-// resolved parameters.
+// Prepare: converts a client's request, and the log of the session that it continues, to prompt
+// tokens and complete parameters.
 #ifndef TIDEPOOL_SERVICE_WORKER_PROMPT_H_
 #define TIDEPOOL_SERVICE_WORKER_PROMPT_H_
 
@@ -15,27 +15,28 @@ namespace tidepool::service {
 
 struct PrepareContext {
   const WorkerModel* model = nullptr;
-  absl::Time now;           // value of strftime_now if the request sets none
-  uint64_t drawn_seed = 0;  // seed for a request that sets none
-  absl::string_view salt;   // for block hashes
+  absl::Time now;           // the time for the template's strftime_now, if the request sets none
+  uint64_t drawn_seed = 0;  // the seed, if the request sets none
+  absl::string_view salt;   // salt of the hashes of KV blocks
 };
 
 // Thread-safe.
 //
-// A first turn is tokenised whole. A later TOKENS turn is tokenised alone and appended. For a later
-// CHAT turn, the whole conversation is rendered. The text after the last stored message is
-// tokenised and appended, so generated tokens do not change. If the template renders the stored
-// part differently from the log, the whole prompt is tokenised, and the log is kept up to the first
-// different token.
+// The first turn of a session is tokenised as a whole. A later turn with text or token ids is
+// tokenised alone and appended to the log. For a later chat turn, the whole conversation is
+// rendered, but only the text after the last stored message is tokenised and appended. So the
+// tokens that the model generated do not change. If the rendering of the stored messages differs
+// from the log, the whole prompt is tokenised, and the log is kept up to the first different token.
 //
-// Errors: INVALID_ARGUMENT (a field, an id outside the vocabulary, a prompt longer than the
-// context), FAILED_PRECONDITION (the session is full; the model has no chat template; since_us),
-// UNIMPLEMENTED (the template uses unsupported features).
+// Errors: INVALID_ARGUMENT if a field is invalid, a token id is outside the vocabulary, or the
+// prompt is longer than the context. FAILED_PRECONDITION if the session is full, the model has no
+// chat template, or the template renders another text than at since_us. UNIMPLEMENTED if the
+// template uses features that are not supported.
 absl::StatusOr<worker::v1::PrepareResponse> Prepare(const worker::v1::PrepareRequest& request,
                                                     const PrepareContext& context);
 
-// INVALID_ARGUMENT if a text of this size cannot fit into the context with any tokenisation. Does
-// not tokenise the text.
+// INVALID_ARGUMENT if no text of this size can fit into the context, however it is tokenised. The
+// text itself is not needed.
 absl::Status CheckTextFits(const WorkerModel& model, size_t bytes);
 
 }  // namespace tidepool::service

@@ -33,7 +33,7 @@ void RunLogLine::OnEnd(const absl::Status& status) const {
                                {"decode_seconds", absl::ToDoubleSeconds(usage_.decode_time)}});
   const std::string code = absl::StatusCodeToString(status.code());
   add("code", code);
-  // Other messages are safe to log, but that of INVALID_ARGUMENT may quote the request.
+  // An INVALID_ARGUMENT message may quote the request, so it is not logged.
   if (!absl::IsInvalidArgument(status)) add("error", status.message());
   add("trace_id", span_.context.trace_id);
   add("span_id", span_.context.span_id);

@@ -1,4 +1,4 @@
-// RunLogLine: the line that a worker logs when a Worker.Run ends.
+// RunLogLine: the log line that a worker writes when a Worker.Run call ends.
 #ifndef TIDEPOOL_SERVICE_WORKER_RUN_LOG_LINE_H_
 #define TIDEPOOL_SERVICE_WORKER_RUN_LOG_LINE_H_
 
@@ -14,19 +14,19 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. Contains no text of the request.
+// Thread-compatible. The line contains no text of the request.
 class RunLogLine {
  public:
   // `model` outlives this object.
   explicit RunLogLine(const WorkerModel* model) : model_(model) {}
 
-  // Without it, no line is written. `log` outlives this object.
+  // Sets the log. If this was not called, no line is written. `log` must outlive this object.
   void LogTo(const LogSink* log) { log_ = log; }
 
   void OnStart(const worker::v1::Start& start);
-  // The run's usage so far.
+  // `usage` is the run's usage so far.
   void OnUsage(const engine::Usage& usage) { usage_ = usage; }
-  // Writes the line, unless the run ended before its start arrived.
+  // Writes the line. If OnStart was not called, the run has not started, and nothing is written.
   void OnEnd(const absl::Status& status) const;
 
  private:

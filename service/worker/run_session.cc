@@ -52,7 +52,7 @@ void RunSession::Start(const worker::v1::Start& start, absl::Duration deadline) 
   absl::StatusOr<std::unique_ptr<engine::Stream>> stream = engine_->Submit(*std::move(request));
   if (!stream.ok()) return Finish(stream.status());
   stream_ = *std::move(stream);
-  // The step thread only posts a task: it never waits for a stream.
+  // The engine's step thread only posts a task, so a slow stream never delays it.
   stream_->OnReady([loop = loop_, weak = weak_from_this()] {
     loop->Post([weak] {
       if (const auto session = weak.lock()) session->Pump();

@@ -1,5 +1,5 @@
-// RunSession: the logic of one Worker.Run between its message stream and the engine, without the
-// threads of either.
+// RunSession: passes messages between one Worker.Run call and the engine. It contains no thread and
+// no gRPC, so tests can drive it.
 #ifndef TIDEPOOL_SERVICE_WORKER_RUN_SESSION_H_
 #define TIDEPOOL_SERVICE_WORKER_RUN_SESSION_H_
 
@@ -19,22 +19,24 @@
 
 namespace tidepool::service {
 
-// The stream that a RunSession writes to. Called on the loop.
+// The stream that a RunSession writes to. Its functions are called on the loop.
 class RunTransport {
  public:
   virtual ~RunTransport() = default;
-  // One write at a time: the next comes after RunSession::OnWritten.
+  // Only one write is pending at a time. The next Write comes after RunSession::OnWritten.
   virtual void Write(worker::v1::RunResponse response) = 0;
-  // Called once. No write is pending then, unless the session was cancelled. Nothing is called
-  // after it.
+  // Ends the stream. Called once, and nothing is called after it. No write is pending at that time,
+  // unless the session was cancelled.
   virtual void Finish(absl::Status status) = 0;
 };
 
-// Loop only: every function runs on the executor passed to the constructor. While a write is
-// pending, the engine's chunks merge in its stream, so the credit limits what waits here.
+// Every function must run on the loop, the executor that the constructor gets. While a write is
+// pending, the engine's stream merges the tokens that it produces. The credit that the front grants
+// limits their number, so little memory is needed here.
 class RunSession : public std::enable_shared_from_this<RunSession> {
  public:
-  // All arguments must outlive the session. The transport may be destroyed after Finish or Abandon.
+  // All arguments must outlive the session, except `transport`, which may be destroyed after Finish
+  // or Abandon.
   RunSession(const WorkerModel* model, engine::Engine* engine, Executor* loop,
              const base::Clock* clock, RunTransport* transport)
       : model_(model),
@@ -44,22 +46,22 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
         transport_(transport),
         log_line_(model) {}
 
-  // Logs one line when the run ends, without text of the request. `log` outlives the session. Call
-  // it before the first request.
+  // Logs one line when the run ends. It contains no text of the request. `log` must outlive the
+  // session. Call this before the first request.
   void LogTo(const LogSink* log) { log_line_.LogTo(log); }
 
   void OnRequest(const worker::v1::RunRequest& request, absl::Duration deadline);
-  // The peer sends no more messages. If it sent no start, the session ends.
+  // The peer sends no more messages. If it has not sent `start`, the session ends with an error.
   void OnRequestsEnd();
   void OnWritten();
-  // The worker ends at `end` (monotonic time). Asks the front to continue the response on another
-  // worker, unless it will finish before `end` at its current speed.
+  // The worker will end at `end`, on the monotonic clock. Asks the front to continue the response
+  // on another worker, unless at its speed so far the response will be complete before `end`.
   void OfferMove(absl::Duration end);
-  // The worker ends now: ends the stream with UNAVAILABLE.
+  // The worker ends now. Ends the stream with UNAVAILABLE, after the pending write.
   void GiveUp();
-  // The peer disconnected or cancelled: stops the sequence and ends the stream with CANCELLED.
+  // The peer has disconnected or cancelled. Stops the sequence and ends the stream with CANCELLED.
   void Cancel();
-  // The transport was destroyed.
+  // The transport was destroyed, so nothing more is written to it.
   void Abandon();
 
  private:
@@ -78,9 +80,9 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
   int64_t position_ = 0;  // position of the next token to write
   MigrationOffer migration_;
   RunLogLine log_line_;
-  bool giving_up_ = false;  // give up after the pending write
+  bool giving_up_ = false;  // call GiveUp again after the pending write
   bool writing_ = false;
-  bool last_written_ = false;  // the pending write has the finish
+  bool last_written_ = false;  // the pending write contains the finish
 };
 
 }  // namespace tidepool::service

@@ -1,6 +1,7 @@
-// StallDetector: detects a stuck engine. An engine is stuck if work is pending and its progress
-// counter has not changed for the timeout, for example because a read does not return. An idle
-// engine is not stuck, and neither is a slow one: the counter changes within a step.
+// StallDetector: detects an engine that is stuck. An engine is stuck if it has pending work and its
+// progress counter has not changed for the timeout, for example because a read does not return. An
+// idle engine has no pending work, so it is not stuck. A slow engine is not stuck either, because
+// the counter changes within each step.
 #ifndef TIDEPOOL_SERVICE_WORKER_STALL_DETECTOR_H_
 #define TIDEPOOL_SERVICE_WORKER_STALL_DETECTOR_H_
 
@@ -11,7 +12,7 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. Does not read a clock.
+// Thread-compatible. It does not read a clock: the caller gives the time.
 class StallDetector {
  public:
   // `timeout`: the maximum time without progress.
@@ -22,12 +23,13 @@ class StallDetector {
     bool work_pending = false;
     uint64_t progress = 0;
   };
-  // UNAVAILABLE while the engine is stuck. The message contains the timeout.
+  // Returns UNAVAILABLE while the engine is stuck. The message contains the timeout.
   absl::Status Look(const Reading& reading);
 
  private:
   const absl::Duration timeout_;
-  // The first reading with the current counter while work is pending.
+  // The first reading that has the current counter. If no work was pending at the last reading, it
+  // is that reading.
   Reading last_;
 };
 

@@ -21,7 +21,7 @@ absl::StatusOr<std::vector<int32_t>> TextIds(const engine::Tokenizer& tokenizer,
                           request.add_special() ? AddBos::kModelDefault : AddBos::kNo);
 }
 
-// Also stores the rendering in `response`.
+// Renders and tokenises a chat. Also stores the rendered text in `response`.
 absl::StatusOr<std::vector<int32_t>> ChatIds(const WorkerModel& model,
                                              const v1::TokenizeRequest& request, absl::Time now,
                                              v1::TokenizeResponse* response) {

@@ -1,4 +1,4 @@
-// The logic of a worker's Tokenize and Detokenize, without gRPC.
+// The logic of the worker's RPCs Tokenize and Detokenize, without gRPC.
 #ifndef TIDEPOOL_SERVICE_WORKER_TEXT_CALLS_H_
 #define TIDEPOOL_SERVICE_WORKER_TEXT_CALLS_H_
 
@@ -9,7 +9,8 @@
 
 namespace tidepool::service {
 
-// Implement the RPCs Tokenize and Detokenize. Thread-safe. `now` is the time for the chat template.
+// These implement the RPCs Tokenize and Detokenize. Thread-safe. `now` is the time that the chat
+// template gets.
 absl::StatusOr<v1::TokenizeResponse> TokenizeFor(const WorkerModel& model,
                                                  const v1::TokenizeRequest& request,
                                                  absl::Time now);

@@ -7,7 +7,7 @@ namespace tidepool::service {
 v1::ToolSyntax ToolSyntaxOf(absl::string_view source) {
   const auto has = [source](absl::string_view text) { return absl::StrContains(source, text); };
   if (!has("tools")) return v1::TOOL_SYNTAX_UNSPECIFIED;
-  // GLM and Qwen-Coder use the same tags around a different syntax.
+  // GLM and Qwen-Coder use these tags, too, but with another syntax between them.
   if (has("<tool_call>") && has("</tool_call>") && has("arguments") && !has("<arg_key>") &&
       !has("<function=")) {
     return v1::TOOL_CALL_TAGS;

@@ -1,4 +1,4 @@
-// ToolSyntaxOf: detects from the chat template how a model writes tool calls.
+// ToolSyntaxOf: finds out from the chat template how a model writes tool calls.
 #ifndef TIDEPOOL_SERVICE_WORKER_TOOL_SYNTAX_H_
 #define TIDEPOOL_SERVICE_WORKER_TOOL_SYNTAX_H_
 
@@ -7,7 +7,7 @@
 
 namespace tidepool::service {
 
-// `source` is the text of the template. Empty if there is none.
+// `source` is the text of the template, or empty if the model has no template.
 v1::ToolSyntax ToolSyntaxOf(absl::string_view source);
 
 }  // namespace tidepool::service

@@ -1,4 +1,4 @@
-// WorkerAdmin: the logic of a worker's Admin calls, without gRPC.
+// WorkerAdmin: the logic of a worker's Admin RPCs, without gRPC.
 #ifndef TIDEPOOL_SERVICE_WORKER_WORKER_ADMIN_H_
 #define TIDEPOOL_SERVICE_WORKER_WORKER_ADMIN_H_
 
@@ -15,26 +15,28 @@
 
 namespace tidepool::service {
 
-// Thread-safe. `done` is called once: before the call returns, or on the engine's step thread,
-// which it must not block.
+// Thread-safe. Each function calls `done` once, either before it returns, or later on the engine's
+// step thread. `done` must not block that thread.
 class WorkerAdmin {
  public:
   template <typename T>
   using Done = std::function<void(absl::StatusOr<T>)>;
 
-  // Functions that the process provides. Each may be empty.
+  // Functions of the process. Each may be empty.
   struct Process {
-    // Bytes that the process can still allocate, without the reserve. nullopt if unknown.
+    // Returns the number of bytes that the process may still allocate. The bytes that must stay
+    // free are already subtracted. nullopt if unknown.
     std::function<std::optional<int64_t>()> available_memory;
-    // Begins to drain and end the process. Must not block.
+    // Starts to drain and then end the process. Must not block.
     std::function<void()> drain;
   };
 
-  // `engine` outlives this object.
+  // `engine` must outlive this object.
   WorkerAdmin(std::string name, engine::Engine* engine, Process process)
       : name_(std::move(name)), engine_(engine), process_(std::move(process)) {}
 
-  // Implement the Admin RPCs of these names for this worker. Errors name the worker.
+  // These implement the Admin RPCs of the same names, for this worker. Error messages contain the
+  // worker's name.
   void SetOffload(const v1::SetOffloadRequest& request, Done<v1::SetOffloadResponse> done);
   void RefreshExperts(const v1::RefreshExpertsRequest& request,
                       Done<v1::RefreshExpertsResponse> done);
@@ -42,7 +44,7 @@ class WorkerAdmin {
 
   void Drain(const v1::DrainRequest& request, Done<v1::DrainResponse> done);
 
-  // NOT_FOUND if the request names another worker.
+  // Returns NOT_FOUND if the request is for another worker.
   template <typename Request>
   absl::Status CheckWorkerId(const Request& request) const {
     if (!request.has_worker_id() || request.worker_id() == name_) return absl::OkStatus();

@@ -1,4 +1,4 @@
-// WorkerModel: the facts about its model that a worker uses and reports, apart from the engine.
+// WorkerModel: what a worker knows and reports about its model. The weights belong to the engine.
 #ifndef TIDEPOOL_SERVICE_WORKER_WORKER_MODEL_H_
 #define TIDEPOOL_SERVICE_WORKER_WORKER_MODEL_H_
 
@@ -15,33 +15,35 @@
 
 namespace tidepool::service {
 
-// Immutable while a server uses it. The tokenizer outlives it.
+// Immutable while a server uses it. The tokenizer must outlive it.
 struct WorkerModel {
-  std::string name;                  // compared with GenerateRequest.model
+  std::string name;                  // GenerateRequest.model is compared with it
   std::vector<std::string> aliases;  // Model.aliases
   std::string architecture;          // such as llama
-  std::string digest;                // digest of samples of the checkpoint
-  std::string content_digest;        // digest of every byte; empty: unknown
-  std::string numerics_id;     // identifies everything that can change the last bits of a response
+  std::string digest;                // digest of samples of the checkpoint's bytes
+  std::string content_digest;        // digest of every byte of the checkpoint; empty: unknown
+  std::string numerics_id;     // identifies everything that can change the last bits of a result
   std::string backend;         // human-readable, such as "cpu avx2, 2 threads"
-  int64_t context_length = 0;  // maximum positions of one sequence
+  int64_t context_length = 0;  // maximum number of positions in one sequence
   int layers = 0;
   int hidden_size = 0;
   int experts = 0;
   int experts_used = 0;
   int64_t weight_bytes = 0;
-  // Equal to EngineOptions::cache_seed, so that both name prefixes in the KV cache alike.
+  // Must be equal to EngineOptions::cache_seed, so that the worker and its engine compute the same
+  // names for prefixes in the KV cache.
   std::string cache_seed;
-  engine::SamplingParams default_sampling;  // values for fields that a request leaves unset
+  engine::SamplingParams default_sampling;  // values for the fields that a request does not set
 
   const engine::Tokenizer* tokenizer = nullptr;
-  // Without a template, the error: the file has none, or it uses features that ChatTemplate lacks.
+  // The chat template, or an error if there is none: the model file has no template, or its
+  // template uses features that ChatTemplate does not support.
   absl::StatusOr<engine::ChatTemplate> chat_template =
       absl::FailedPreconditionError("the model file has no chat template");
-  v1::ToolSyntax tool_syntax = v1::TOOL_SYNTAX_UNSPECIFIED;  // detected from the template
+  v1::ToolSyntax tool_syntax = v1::TOOL_SYNTAX_UNSPECIFIED;  // found out from the template
 };
 
-// The fields that clients see, all of them set.
+// Sets all fields of the model that clients see.
 void ToProto(const WorkerModel& model, v1::Model* out);
 
 }  // namespace tidepool::service

@@ -25,14 +25,17 @@ namespace {
 constexpr absl::Duration kWatchPeriod = absl::Milliseconds(250);
 constexpr absl::Duration kLongestLook = absl::Seconds(1);
 constexpr int kPoolThreads = 2;
-// One thread for text calls: they queue among themselves, and no prompt waits for them.
+// One thread for Tokenize and Detokenize calls of clients. They wait in their own queue, so prompts
+// never wait for them.
 constexpr int kTextThreads = 1;
-// Queues for work of no principal. Principals' names contain no spaces, so there are no clashes.
+// Names of queues for work that belongs to no principal. They contain spaces, which principals'
+// names cannot contain, so they are different from all of those.
 constexpr char kTextLine[] =
-    "calls about text";  // shared by all clients, since their principals are unknown here
+    // one queue for all clients, because the worker does not know their principals
+    "calls about text";
 constexpr char kAdminLine[] = "calls of Admin";
 
-// Returns false if some requests must fail because weights are lost.
+// Returns false if the weights of an expert are lost, so that some requests must fail.
 bool CanServeAll(const engine::EngineStats& stats) {
   return !stats.offload.has_value() || stats.offload->lost_records == 0;
 }
@@ -42,7 +45,7 @@ uint64_t DrawSeed() {
   return (uint64_t{device()} << 32) | device();
 }
 
-// Resident memory of this process. 0 if /proc does not report it.
+// Returns the resident memory of this process, or 0 if /proc does not report it.
 int64_t ResidentBytes() {
   std::ifstream statm("/proc/self/statm");
   int64_t total = 0, resident = 0;
@@ -50,12 +53,12 @@ int64_t ResidentBytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-// The gRPC stream of a Run. Deletes itself on the loop, after all its posted tasks.
+// The gRPC stream of a Run call. It deletes itself on the loop, after all tasks that it has posted.
 class RunReactor final
     : public grpc::ServerBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>,
       public RunTransport {
  public:
-  // `admitted` is OK if this caller may start runs.
+  // `admitted` is OK if the caller may start runs, otherwise the error.
   RunReactor(WorkerCore* core, grpc::CallbackServerContext* context, const absl::Status& admitted)
       : core_(core),
         context_(context),
@@ -75,7 +78,7 @@ class RunReactor final
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) {  // the peer sends no more; it can still read
+    if (!ok) {  // the peer sends no more messages, but it can still receive
       core_->loop()->Post([session = session_] { session->OnRequestsEnd(); });
       return;
     }
@@ -131,9 +134,9 @@ class WatchReactor final : public grpc::ServerWriteReactor<worker::v1::WatchResp
     core_->loop()->Post([this] { core_->AddWatcher(this); });
   }
 
-  // A slow reader gets the newest state when it reads again. If the caller is no longer an
-  // authorised front, the stream ends with an error. At the maximum connection age the stream also
-  // ends, so that the front must authenticate again.
+  // If the front reads slowly, it gets the newest state when it reads again. The stream ends with
+  // an error if the caller is no longer authorised as a front. The stream also ends when the
+  // connection has reached its maximum age, so that the front must authenticate again.
   void Send(const worker::v1::WatchResponse& state) override {
     if (writing_ || finished_) return;
     if (term_.IsOver()) return End(grpc::Status::OK);
@@ -171,15 +174,15 @@ class WatchReactor final : public grpc::ServerWriteReactor<worker::v1::WatchResp
   bool finished_ = false;
 };
 
-// The pool and the queue that run a unary call's work.
+// Where the work of a unary call runs: the pool, and the queue in the pool.
 struct WorkPlace {
   WorkerCore* core;
   TaskPool* pool;
   std::string line;
 };
 
-// Runs `work` in the pool if the caller is authorised and still waits by then. gRPC keeps the
-// request and the response until the reactor finishes.
+// Runs `work` in the pool if the caller is authorised, and still waits when the task starts. gRPC
+// keeps the request and the response until the reactor finishes.
 template <typename Response, typename Work>
 grpc::ServerUnaryReactor* OnPool(const WorkPlace& place, const Gate& gate,
                                  grpc::CallbackServerContext* context, Response* response,
@@ -190,18 +193,19 @@ grpc::ServerUnaryReactor* OnPool(const WorkPlace& place, const Gate& gate,
     return reactor;
   }
   reactor->StartSendInitialMetadata();
-  // cannot fail: these calls are never closed
+  // This cannot fail, because unary_calls() is never closed.
   reactor->Enter(place.core->unary_calls()).IgnoreError();
   place.pool->Post(place.line, [context, reactor, response, work = std::move(work)] {
     absl::StatusOr<Response> result =
-        context->IsCancelled() ? absl::CancelledError("the caller no longer waits for it") : work();
+        context->IsCancelled() ? absl::CancelledError("the caller has cancelled the call") : work();
     if (result.ok()) *response = *std::move(result);
     reactor->Finish(ToGrpcStatus(result.status()));
   });
   return reactor;
 }
 
-// Runs `done` on the pool, because the engine's step thread may call the returned function.
+// Returns a function that runs `done` on the pool. The engine's step thread may call that function,
+// and must not be delayed by `done`.
 template <typename Response>
 std::function<void(absl::StatusOr<Response>)> OnPool(
     WorkerCore* core, std::function<void(absl::StatusOr<Response>)> done) {

@@ -1,4 +1,4 @@
-// The gRPC services of a worker: tidepool.worker.v1.Worker and Admin for one engine.
+// The gRPC services of a worker: tidepool.worker.v1.Worker and Admin. Both serve one engine.
 #ifndef TIDEPOOL_SERVICE_WORKER_WORKER_SERVICE_H_
 #define TIDEPOOL_SERVICE_WORKER_WORKER_SERVICE_H_
 
@@ -29,10 +29,10 @@
 
 namespace tidepool::service {
 
-// Thread-safe. State that the worker's services share. Outlives the gRPC server.
+// State that both services of a worker share. It outlives the gRPC server. Thread-safe.
 class WorkerCore {
  public:
-  // `model` and `engine` outlive the core; `log` is called on the loop.
+  // `model` and `engine` must outlive this object. `log` is called on the loop.
   WorkerCore(const WorkerModel* model, engine::Engine* engine, std::string name,
              WorkerAdmin::Process process, LogSink log);
   ~WorkerCore();
@@ -49,13 +49,14 @@ class WorkerCore {
   const LogSink* log() const { return &log_; }
 
   v1::WorkerStats Stats() const;
-  worker::v1::WatchResponse Watch() const;  // loop only
-  // Calls `on_liveness` with an error if the engine makes no progress for `timeout` while work is
-  // pending, and with OK when it makes progress again. Fronts see this in the worker's state. Runs
-  // on the loop until StopWatching. Loop only.
+  worker::v1::WatchResponse Watch() const;  // used on the loop only
+  // Checks the engine regularly, until StopWatching. Calls `on_liveness` with an error if work is
+  // pending and the engine has made no progress for `timeout`, and with OK when it makes progress
+  // again. Also shows this to fronts, in the worker's state. Calls the functions on the loop. Call
+  // WatchEngine and StopWatching on the loop only.
   using OnLiveness = std::function<void(const absl::Status& live)>;
-  // Called with false when an expert's record is lost, and with true when no record is lost any
-  // longer.
+  // Called with false when an expert's weights can no longer be read, and with true when all
+  // experts can be read again.
   using OnReadiness = std::function<void(bool ready)>;
   void WatchEngine(absl::Duration timeout, OnLiveness on_liveness, OnReadiness on_readiness);
   void StopWatching() { engine_watch_.reset(); }
@@ -63,12 +64,14 @@ class WorkerCore {
   // Asks fronts to send no new requests. Requests that still arrive are accepted.
   void BeginDrain();
   bool draining() const { return draining_; }
-  // Offers runs to other workers, except those that will end within `drain`.
+  // Asks the fronts to move the running responses to other workers, except those that will be
+  // complete within `drain`.
   void HandOver(absl::Duration drain);
-  // Ends running runs with UNAVAILABLE.
+  // Ends the runs with UNAVAILABLE.
   void GiveUpRuns();
 
-  // Loop only. A stream that gets Watch() at once and then every 250 ms.
+  // A stream to a front. It gets Watch() at once, and then every 250 ms and after each change of
+  // the state. Use it on the loop only.
   class Watcher {
    public:
     virtual ~Watcher() = default;
@@ -76,7 +79,7 @@ class WorkerCore {
   };
   void AddWatcher(Watcher* watcher);
   void RemoveWatcher(Watcher* watcher) { watchers_.erase(watcher); }
-  // Registers a run, so that a drain can hand it over. Loop only.
+  // Registers a run, so that HandOver and GiveUpRuns reach it. Call it on the loop only.
   void AddRun(RunSession* run);
   void RemoveRun(RunSession* run) { sessions_.erase(run); }
 
@@ -91,14 +94,15 @@ class WorkerCore {
   WorkerAdmin admin_;
   const LogSink log_;
   const absl::Duration started_;
-  const uint64_t process_id_;  // value in WatchResponse
+  const uint64_t process_id_;  // sent in WatchResponse
   std::atomic<bool> draining_ = false;
   ActiveCalls runs_;
-  ActiveCalls unary_calls_;            // never closed
-  std::set<Watcher*> watchers_;        // loop only
-  std::set<RunSession*> sessions_;     // loop only
-  std::optional<absl::Duration> end_;  // when the process ends, on the monotonic clock; loop only
-  // Used on the loop only.
+  ActiveCalls unary_calls_;         // never closed
+  std::set<Watcher*> watchers_;     // used on the loop only
+  std::set<RunSession*> sessions_;  // used on the loop only
+  // when the process will end, on the monotonic clock; used on the loop only
+  std::optional<absl::Duration> end_;
+  // How the engine is checked. Used on the loop only.
   struct EngineWatch {
     StallDetector detector;
     absl::Duration period;  // time between two checks
@@ -108,15 +112,17 @@ class WorkerCore {
     bool ready = true;
   };
   std::optional<EngineWatch> engine_watch_;
-  bool ticking_ = false;  // loop only
-  TaskPool pool_;         // prompts, and texts that fronts need for requests
-  TaskPool text_pool_;    // clients' text calls, which no principal's limit counts
-  EventLoop loop_;        // last, so destroyed first
+  bool ticking_ = false;  // used on the loop only
+  TaskPool pool_;         // for prompts, and for texts that fronts need to serve requests
+  // for Tokenize and Detokenize calls of clients, which are not counted in a principal's limits
+  TaskPool text_pool_;
+  EventLoop loop_;  // last, so it is destroyed first
 };
 
 class WorkerService final : public worker::v1::Worker::CallbackService {
  public:
-  // The Caller identity is trusted, because `gate` admits only fronts.
+  // Requests contain the client's identity (Caller). It is trusted, because `gate` admits only
+  // fronts.
   WorkerService(WorkerCore* core, const Gate& gate) : core_(core), gate_(gate) {}
 
   grpc::ServerUnaryReactor* Prepare(grpc::CallbackServerContext* context,
@@ -138,7 +144,7 @@ class WorkerService final : public worker::v1::Worker::CallbackService {
   const Gate gate_;
 };
 
-// Admin of a worker, called directly or by a front for its admins.
+// The service Admin of a worker. Clients call it directly, or through a front.
 class WorkerAdminService final
     : public v1::Admin::WithRawCallbackMethod_GetStats<
           v1::Admin::WithRawCallbackMethod_WatchStats<v1::Admin::WithRawCallbackMethod_SetOffload<

@@ -92,11 +92,11 @@ void BenchAttend(benchmark::State& state, int64_t rows, int64_t context, int thr
   for (int64_t i = 0; i < count; ++i) blocks[i] = static_cast<int32_t>(i);
   const KvSpan span = {0, rows, context - rows, blocks};
   const std::vector<float> q = Noise(3).Floats(rows * 9 * 64);
-  Arena arena(AttendBytes(rows, 1, 9, layer, threads));
+  const AttendCall call = {{q.data(), rows, 9 * 64}, 9, 0.125f, layer, {&span, 1}};
+  Arena arena(ActivationBytes(rows, 9 * 64) + AttendScratchBytes(call, threads));
   for (auto _ : state) {
     arena.Reset();
-    benchmark::DoNotOptimize(
-        backend->Attend({{q.data(), rows, 9 * 64}, 9, 0.125f, layer, {&span, 1}}, &arena));
+    benchmark::DoNotOptimize(backend->Attend(call, &arena));
   }
 }
 

@@ -14,6 +14,7 @@ import argparse
 import filecmp
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -46,11 +47,10 @@ def main():
         parser.error("--memory has one budget; two or more are compared")
     with tempfile.TemporaryDirectory(dir=options.scratch) as scratch:
         expected, found = (pathlib.Path(scratch) / name for name in ("expected", "found"))
-        expected.mkdir()
         dump(options, first, ["--chunk", str(options.tokens)], expected)
         files = sorted(path.name for path in expected.iterdir())
         for memory in others:
-            found.mkdir(exist_ok=True)
+            shutil.rmtree(found, ignore_errors=True)
             dump(options, memory, OTHERWISE, found)
             _, differ, missing = filecmp.cmpfiles(expected, found, files, shallow=False)
             if differ or missing:

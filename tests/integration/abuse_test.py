@@ -45,7 +45,7 @@ def connect(address):
 
 
 def say(address, data):
-    """The server's reply to these bytes, until it closes."""
+    """Returns what the server sends after these bytes, until it closes the connection."""
     with connect(address) as connection:
         said = b""
         # The server may close before it has read everything.
@@ -65,7 +65,7 @@ class AbuseTest(unittest.TestCase):
     def serve(self, *arguments):
         server = harness.serve(*arguments, threads=2)
         self.addCleanup(server.kill)
-        # Memory of a first request and a first connection must not count.
+        # Do not count the memory that the first request and the first connection need.
         with contextlib.closing(Client(server)) as client:
             client.generate(text="Once", max_tokens=5)
         return server
@@ -81,8 +81,8 @@ class AbuseTest(unittest.TestCase):
         return connections
 
     def check_answers(self, what, before=None, most_bytes=None):
-        """New clients of both ports are served in time; prints that time, and the additional
-        memory."""
+        """Checks that new clients of both ports are served in time. Prints this time, and the
+        additional memory of the server."""
         begun = time.monotonic()
         with contextlib.closing(Client(self.server)) as client:
             answer = client.generate(text="Once", max_tokens=5, timeout=PATIENCE)
@@ -186,7 +186,7 @@ class AbuseTest(unittest.TestCase):
         self.check_answers("headers of 1 MiB at both ports", before, 64 * MIB)
 
     def test_a_header_without_end(self):
-        """CONTINUATION frames without end, at the gRPC port."""
+        """A client sends CONTINUATION frames without end to the gRPC port."""
         before = resident_bytes(self.server)
         more = http2.frame(http2.CONTINUATION, 0, 1, http2.header_block([("x", "y" * 8000)]) * 2)
         sent = 0
@@ -233,8 +233,8 @@ class AbuseTest(unittest.TestCase):
         self.check_answers("garbage of 600 connections", before, 64 * MIB)
 
     def test_frames_by_the_thousand(self):
-        """Streams that begin and are reset, pings and settings: frames that are cheap for the
-        sender."""
+        """A client sends frames that cost it little: streams that it begins and resets, pings, and
+        settings."""
         before = resident_bytes(self.server)
         resets = b"".join(http2.call_headers(stream, GENERATE) + http2.reset(stream)
                           for stream in range(1, 40_001, 2))

@@ -25,14 +25,15 @@ OUTDATED = {"not_before": datetime.datetime(2020, 1, 1, tzinfo=UTC),
 
 
 def table(head):
-    """{first cell: the other cells} of the page's table whose first cell this is."""
+    """Returns {first cell: other cells} for the rows of one table of the page. The table is the one
+    whose first cell is given."""
     rows = PAGE.read_text().partition(f"\n| {head} |")[2].partition("\n\n")[0].splitlines()[2:]
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
     return {row[0]: tuple(row[1:]) for row in cells}
 
 
 def over_grpc(channel, headers):
-    """The code with which ListModels ends."""
+    """Returns the status code of ListModels."""
     with channel:
         try:
             inference_grpc.InferenceStub(channel).ListModels(
@@ -45,7 +46,7 @@ def over_grpc(channel, headers):
 
 
 def over_http(address, context, headers):
-    """The status of GET /v1/models; `context` is None for plain text."""
+    """Returns the HTTP status of GET /v1/models. `context` is None for plain text."""
     kind = http.client.HTTPConnection if context is None else http.client.HTTPSConnection
     connection = kind(*address.split(":"), timeout=60, **({"context": context} if context else {}))
     try:
@@ -99,8 +100,8 @@ class AcceptedClientsTest(CommandTest):
 
     @classmethod
     def ask(cls, *tokens, headers=None, pair=None, ca=None, server=None):
-        """(gRPC code, HTTP status) of a client with these tokens (default: alice's). An empty pair
-        means no certificate."""
+        """Returns (gRPC code, HTTP status) of a client with these tokens (default: the token of
+        alice). If `pair` is empty, the client has no certificate."""
         server, ca = server or cls.server, ca or cls.ours.ca
         pair = cls.pair if pair is None else pair
         if headers is None:

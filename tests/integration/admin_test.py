@@ -63,7 +63,7 @@ class AdminTest(CommandTest):
         self.addCleanup(client.close)
         expected = [client.generate(text=prompt, max_tokens=60).ids for prompt in prompts]
         answers = [None] * len(prompts)
-        self.client.generate(text="x", max_tokens=1)  # static needs a count
+        self.client.generate(text="x", max_tokens=1)  # the policy static needs counts of uses
 
         def generate(i):
             answers[i] = self.client.generate(text=prompts[i], max_tokens=60).ids
@@ -102,7 +102,7 @@ class AdminTest(CommandTest):
         self.assertEqual((offload.policy, offload.refresh_interval, offload.prefetch),
                          ("tide", 6, True))
         self.assertEqual(offload.capacity_bytes, 12 * self.record)
-        # More memory than all experts need is clamped.
+        # A value above the memory of all experts is lowered to it.
         self.assertEqual(self.settings(expert_memory_bytes=1 << 33).slots, EXPERTS)
         refreshed = self.client.admin.RefreshExperts(admin_pb.RefreshExpertsRequest(), timeout=60)
         self.assertEqual(refreshed.workers[0].settings.policy, "tide")
@@ -206,7 +206,7 @@ class AdminTest(CommandTest):
         self.refuse(*at, "--refresh", "--prefetch", "on", named="--refresh")
         self.refuse("offload", "--server", "127.0.0.1:1", code=1, named="no server answers")
         self.refuse("offload", "--server", self.server.http_address, code=1,
-                    named="speaks HTTP, not gRPC")
+                    named="serves HTTP, not gRPC")
 
     def test_the_live_picture(self):
         self.client.generate(text="The tide", max_tokens=12)
@@ -221,7 +221,7 @@ class AdminTest(CommandTest):
         self.assertIn("workers", self.run_json(*at, "--once"))
 
     def terminal(self, columns, rows, **environment):
-        """What `stats` draws on a terminal of this size."""
+        """Returns what `stats` prints on a terminal of this size."""
         ours, theirs = pty.openpty()
         self.addCleanup(os.close, ours)
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))

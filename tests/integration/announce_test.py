@@ -25,7 +25,7 @@ class AnnounceTest(unittest.TestCase):
         return server
 
     def try_it(self, server, token=""):
-        """The output of the printed call; it runs in the folder with its files."""
+        """Runs the printed call in the folder with its files, and returns its output."""
         call = re.search(r"^Try:\n  (.*)\n", server.stdout, re.MULTILINE)[1]
         environment = harness.clean_environment(TOKEN=token)
         environment["PATH"] = f"{self.folder}:{environment['PATH']}"

@@ -11,15 +11,15 @@ from harness import Client, Received, resident_bytes, stall_of, wait_until
 READERS = 2
 TOKENS = 16_000
 CONTEXT = 16_384
-MOST_BYTES = 8 << 20  # of the server, for each reader that stopped
+MOST_BYTES = 8 << 20  # additional memory of the server for each client that stops reading
 TOP_LOGPROBS = 20
 # Tokens that are generated for a client that does not read: the 256 tokens that the front allows,
 # and the tokens that fit into the 64 KiB window of the client's gRPC. Plain text needs fewer bytes
 # per token than logprobs, especially if several tokens come in one message; how many depends on the
 # machine.
-MOST_TOKENS = {True: 2_000, False: TOKENS * 7 // 8}  # by whether there are logprobs
-# Bytes of plain text's messages: twice the window, because waiting tokens are split into other
-# messages when they are read.
+MOST_TOKENS = {True: 2_000, False: TOKENS * 7 // 8}  # the key says whether there are logprobs
+# Bytes of messages without logprobs: twice the window, because waiting tokens are divided into other
+# messages when the client reads them.
 MOST_UNREAD = 128 << 10
 
 
@@ -43,7 +43,7 @@ class Reading:
         for message in self._stream:
             for logprob in message.logprobs:
                 assert len(logprob.top) == TOP_LOGPROBS
-            # Free what has been checked.
+            # Free the tokens that were already compared.
             del message.logprobs[:]
             self.received.take(message)
             if messages is not None and len(self.received.messages) >= messages:
@@ -69,7 +69,7 @@ class BackPressureTest(unittest.TestCase):
         model = long_context.write(harness.scratch_folder() / "long.gguf", CONTEXT)
         server = harness.serve(model=model, threads=2)
         self.addCleanup(server.kill)
-        # One connection each, as for independent clients.
+        # Each client has its own connection, like independent clients.
         clients = [Client(server) for _ in range(READERS)]
         for client in clients:
             self.addCleanup(client.close)

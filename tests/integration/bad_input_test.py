@@ -90,7 +90,7 @@ class BadRequestTest(unittest.TestCase):
         cls.before = cls.client.wait_idle()
 
     def tearDown(self):
-        # The server continues, and nothing is left behind.
+        # The server still works, and no request is left in it.
         self.assertEqual(self.client.generate(text="Good", max_tokens=3).ids, self.good.ids)
         self.assertEqual(self.client.wait_idle().kv_blocks_free, self.before.kv_blocks_free)
 
@@ -159,7 +159,7 @@ class BadRequestTest(unittest.TestCase):
                 inference.DetokenizeRequest(token_ids=ids)), "INVALID_ARGUMENT", str(ids[-1]))
 
     def raw(self, method, body, timeout=60):
-        """Calls tidepool.v1.`method` with bytes that no client library would send."""
+        """Calls tidepool.v1.`method` with bytes that no client library sends."""
         call = self.client.channel.unary_stream("/tidepool.v1." + method)
         return lambda: list(call(body, timeout=timeout))
 

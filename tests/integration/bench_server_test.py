@@ -37,7 +37,7 @@ class BenchServerTest(CommandTest):
         self.assertEqual(requests["completed"], requests["sent"])
         self.assertEqual((requests["refused"], requests["broken"]), ({}, {}))
         self.assertEqual(report["prompt_tokens"], 24 * requests["completed"])
-        # The window's edges can each cut four responses.
+        # At each end of the window, up to four responses may be running.
         goodput = report["goodput"]
         self.assertAlmostEqual(goodput["tokens_per_s"], TOKENS * goodput["requests_per_s"],
                                delta=4 * TOKENS)
@@ -61,7 +61,7 @@ class BenchServerTest(CommandTest):
         self.assertEqual(requests["accepted"] + refused, requests["sent"])
         self.assertEqual(requests["retries"], 0)
         self.assertAlmostEqual(requests["sent"], 60, delta=40)
-        # Equal seeds give equal times.
+        # If the seed is the same, requests are sent at the same times.
         again = self.load(server, *flags, "--retries", "1")
         self.assertEqual(again["requests"]["sent"], requests["sent"])
 

@@ -18,7 +18,7 @@ class Certificates:
         self.authority.cert_pem.write_to_path(self.ca)
 
     def issue(self, file, *names, **more):
-        """(certificate, key) for these names, in files that are written atomically."""
+        """Returns the files (certificate, key) for these names. They are written atomically."""
         made = self.authority.issue_cert(*names, **more)
         paths = self.folder / f"{file}.pem", self.folder / f"{file}.key"
         chain = b"".join(blob.bytes() for blob in made.cert_chain_pems)

@@ -24,7 +24,7 @@ class CgroupTest(CommandTest):
         self.model = harness.scratch_folder() / "model.gguf"
 
     def make_model(self):
-        """Creates the model, and returns its dense and its expert bytes."""
+        """Creates the model. Returns the number of bytes of its dense weights and of its experts."""
         synthetic_model.make(self.model, *synthetic_model.LARGE)
         memory = self.run_json("inspect", "--model", self.model)["memory"]
         return memory["weight_bytes"] - memory["expert_bytes"], memory["expert_bytes"]

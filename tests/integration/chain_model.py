@@ -35,7 +35,7 @@ def write(path, pieces, chat_template):
     end = tokens.index("<|im_end|>")
     chain = [10, *range(256 + len(SPECIALS), len(tokens)), end]
     output = np.zeros((len(tokens), HIDDEN), dtype=np.float32)
-    output[end] = 0.5  # whatever stands in no chain ends
+    output[end] = 0.5  # a token that is in no chain is followed by the end token
     for before, after in zip(chain, chain[1:]):
         output[after, before] = 5
         output[end, before] = 5 if after == end else 0

@@ -50,7 +50,7 @@ class Cluster:
         return f"127.0.0.1:{self.front_ports[front]}"
 
     def worker_stats(self):
-        """{index: stats} of the workers that both fronts can ask."""
+        """Returns {index: stats} of the workers that respond to both fronts."""
         found = [{int(one.worker_id[1:]): one for one in client.stats().workers
                   if one.status_code == 0} for client in self.clients]
         return {index: found[0][index] for index in found[0] if all(index in one for one in found)}

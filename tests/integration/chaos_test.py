@@ -27,8 +27,8 @@ import harness
 from chaos_cluster import FRONTS, SILENCE, WORKERS, Cluster
 from harness import Client, Received, sessions_pb
 
-GENERATIONS = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-HITS = int(sys.argv[2]) if len(sys.argv) > 2 else 100
+GENERATIONS = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+HITS = int(sys.argv[2]) if len(sys.argv) > 2 else 50
 SECONDS_EACH = float(sys.argv[3]) if len(sys.argv) > 3 else 0.11
 REAL = "TIDEPOOL_TEST_MODEL" in os.environ
 MODEL = harness.smollm2() if REAL else harness.LLAMA
@@ -128,12 +128,12 @@ class Stream:
 
     def __init__(self):
         self.received = Received()
-        self.times = []  # of its first call and of its messages
-        self.broken = []  # times at which the client had to come back
+        self.times = []  # when its first call began, and when its messages arrived
+        self.broken = []  # when the client had to send the request again
         self.ended = False
-        self.heard = 0.0  # when its call began, or said something last
+        self.heard = 0.0  # when its call began, or when its last message arrived
         self.call = None
-        self.given_up = False  # the call, because it said nothing
+        self.given_up = False  # the client has ended the call, because no message arrived
         self.proven_at = PROOF  # tokens
 
     @property
@@ -147,6 +147,10 @@ class Stream:
 
     def stands_still(self):
         return not self.ended and time.monotonic() - self.heard > STALL
+
+    def goes_on_after(self, moment):
+        # The first time is that of the request.
+        return self.ended or (len(self.times) > 1 and self.times[-1] > moment)
 
     def runs_at(self, moment):
         return bool(self.times) and self.times[0] <= moment and (
@@ -239,7 +243,7 @@ def create(client, session):
         client.sessions.CreateSession(sessions_pb.CreateSessionRequest(session_id=session),
                                       timeout=STALL)
     except grpc.RpcError as error:
-        if error.code() != grpc.StatusCode.ALREADY_EXISTS:  # made before the answer was lost
+        if error.code() != grpc.StatusCode.ALREADY_EXISTS:  # it was created, but the response was lost
             raise
 
 
@@ -265,7 +269,7 @@ def follow(client, request, stream):
         stream.ended = True
     except grpc.RpcError as error:
         if stream.received.messages and stream.received.messages[-1].finish_reason:
-            stream.ended = True  # whole; only the status was lost
+            stream.ended = True  # the response is complete; only the status was lost
             return
         stream.broken.append(time.monotonic())
         if stream.given_up:
@@ -282,9 +286,9 @@ class Run:
         self.scripts, self.known, self.cluster = scripts, known, cluster
         self.streams, self.finished, self.failed = [], [], []
         self.start = time.monotonic()
-        self.enough = threading.Event()  # of generations and faults
+        self.enough = threading.Event()  # set when there were enough generations and faults
         self.over = threading.Event()
-        self.blamed = []  # streams that the latest fault may have met
+        self.blamed = []  # streams that the last fault may have hit
         self._turn = threading.Lock()
         self._begun = 0
 
@@ -306,15 +310,22 @@ class Run:
         time.sleep(max(0.0, due - time.monotonic()))
 
     def wait_for_proof(self):
-        """Waits until no stream can be blamed for a second fault; from then on, each can be
-        blamed for one."""
+        """Waits until no running stream is blamed for a fault. After that, each stream may be blamed
+        for one."""
         harness.wait_until(lambda: self.failed or all(stream.proven for stream in self.blamed),
                            "streams that were hit get somewhere", PATIENCE)
         self.blamed = []
         self.blame()
 
+    def wait_for_progress(self):
+        """Waits until every stream that runs now has a new message or has ended."""
+        now = time.monotonic()
+        running = [stream for stream in self.streams if not stream.ended]
+        harness.wait_until(lambda: self.failed or all(stream.goes_on_after(now) for stream in running),
+                           "every stream goes on", 2 * STALL + PATIENCE)
+
     def blame(self):
-        """All running streams count as blamed from now on."""
+        """From now on, all running streams count as blamed for a fault."""
         for stream in list(self.streams):
             if stream.times and not stream.ended and stream not in self.blamed:
                 stream.proven_at = len(stream.received.ids) + PROOF
@@ -338,7 +349,7 @@ class ChaosTest(unittest.TestCase):
             caller.start()
         threading.Thread(target=run.watch, daemon=True).start()
         self.firsts = dice.sample(FAULTS, len(FAULTS))
-        done = []  # (fault, moment, streams it met)
+        done = []  # (fault, time, streams that it hit)
         hits = 0
         while (len(run.finished) < GENERATIONS or hits < HITS) and not run.failed:
             self.assertLess(time.monotonic() - run.start, LIMIT, f"{hits} hits")
@@ -354,7 +365,8 @@ class ChaosTest(unittest.TestCase):
         self.assertGreaterEqual(len(run.finished), GENERATIONS)
 
     def strike(self, dice, run):
-        """Causes one fault, once everything is well; returns when its effects have shown."""
+        """Waits until no fault has an effect any more, and causes one fault. Returns when its effects are
+        visible."""
         self.cluster.wait_whole()
         fault = (self.firsts.pop() if self.firsts else
                  dice.choices(FAULTS, [one.weight for one in FAULTS])[0])
@@ -370,12 +382,12 @@ class ChaosTest(unittest.TestCase):
         mended = time.monotonic()
         time.sleep(max(0.0, moment + fault.shows - mended))
         if fault.name in BLAMING:
-            run.blame()  # some began while it was under way
+            run.blame()  # some streams began during the fault
         if fault.name not in OF_WORKERS:
-            # A stream that is still silent must not be blamed on the next fault.
-            harness.wait_until(lambda: all(stream.call is None or stream.heard >= mended
-                                           for stream in run.streams[-4 * CLIENTS:]),
-                               "every stream goes on", 2 * STALL + PATIENCE)
+            # A stream that is still silent must not be blamed on the next fault. The second round is for
+            # streams that began during the first one.
+            for _ in range(2):
+                run.wait_for_progress()
         if fault.name in OF_WORKERS:
             met = self.cluster.moves() - before
         else:
@@ -386,7 +398,7 @@ class ChaosTest(unittest.TestCase):
         return fault.name, moment, met
 
     def busy(self):
-        """{worker: its sequences} if some are running, else None."""
+        """Returns {worker: number of its sequences} if some are running, else None."""
         load = {index: one.sequences_running for index, one in self.cluster.worker_stats().items()}
         return load if max(load.values(), default=0) > 1 else None
 

@@ -145,6 +145,12 @@ class FileCommandTest(CommandTest):
             dumped = numpy.load(folder / "dump" / f"layer.{layer}.npy")
             self.assertEqual(dumped.shape, (len(IDS), 64))
             self.assertTrue(numpy.isfinite(dumped).all())
+        self.assertEqual(numpy.load(folder / "dump" / "norm.npy").shape, (1, 64))
+        self.assertEqual(result["dump_files"], len(list((folder / "dump").iterdir())))
+        self.refuse("logits", *MODEL, "--tokens", "1", "--dump", folder / "dump",
+                    named=(str(folder / "dump"), "has files"))
+        self.refuse("logits", *MODEL, "--tokens", "1", "--dump", folder / "last.npy", named="last.npy")
+        self.refuse("logits", *MODEL, "--tokens", "1", named="--dump DIR")
         self.refuse("logits", *MODEL, "--tokens", "1,300", "--out", folder / "no.npy", named="300")
         self.refuse("logits", *MODEL, "--tokens", "1", "--out", folder / "no" / "no.npy",
                     named="no.npy")
@@ -235,7 +241,7 @@ class GenerateTest(CommandTest):
         harness.wait_met(lambda: self.pieces_of_a_stream() > 1, "text comes piece by piece")
 
     def pieces_of_a_stream(self):
-        """In how many pieces the text of a response is read from a pipe."""
+        """Returns in how many pieces the text of a response arrives in a pipe."""
         command = [str(harness.BINARY), "generate", *self.at_server, "--prompt", "On and on",
                    "--max-tokens", "3000"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -364,8 +370,8 @@ class TroubleTest(CommandTest):
         harness.wait_met(tells_why_it_waits, "the worker's trouble is told")
         result = run_tidepool("stats", "--once", "--server", address)
         self.assertEqual(result.returncode, 1)
-        self.assertIn("does not answer", result.stdout)
-        self.assertEqual(result.stderr, f"tidepool: {address}: no worker answers\n")
+        self.assertIn("does not respond", result.stdout)
+        self.assertEqual(result.stderr, f"tidepool: {address}: no worker responds\n")
         process.stop()
         self.assertEqual(process.stderr.count(told), 1)
 
@@ -392,7 +398,7 @@ class TroubleTest(CommandTest):
     def test_a_worker_that_is_none(self):
         _, other = self.start_front("127.0.0.1:1")
         process, address = self.start_front(other)
-        told = f"worker at {other} cannot be watched: what answers there is no Tidepool worker"
+        told = f"worker at {other} cannot be watched: the endpoint is not a Tidepool worker"
         harness.wait_until(lambda: told in process.stderr, "the front tells what is wrong")
         self.refuse("generate", "--server", "127.0.0.1:1", "--prompt", "a", code=1,
                     named="no server answers at 127.0.0.1:1")
@@ -402,7 +408,7 @@ class TroubleTest(CommandTest):
         self.addCleanup(worker.kill)
         for command in (["generate", "--prompt", "a"], ["chat"]):
             self.refuse(*command, "--server", worker.address,
-                        named=(worker.address, "ask its front"))
+                        named=(worker.address, "use the address of a front"))
 
     def test_chats_that_come_to_nothing(self):
         # No prompt is shown, since no message could be answered.
@@ -436,7 +442,7 @@ class TroubleTest(CommandTest):
     def test_an_answer_that_the_context_ends(self):
         result = self.run_well("generate", *MODEL, "--prompt", "a", "--context", "16",
                                "--max-tokens", "100")
-        self.assertIn("the context ended it, short of --max-tokens 100", result.stderr)
+        self.assertIn("the context was full before --max-tokens 100", result.stderr)
         whole = self.run_well("generate", *MODEL, "--prompt", "a", "--max-tokens", "5")
         self.assertNotIn("context", whole.stderr)
 

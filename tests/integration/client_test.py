@@ -1,4 +1,4 @@
-"""A stock grpcio client: streams, cancels, exceeds a deadline, and leaves nothing behind.
+"""A standard grpcio client streams, cancels and exceeds a deadline. Nothing of it stays in the server.
 
 Cancels and deadlines use the real model in its slow exact mode, in which a token takes far longer
 than a message. So the tokens computed after a cancel can be counted.
@@ -126,7 +126,7 @@ class SlowModelTest(unittest.TestCase):
             harness.wait_met(lambda: self.cancel_after(count) <= 1, f"cancelled after {count}")
 
     def cancel_after(self, count):
-        """Number of computed tokens that this client had not received when it cancelled."""
+        """Returns how many computed tokens this client had not received when it cancelled."""
         before = self.client.wait_idle()
         received = Received()
         stream = self.client.stream(text="The sky is", max_tokens=500)
@@ -135,14 +135,14 @@ class SlowModelTest(unittest.TestCase):
         return self.unseen(before, received)
 
     def unseen(self, before, received):
-        """Number of tokens of a cancelled request that its client did not receive."""
+        """Returns how many tokens of a cancelled request its client did not receive."""
         after = self.wait_cancelled(before)
         made = after.generated_tokens_total - before.generated_tokens_total
         self.assertLessEqual(made - len(received.ids), self.MOST_UNSEEN)
         return made - len(received.ids)
 
     def wait_cancelled(self, before):
-        """The stats after one more request was cancelled, with all its KV freed."""
+        """Waits until one more request is cancelled and its KV is free. Returns the stats."""
         def cancelled():
             stats = self.client.worker_stats()
             more = stats.requests_cancelled_total + stats.requests_failed_total

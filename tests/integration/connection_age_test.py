@@ -61,7 +61,7 @@ class RevokedTest(unittest.TestCase):
         self.addCleanup(connection.close)
 
         def ask():
-            """Whether this response is the connection's last."""
+            """Returns whether this is the last response on its connection."""
             connection.request("GET", "/healthz")
             response = connection.getresponse()
             response.read()
@@ -73,7 +73,7 @@ class RevokedTest(unittest.TestCase):
                 return ask()
             except (OSError, http.client.HTTPException):
                 connection.close()
-                return True  # while it answered nothing
+                return True  # the server closed it before it responded
 
         # A busy machine may need more than a second for a response.
         harness.wait_met(lambda: not ended(), "an answer that is not its connection's last")
@@ -85,7 +85,7 @@ class RevokedTest(unittest.TestCase):
 
 
 def refused(call):
-    """The code with which call() fails; None if it succeeds."""
+    """Returns the status code with which call() fails, or None if it succeeds."""
     try:
         call()
     except harness.grpc.RpcError as error:
@@ -103,16 +103,17 @@ class RawConnection:
         plain = harness.socket.create_connection((host, int(port)), timeout=30)
         self.socket = context.wrap_socket(plain, server_hostname="localhost")
         self.socket.sendall(hello())
-        self.last_stream = None  # as the latest GOAWAY says
-        self.answered = set()    # streams that had HEADERS
-        self.rounds = 0          # SETTINGS that were acknowledged
+        self.last_stream = None  # from the last GOAWAY
+        self.answered = set()    # streams with a response (HEADERS)
+        self.rounds = 0          # number of SETTINGS that the server has acknowledged
 
     def call(self, stream, path):
         self.socket.sendall(call_headers(stream, path)
                             + frame(DATA, END_STREAM, stream, EMPTY_MESSAGE))
 
     def go_round(self):
-        """A round trip to the server, with other frames in between. Pings would soon be too many."""
+        """Makes a round trip to the server, with SETTINGS. After a few pings, the server would close the
+        connection."""
         before = self.rounds
         self.socket.sendall(frame(SETTINGS))
         while self.rounds == before:
@@ -151,7 +152,7 @@ class GoawayTest(unittest.TestCase):
         self.addCleanup(server.kill)
         connection = RawConnection(server, ours.ca)
         self.addCleanup(connection.socket.close)
-        # Keeps the connection open, because it has no end.
+        # This stream keeps the connection open, because it does not end.
         connection.call(1, "/grpc.health.v1.Health/Watch")
         connection.call(3, "/grpc.health.v1.Health/Check")
         rounds = 0

@@ -24,7 +24,7 @@ class CrashTest(unittest.TestCase):
         return server, Client(server)
 
     def stream_until_killed(self, server, client, count, **turn):
-        """What the client received of a turn whose server is killed after `count` tokens."""
+        """Kills the server after `count` tokens of a turn. Returns what the client has received."""
         received = Received()
         stream = client.wide_stream(max_tokens=TOKENS, temperature=1.0, seed=count, **turn)
         with self.assertRaises(grpc.RpcError):
@@ -38,7 +38,7 @@ class CrashTest(unittest.TestCase):
         return received
 
     def check_kept(self, session, received, log):
-        """The session contains its log, the turn's input, and everything that was received."""
+        """Checks that the session contains its log, the input of the turn, and all received tokens."""
         turn = session.turns[-1]
         self.assertEqual(list(session.token_ids)[:len(log)], log)
         self.assertEqual(turn.start, len(log))

@@ -15,17 +15,19 @@ from gguf_bytes import I32, STRING, U32, U64
 COMMANDS = ("tokenize", "inspect", "generate", "logits")
 
 FINE = "fine"  # exit code 0
-EITHER = "either"  # as FINE or as Refused(())
-# With exit code 2 the error also names the file. Code 1 is for faults that only computing can
-# detect.
+EITHER = "either"  # FINE and Refused(()) are both accepted
+# If the exit code is 2, the error also names the file. Exit code 1 is for faults that are only
+# detected by computing.
 Refused = collections.namedtuple("Refused", "named code", defaults=(2,))
 
-# `files`: content by name, the first is the one to open. `outcomes`: by command.
+# `files`: name and content of each file; the first one is opened. `outcomes`: the expected outcome of
+# each command.
 Case = collections.namedtuple("Case", "name files outcomes")
 
 
 def case(name, content, refused=COMMANDS, named=(), otherwise=FINE):
-    """The commands in `refused` must name `named`; the others must do `otherwise`."""
+    """The commands in `refused` must fail with an error that contains `named`. All others must have
+    the outcome `otherwise`."""
     files = content if isinstance(content, dict) else {"damaged.gguf": content}
     wanted = (named,) if isinstance(named, str) else tuple(named)
     outcomes = {command: Refused(wanted) if command in refused else otherwise
@@ -165,7 +167,7 @@ def tensors(victim):
                named=key)
     for kind in (4, 5, 31, 32, 33, 36, 37, 38, 43, 255, (1 << 31), (1 << 32) - 1):
         yield changed(f"type-{kind}", set_to(kind=kind))
-    yield changed("type-Q4_K", set_to(kind=12))  # 64 is no multiple of its 256
+    yield changed("type-Q4_K", set_to(kind=12))  # 64 is not a multiple of 256, the block size
     yield changed("norm-of-integers", set_to(kind=26), tensor="output_norm.weight", refused=MODEL)
     yield changed("norm-of-Q4_0", set_to(kind=2), tensor="output_norm.weight",
                   refused=MODEL)

@@ -64,10 +64,10 @@ class LmEvalTest(unittest.TestCase):
 
 
 class WorkersTest(unittest.TestCase):
-    """Scores of prompts, from a front whose worker is killed meanwhile."""
+    """The scores of prompts from a front, while its worker is killed."""
 
     def score(self, client, request, on_first=None):
-        """(tokens, logprobs, ranks, output tokens) of a stream."""
+        """Returns (tokens, logprobs, ranks, output tokens) of a stream."""
         tokens, logprobs, ranks, output = [], [], [], []
         for message in client.inference.Generate(request, timeout=120):
             for entry in message.prompt_logprobs:

@@ -30,7 +30,7 @@ class BesideALongPromptTest(unittest.TestCase):
         self.server.kill()
 
     def overtakes(self):
-        """Whether a request of one token ends before a long prompt that arrived earlier."""
+        """Returns whether a request for one token ends before a long prompt that arrived earlier."""
         self.attempts += 1
         prompt = ids(self.attempts, LONG_PROMPT)
         finished = self.client.wait_idle().requests_finished_total
@@ -43,7 +43,8 @@ class BesideALongPromptTest(unittest.TestCase):
         self.client.generate(ids=ids(-self.attempts, 3), max_tokens=1)
         before_the_long_one = self.client.worker_stats().requests_finished_total == finished + 1
         reader.join()
-        # Its prefix is cached now. Split differently, the prompt gives the same tokens.
+        # The prefix of the prompt is cached now. So the prompt is computed in other pieces, but the tokens
+        # must be the same.
         self.assertEqual(self.client.generate(ids=prompt, max_tokens=1).ids, answers[0].ids)
         return before_the_long_one
 

@@ -32,7 +32,7 @@ class FullDiskTest(unittest.TestCase):
         self.addCleanup(self.watcher.close)
 
     def limit_files(self, size=None):
-        """Sets the limit of file sizes; None: the machine's own."""
+        """Sets the limit of file sizes. None: the usual limit of the machine."""
         _, hard = resource.prlimit(self.server.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(self.server.pid, resource.RLIMIT_FSIZE,
                          (hard if size is None else size, hard))

@@ -1,4 +1,4 @@
-"""GGUF files as data that a test can bend: read one, change what it says, write it again.
+"""GGUF files as data that a test can change: read a file, change its contents, and write it again.
 
 The writer checks nothing, so that it can write what no converter would. After build(), marks tells
 where each field begins: "magic", "version", "n_tensors", "n_kv", "infos", "padding", "data", "end";
@@ -24,7 +24,7 @@ BLOCKS = {0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 2
 
 
 def string(text):
-    """The bytes of a string value."""
+    """Returns the bytes of a string value."""
     raw = text if isinstance(text, bytes) else text.encode()
     return struct.pack("<Q", len(raw)) + raw
 
@@ -34,7 +34,7 @@ def scalar(kind, value):
 
 
 def array(kind, values, count=None):
-    """The bytes of an array value; `count` is the number of elements that it claims."""
+    """Returns the bytes of an array value. `count` is the number of elements that its header states."""
     claimed = len(values) if count is None else count
     return struct.pack("<IQ", kind, claimed) + b"".join(scalar(kind, value) for value in values)
 
@@ -45,7 +45,7 @@ def data_bytes(kind, dims):
 
 
 class Tensor:
-    """One tensor; `offset` is the offset that its info claims, None for the true one."""
+    """One tensor. `offset` is the offset that its info states. None: the true offset."""
 
     def __init__(self, name, kind, dims, data=None, offset=None):
         self.name, self.kind, self.dims, self.offset = name, kind, list(dims), offset
@@ -137,7 +137,7 @@ class Checkpoint:
         return bytes(out)
 
     def patched(self, mark, raw, shift=0):
-        """The built file with `raw` written at the mark."""
+        """Returns the bytes of the file, with `raw` written at the mark."""
         content = bytearray(self.build())
         at = self.marks[mark] + shift
         content[at:at + len(raw)] = raw

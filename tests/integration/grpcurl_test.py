@@ -47,7 +47,7 @@ class GrpcurlTest(unittest.TestCase):
         return result.stdout if code == 0 else result.stderr
 
     def call(self, method, request):
-        """The response messages of tidepool.v1.`method`."""
+        """Calls tidepool.v1.`method` and returns the response messages."""
         self.called.add("tidepool.v1." + method.replace("/", "."))
         answers = self.grpcurl("tidepool.v1." + method, flags=("-d", json.dumps(request)))
         return json_stream(answers)

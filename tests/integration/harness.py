@@ -58,7 +58,8 @@ def scratch_folder():
 
 
 def wait_until(condition, what, timeout=30):
-    """The first true value of condition(), polled; AssertionError with `what` after the timeout."""
+    """Calls condition() until it returns a true value, and returns that. After the timeout, raises an
+    AssertionError with `what`."""
     deadline = time.monotonic() + timeout
     while True:
         value = condition()
@@ -70,7 +71,7 @@ def wait_until(condition, what, timeout=30):
 
 
 def free_port():
-    """A port that is free now. It is outside of the range from which the kernel assigns ports, so
+    """Returns a port that is free now. It is outside of the range from which the kernel assigns ports, so
     no process gets it by chance before, or between, the processes that the caller starts on it."""
     first = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     ports = range(first // 2, first) if first > 2048 else (0,)
@@ -85,7 +86,7 @@ def free_port():
 
 
 def answers(port):
-    """Whether something accepts connections there."""
+    """Returns whether a process accepts connections on this port."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
@@ -108,8 +109,8 @@ def _make_stubs():
 
 
 def clean_environment(**more):
-    """The environment of children: no proxies (gRPC would use them for 127.0.0.1), and their own
-    home."""
+    """Returns the environment of child processes. It has no proxies, because gRPC would use them for
+    127.0.0.1, and its own home folder."""
     environment = {key: value for key, value in os.environ.items()
                    if not key.lower().endswith("_proxy")}
     environment.update(HOME=str(_scratch), **more)
@@ -161,14 +162,14 @@ class Process:
         self._popen.send_signal(number)
 
     def wait(self, timeout=STOP_TIMEOUT):
-        """The exit code, once the process has ended by itself and its output was read."""
+        """Waits until the process has ended and its output was read. Returns the exit code."""
         code = self._popen.wait(timeout)
         for reader in self._readers:
             reader.join(timeout)
         return code
 
     def kill(self):
-        """SIGKILL, and wait for the end."""
+        """Sends SIGKILL and waits until the process has ended."""
         if self.running():
             self._popen.kill()
         self.wait()
@@ -180,13 +181,14 @@ class Process:
 
 
 class Server(Process):
-    """serve, front or worker on a free port, once its health `awaited` is SERVING."""
+    """A process of serve, front or worker on a free port. The constructor waits until its health
+    `awaited` is SERVING."""
 
     def __init__(self, command, *arguments, listen="127.0.0.1:0", awaited="readiness", **more):
         if command != "worker" and "--http" not in arguments:
             arguments += ("--http", "127.0.0.1:0")
         super().__init__(command, *arguments, "--listen", listen, **more)
-        # A front's own output may name its workers first.
+        # The output of a front may name its workers before its own endpoint.
         others = set(ENDPOINT.findall(" ".join(self.arguments[:-1])))
         self.address = None
 
@@ -234,7 +236,7 @@ def open_channel(address):
 
 
 def health(address, service=""):
-    """Whether grpc.health.v1.Health/Check says SERVING."""
+    """Returns whether grpc.health.v1.Health/Check reports SERVING."""
     name = service.encode()
     request = (b"\x0a" + bytes([len(name)]) + name) if name else b""
     with open_channel(address) as channel:
@@ -254,13 +256,13 @@ def run_tidepool(*arguments, stdin=b"", timeout=120):
     return result
 
 
-# A server that something else started.
+# A server that was started by another program.
 Address = collections.namedtuple("Address", "address")
 Answer = collections.namedtuple("Answer", "text ids finish usage messages")
 
 
 class Received:
-    """What has arrived of one stream so far; kept if the stream breaks."""
+    """What has arrived from one stream until now. It is kept if the stream breaks."""
 
     def __init__(self):
         self.text = ""
@@ -325,7 +327,7 @@ class Client:
         return self.inference.Generate(request, timeout=timeout)
 
     def generate(self, timeout=120, **fields):
-        """The whole stream as one Answer."""
+        """Reads the whole stream and returns it as one Answer."""
         received = Received()
         for message in self.stream(timeout, **fields):
             received.take(message)
@@ -354,13 +356,13 @@ class Client:
         return self.admin.GetStats(admin_pb.GetStatsRequest(), timeout=30)
 
     def worker_stats(self):
-        """The stats of the only worker."""
+        """Returns the stats of the only worker."""
         workers = self.stats().workers
         assert len(workers) == 1 and workers[0].status_code == 0, workers
         return workers[0]
 
     def wait_idle(self):
-        """The only worker's stats when it has no more work."""
+        """Waits until the only worker has no more work. Returns its stats."""
         def idle():
             stats = self.worker_stats()
             return stats if stats.sequences_running + stats.sequences_waiting == 0 else None
@@ -385,7 +387,8 @@ def resident_bytes(process):
 
 
 def stall_of(client):
-    """Tokens generated so far, once 30 consecutive readings with a running sequence are equal."""
+    """Waits until 30 readings in a row, with a running sequence, show the same number of generated
+    tokens. Returns that number."""
     first = client.worker_stats()
     for _ in range(30):
         stats = client.worker_stats()
@@ -396,7 +399,7 @@ def stall_of(client):
 
 
 def failure(call):
-    """The (code name, message) with which call() fails."""
+    """Returns (name of the status code, message) with which call() fails."""
     try:
         value = call()
         if hasattr(value, "cancel") and hasattr(value, "__iter__"):

@@ -22,6 +22,16 @@ def tokens(name):
     return ",".join(map(str, golden(name)["ids"]))
 
 
+def fill_tensor(folder, name, pair):
+    """Writes the two bytes `pair` over a whole BF16 tensor of a directory with one file."""
+    path = folder / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    start = 8 + int.from_bytes(data[:8], "little")
+    begin, end = json.loads(data[8:start])[name]["data_offsets"]
+    data[start + begin:start + end] = pair * ((end - begin) // 2)
+    path.write_bytes(data)
+
+
 def copy_of(name):
     """Returns a writable copy of the model directory, because packing writes into it."""
     folder = harness.scratch_folder() / name
@@ -45,6 +55,44 @@ class HfCommandTest(CommandTest):
         self.assertTrue(numpy.array_equal(whole, self.logits(model, MOE, "--expert-memory", "90%")))
         self.assertTrue((model / "model.tidepack").exists())
         self.assertFalse(self.run_json("pack", "--model", model)["written"])
+
+    def dump(self, model, name, *flags):
+        """Returns the outputs by part."""
+        folder = harness.scratch_folder() / "dump"
+        self.run_well("logits", "--model", model, "--exact", "--all", "--tokens", tokens(name), "--dump", folder,
+                      *flags)
+        return {path.stem: numpy.load(path) for path in folder.iterdir()}
+
+    def test_a_dump_has_the_hidden_states_of_transformers(self):
+        for name in ("gemma3_text", MOE):
+            with self.subTest(name):
+                model = copy_of(name)
+                states = numpy.load(HF / f"{name}.hidden.npy")
+                layers = len(states) - 1
+                parts = ["embedding", *(f"layer.{layer}" for layer in range(layers - 1)), "norm"]
+                whole = self.dump(model, name)
+                self.assertEqual(set(whole), {*parts, f"layer.{layers - 1}",
+                                              *(f"layer.{layer}.attention" for layer in range(layers))})
+                for part, state in zip(parts, states, strict=True):
+                    self.assertEqual((whole[part].shape, whole[part].dtype.str), (state.shape, "<f4"), part)
+                    self.assertLess(numpy.abs(whole[part] - state).max(), 1e-3, part)
+                for flags in (["--chunk", "1"], ["--chunk", "7", "--expert-memory", "90%"]):
+                    other = self.dump(model, name, *(flags if name == MOE else flags[:2]))
+                    self.assertEqual(set(whole), set(other))
+                    for part, rows in whole.items():
+                        self.assertTrue(numpy.array_equal(rows, other[part]), f"{part} {flags}")
+
+    def test_a_dump_of_a_broken_model_ends_with_the_layer_that_is_broken(self):
+        name = "gemma3_text"
+        model = copy_of(name)
+        fill_tensor(model, "model.layers.2.post_feedforward_layernorm.weight", b"\x7f\x7f")
+        folder = harness.scratch_folder() / "dump"
+        self.refuse("logits", "--model", model, "--tokens", tokens(name), "--dump", folder, code=1,
+                    named=("layer 2", "infinity", f"the outputs of the layers up to there are in {folder}"))
+        self.assertEqual({path.stem for path in folder.iterdir()},
+                         {"embedding", *(f"layer.{layer}{part}" for layer in range(3) for part in ("", ".attention"))})
+        self.assertTrue(numpy.isfinite(numpy.load(folder / "layer.2.attention.npy")).all())
+        self.assertTrue(numpy.isinf(numpy.load(folder / "layer.2.npy")).any())
 
     def test_a_quantised_load_equals_the_quantised_file(self):
         model = copy_of(MOE)

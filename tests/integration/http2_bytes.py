@@ -1,11 +1,11 @@
-"""Handmade HTTP/2 frames (RFC 9113), for clients that do what no library would."""
+"""Functions that build HTTP/2 frames (RFC 9113), for clients that do what no library does."""
 
 import struct
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, CONTINUATION = 0, 1, 3, 4, 6, 7, 9
 END_STREAM, ACK, END_HEADERS = 1, 1, 4
-MAX_CONCURRENT_STREAMS = 3  # a setting
+MAX_CONCURRENT_STREAMS = 3  # the number of this setting
 
 
 def frame(kind, flags=0, stream=0, payload=b""):
@@ -13,12 +13,13 @@ def frame(kind, flags=0, stream=0, payload=b""):
 
 
 def hello():
-    """The first bytes of a client."""
+    """Returns the first bytes that a client sends."""
     return PREFACE + frame(SETTINGS)
 
 
 def header_block(fields):
-    """HPACK literals without indexing (RFC 7541, 6.2.2), of names and values below 16 KiB."""
+    """Returns HPACK literals without indexing (RFC 7541, 6.2.2). Names and values must be shorter than
+    16 KiB."""
     def text(value):
         raw = value.encode()
         if len(raw) < 127:
@@ -32,7 +33,7 @@ def header_block(fields):
 
 
 def call_headers(stream, path, flags=END_HEADERS, more=()):
-    """The HEADERS frame that begins a gRPC call."""
+    """Returns the HEADERS frame that begins a gRPC call."""
     return frame(HEADERS, flags, stream, header_block([
         (":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "h"),
         ("te", "trailers"), ("content-type", "application/grpc"), *more]))
@@ -43,7 +44,8 @@ def reset(stream, code=8):
 
 
 def read_settings(connection):
-    """The server's first frame, which is its settings (RFC 9113, 3.4): {number: value}."""
+    """Reads the first frame of the server, which contains its settings (RFC 9113, 3.4). Returns them as
+    {number: value}."""
     def read(count):
         data = b""
         while len(data) < count:

@@ -28,7 +28,7 @@ HI = [{"role": "user", "content": "hi"}]
 
 
 def open_client(server):
-    # Without the proxies of the environment, and without retries that hide failures.
+    # The client uses no proxies of the environment, and no retries, which would hide failures.
     return openai.OpenAI(base_url=f"http://{server.http_address}/v1", api_key="unused",
                          max_retries=0, timeout=120,
                          http_client=openai.DefaultHttpxClient(trust_env=False))
@@ -41,14 +41,14 @@ def most_resident_bytes(process):
 
 
 def raw(server, data, timeout=60):
-    """The server's reply to these bytes, until it closes."""
+    """Returns what the server sends after these bytes, until it closes the connection."""
     host, port = server.http_address.split(":")
     with socket.create_connection((host, int(port)), timeout=timeout) as connection:
         try:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
         except OSError:
-            pass  # the server has heard enough; what it said can be read
+            pass  # the server has closed the connection, but its response can still be read
         said = b""
         while chunk := connection.recv(65536):
             said += chunk
@@ -156,7 +156,7 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(legacy.text_offset[0], 0)
 
     def test_an_answer_that_is_too_long_to_be_sent_at_once(self):
-        self.chat(n=32, max_tokens=1500)  # so that the server has the memory of so many sequences
+        self.chat(n=32, max_tokens=1500)  # so that the server already has memory for 32 sequences
         before = most_resident_bytes(self.server)
         with self.assertRaises(openai.BadRequestError) as caught:
             self.chat(n=32, max_tokens=1500, temperature=1, logprobs=True, top_logprobs=20)
@@ -220,7 +220,7 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(ask(Idempotency_Key="again"), whole)
         rest = ask(Idempotency_Key="again", Last_Event_ID="17")
         self.assertTrue(rest and whole.endswith(rest) and len(rest) < len(whole), (whole, rest))
-        # Like the same front after a restart: the request's name determines the seed.
+        # This front is like the same one after a restart: the name of the request determines the seed.
         other = harness.serve()
         self.addCleanup(other.kill)
         again = open_client(other).completions.create(

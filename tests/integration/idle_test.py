@@ -22,7 +22,7 @@ class IdleTest(unittest.TestCase):
     def measure(self, *processes):
         begun = [cpu_seconds(process.pid) for process in processes]
         start = time.monotonic()
-        time.sleep(SECONDS)  # what is measured, not a wait for anything
+        time.sleep(SECONDS)  # the time that is measured
         passed = time.monotonic() - start
         return [(cpu_seconds(process.pid) - used) / passed
                 for process, used in zip(processes, begun)]

@@ -31,11 +31,11 @@ class Conversation:
 
     def __init__(self, name, chat):
         self.name, self.chat = name, chat
-        self.log = []  # as it was read back last
-        self.running = None  # of the turn since then
+        self.log = []  # as it was when it was read last
+        self.running = None  # what the client has received of the turn since then
 
     def talk(self, client, until):
-        """Runs turns one after the other, until the server is gone or `until` is set."""
+        """Runs turns one after the other, until the server has ended or `until` is set."""
         turn = 0
         while not until.is_set():
             turn += 1
@@ -108,7 +108,7 @@ class KillTest(unittest.TestCase):
             before = client.stats().front.requests_total
             for thread in threads:
                 thread.start()
-            # A point measured in work, not in time.
+            # The time of the kill depends on the work that was done, not on the clock.
             wanted = before + random_points.randint(SESSIONS, 5 * SESSIONS)
             harness.wait_until(lambda: client.stats().front.requests_total >= wanted,
                                "work is done", timeout=120)

@@ -27,7 +27,7 @@ REAL = "TIDEPOOL_TEST_MODEL" in os.environ
 MODEL = harness.smollm2() if REAL else harness.LLAMA
 SEED = int(os.environ.get("TIDEPOOL_TEST_SEED", time.time_ns() % 1_000_000))
 WORKERS = 3
-STREAMS = 10  # of a round
+STREAMS = 10  # streams in each round
 STORM_STREAMS = 12
 # The random model's responses are read at a pace at which they last longer than the kills.
 TOKENS = 60 if REAL else 1500
@@ -96,7 +96,7 @@ class WorkersTestCase(unittest.TestCase):
                            "all workers answer", 120)
 
     def kill(self, index):
-        """Its successor starts at once, on its own thread."""
+        """Kills a worker. The next process starts at once, on a thread of its own."""
         self.workers[index].kill()
         self.kills += 1
         address = self.workers[index].address
@@ -116,7 +116,8 @@ class WorkersTestCase(unittest.TestCase):
         return Client(self.front)
 
     def begin(self, count, pace):
-        """Streams that have all begun, and an event that lets their clients hurry."""
+        """Begins streams and waits until all of them have begun. Returns them, and an event that makes
+        their clients read fast."""
         hurry = threading.Event()
         self.addCleanup(hurry.set)
         readers = [Reader(self.new_client(), number, pace, hurry) for number in range(count)]
@@ -264,7 +265,7 @@ class PoisonTest(WorkersTestCase):
         code, message = failure(lambda: self.mallory.stream(**poisoned))
         self.assertEqual(code, "INTERNAL", message)
         self.assertIn("is refused to its sender for another", message)
-        self.poisons.ids = self.poisons.text = None  # as if the workers were mended
+        self.poisons.ids = self.poisons.text = None  # from now on, no prompt crashes workers
         self.assertEqual(len(self.generate_as_alice(**poisoned).ids), poisoned["max_tokens"])
         self.assertEqual(failure(lambda: self.mallory.stream(**poisoned))[0], "INTERNAL")
         hurry.set()

@@ -32,7 +32,7 @@ class KvDiskTest(unittest.TestCase):
         return self.serve(*TIGHT, "--kv-disk", "16MiB", "--cache-dir", self.folder, *flags, **more)
 
     def turns(self, client, count, first=0):
-        """The responses of `count` turns of each session, one after the other."""
+        """Runs `count` turns of each session, one after the other. Returns the responses."""
         answers = []
         for turn in range(first, first + count):
             for number in range(SESSIONS):
@@ -92,7 +92,7 @@ class KvDiskTest(unittest.TestCase):
         self.assertGreater(second[0].usage.cached_tokens, 90)
         server.kill()
 
-        # The file as the kill left it, with additional damage.
+        # This is the file that the killed process has left, with additional damage.
         with open(file, "r+b") as content:
             for place in range(5000, file.stat().st_size, 60000):
                 content.seek(place)

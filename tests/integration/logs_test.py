@@ -15,7 +15,7 @@ SPAN = "00f067aa0ba902b7"
 
 
 def lines_of(process, message):
-    """The complete lines of its log with this message, as objects."""
+    """Returns the complete lines of the server's log with this message, as objects."""
     whole = process.stderr.rpartition("\n")[0]
     objects = [json.loads(line) for line in whole.splitlines()]
     return [line for line in objects if line["message"] == message]
@@ -160,7 +160,7 @@ class FlagsTest(unittest.TestCase):
                                    r"model=\".+\" worker=\S+ prompt_tokens=\d+ cached_tokens=\d+ "
                                    r"output_tokens=3 .* code=OK trace_id=\w{32} span_id=\w{16}\n$")
         self.assertIn(" session_id=mine ", ended[1])
-        # The worker in the same process would log the same.
+        # The worker in the same process must not log the same line.
         self.assertNotIn("run ended", server.stderr)
 
     def test_levels_hold(self):

@@ -42,7 +42,7 @@ class MemoryGroup:
             raise OSError(f"no memory cgroup can be made here: {errors or 'none mounted'}")
 
     def prefix(self):
-        """Words before a command that run it in the group."""
+        """Returns the words that must be written before a command to run it in the group."""
         return ["/bin/sh", "-c", f'echo $$ > {self.folder}/cgroup.procs && exec "$@"', "sh"]
 
     def kills(self):

@@ -90,11 +90,11 @@ def write_model(path, vocab, hidden, ffn):
 
 
 def peak_bytes(*arguments):
-    """VmHWM of a run of tidepool, which must succeed."""
+    """Runs tidepool, which must succeed. Returns its peak resident memory (VmHWM)."""
     with subprocess.Popen([harness.BINARY, *map(str, arguments)], stdout=subprocess.DEVNULL,
                           stderr=subprocess.PIPE) as process:
         errors = process.stderr.read().decode()
-        _, status, usage = os.wait4(process.pid, 0)  # the only way to a child's own peak
+        _, status, usage = os.wait4(process.pid, 0)  # this is the only way to find the peak of one child
         process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, errors
     return usage.ru_maxrss * 1024
@@ -109,7 +109,7 @@ class Memory(unittest.TestCase):
         print(f"{pathlib.Path(model).name}: peak {peak / MIB:.1f} MiB, "
               f"weights {weights / MIB:.1f} MiB, limit {limit / MIB:.1f} MiB")
         self.assertLessEqual(peak, limit)
-        self.assertGreater(peak, weights)  # a peak below the weights would not be one
+        self.assertGreater(peak, weights)  # a smaller peak would show that the measurement is wrong
 
     def test_a_real_model(self):
         # 30 layers, keys and values of 3 heads of 64 in f16.

@@ -65,7 +65,7 @@ class QuantizeTest(CommandTest):
         types = self.run_json("inspect", "--model", out)["types"]
         self.assertEqual(set(types), {"F32", "Q8_0"})
         self.run_well("generate", "--model", out, "--prompt", "tide", "--max-tokens", "4")
-        # With flags instead of positional arguments, and from weights that are already quantised.
+        # The same with flags in place of positional arguments, and with weights that are already quantised.
         again = harness.scratch_folder() / "f32.gguf"
         result = self.run_well("quantize", "--out", again, "--model", out, "--type", "F32")
         self.assertIn("quantised already", result.stderr)

@@ -21,7 +21,7 @@ class NamesTest(unittest.TestCase):
         self.version = 0
 
     def name(self, *addresses):
-        """The addresses of the name from now on; the file is written atomically."""
+        """Sets the addresses of the name. The file is written atomically."""
         part = self.hosts.with_name("part")
         part.write_text("".join(f"{address} pool.example\n" for address in addresses))
         # nss_wrapper ignores changes within one second.
@@ -30,7 +30,7 @@ class NamesTest(unittest.TestCase):
         part.rename(self.hosts)
 
     def worker(self, host, *arguments):
-        """A worker whose name is its host's."""
+        """Starts a worker whose name is the name of its host."""
         process = harness.Process("worker", "--model", harness.LLAMA, "--threads", "1", "--name",
                                   host, "--listen", f"{host}:{self.port}", *arguments)
         self.addCleanup(process.kill)
@@ -51,7 +51,7 @@ class NamesTest(unittest.TestCase):
 
     @staticmethod
     def long_stream(client):
-        """A stream of 4,000 tokens that has begun, and what has arrived."""
+        """Begins a stream of 4,000 tokens. Returns it, and what has arrived from it."""
         stream, received = client.wide_stream(text="a", max_tokens=4000), Received()
         harness.take_tokens(stream, received, 1)
         return stream, received

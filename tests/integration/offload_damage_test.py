@@ -14,8 +14,9 @@ import synthetic_model
 from command_test_case import CommandTest
 from harness import admin_pb, failure
 
-# Many experts, one per token, so that two responses have few in common. The vocabulary is large and
-# slow, so that one response lasts while the other request arrives and fails.
+# The model has many experts, and uses one per token, so that two responses have few experts in common.
+# Its vocabulary is large and slow to compute, so that one response still runs while the other request
+# arrives and fails.
 EXPERTS = 256
 SIZES = ("--layers", "2", "--hidden", "256", "--width", "64", "--experts", EXPERTS, "--top-k", "1",
          "--vocabulary", "65536", "--type", "Q8_0")
@@ -58,7 +59,7 @@ class DamageTest(CommandTest):
 
     def flip(self, path, place):
         """Flips one bit; a second call restores it."""
-        with open(path, "r+b") as file:  # which the server has open
+        with open(path, "r+b") as file:  # the server has this file open
             file.seek(place)
             (byte,) = file.read(1)
             file.seek(place)
@@ -82,7 +83,7 @@ class DamageTest(CommandTest):
         self.flip(self.model, place)
 
     def ready(self):
-        """The response of /readyz."""
+        """Returns the response of /readyz."""
         try:
             with urllib.request.urlopen(f"http://{self.server.http_address}/readyz",
                                         timeout=60) as answer:
@@ -103,8 +104,8 @@ class DamageTest(CommandTest):
                 for expert in layer.resident_experts}
 
     def find(self):
-        """A long run, a short one, and an expert that only the short one needs and that is not
-        in memory."""
+        """Returns a long run, a short run, and an expert that is not in memory and that only the short
+        run needs."""
         resident = self.resident()
         long = Run(self, [3, 4], LONG)
         self.assertEqual(len(long.ids), LONG)

@@ -14,14 +14,14 @@ MIB = 1 << 20
 EXPERT_MEMORY, KV = 32 * MIB, 24 * MIB
 OVERHEAD = 200 * MIB
 PROMPTS = [list(range(3, 3 + length)) for length in (500, 1, 40, 200)]
-# The longest pass, which needs the largest workspace.
+# This prompt causes the longest forward pass, which needs the most workspace.
 LONGEST = [3 + place % 501 for place in range(2048)]
 CONTEXT = 2560
 FLAGS = ("--kv-memory", "24MiB", "--expert-memory", "32MiB", "--context", str(CONTEXT))
 
 
 def peak_of(process):
-    """VmHWM of a running process."""
+    """Returns the peak resident memory (VmHWM) of a running process."""
     status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
     return int(re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE).group(1)) * 1024
 

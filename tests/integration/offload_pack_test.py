@@ -18,7 +18,7 @@ KILL_AT = (0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95)
 
 
 def written_bytes(process):
-    """Bytes that a process has written so far; 0 if it is gone."""
+    """Returns how many bytes a process has written until now, or 0 if it has ended."""
     try:
         lines = pathlib.Path(f"/proc/{process.pid}/io").read_text().splitlines()
         return int(dict(line.split(": ") for line in lines)["wchar"])
@@ -34,7 +34,7 @@ class PackTest(CommandTest):
                                          *synthetic_model.LARGE)
 
     def mount(self, size):
-        """A folder in memory with this much space."""
+        """Creates a folder in memory that has this number of bytes of space."""
         if os.geteuid() != 0:
             self.skipTest("mounting a file system needs root")
         folder = harness.scratch_folder()
@@ -67,7 +67,7 @@ class PackTest(CommandTest):
         self.assertEqual(len(os.listdir(cache)), 1)
 
     def kill_midway(self, folder, pack_bytes, share):
-        """Whether SIGKILL arrived before the pack was complete."""
+        """Sends SIGKILL while the pack is written. Returns whether it arrived before the pack was complete."""
         process = harness.Process("pack", "--model", self.model, "--cache-dir", folder)
         harness.wait_until(
             lambda: written_bytes(process) > share * pack_bytes or not process.running(),

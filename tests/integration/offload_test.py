@@ -16,7 +16,7 @@ BUDGETS = ("75%", "94%", "1GiB")
 
 
 def names_in(value, path=""):
-    """The paths of all members of an object, including nested objects and lists."""
+    """Returns the paths of all members of an object, including those of nested objects and lists."""
     if isinstance(value, dict):
         return {name for key, inner in value.items()
                 for name in {path + key} | names_in(inner, f"{path}{key}.")}
@@ -26,7 +26,7 @@ def names_in(value, path=""):
 
 
 def stderr_on_a_terminal(*arguments):
-    """stderr of a command on a terminal; the command must succeed."""
+    """Runs a command on a terminal. The command must succeed. Returns its stderr."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen([str(harness.BINARY), *map(str, arguments)],
                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs,
@@ -116,13 +116,13 @@ class OffloadTest(CommandTest):
         self.pack.write_bytes(data)
         self.assertEqual(self.answer("--expert-memory", "75%")["token_ids"], whole)
         result = self.run_well("pack", "--model", self.model)
-        self.assertIn("is there already", result.stdout)
+        self.assertIn("already exists", result.stdout)
 
     def test_a_server_outlives_its_pack_s_damage(self):
         self.run_well("pack", "--model", self.model)
         data = self.pack.read_bytes()
-        # Damage: all records; the last block of the last record; some sectors of it; an end that is
-        # not at a sector; and a changed byte.
+        # The kinds of damage: all records are missing, the last block of the last record is missing, some
+        # sectors of it are missing, the file ends inside a sector, or one byte is changed.
         damages = (len(data) - 4096, 4096, 512 * 3, 777, "changed")
         for reader in ("uring", "threads"):
             server = harness.serve("--expert-memory", "75%", "--offload-policy", "lru",

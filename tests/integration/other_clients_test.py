@@ -17,7 +17,7 @@ import harness
 from harness import Client, inference_grpc, make_request
 
 HERE = pathlib.Path(__file__).parent
-ALIAS = "gpt-4o-mini"  # what these clients know
+ALIAS = "gpt-4o-mini"  # a name that these clients know
 SYSTEM, HI = "Be brief.", "Say hi."
 
 
@@ -27,7 +27,7 @@ class OtherClientsTest(unittest.TestCase):
     def setUpClass(cls):
         for name in list(os.environ):
             if name.lower().endswith("_proxy"):
-                del os.environ[name]  # they would be asked for 127.0.0.1
+                del os.environ[name]  # the clients would use these proxies for 127.0.0.1
         cls.server = harness.serve("--alias", ALIAS, "--context", "512")
         cls.base = f"http://{cls.server.http_address}/v1"
         cls.grpc = Client(cls.server)

@@ -8,13 +8,13 @@ import harness
 from harness import Client
 
 SESSIONS = 50
-# How many times as many tokens the first session computes as any other.
+# The first session computes at least this number of times as many tokens as any other session.
 LESS_WORK = 5
 WORDS = "the tide boat net harbour lamp rope gull salt fog bell stone wind oar sail".split()
 
 
 def system_prompt(client, tokens):
-    """A text of at least this number of tokens."""
+    """Returns a text that has at least this number of tokens."""
     draw = random.Random(11)
     text = ""
     while True:
@@ -42,7 +42,7 @@ class PrefixTest(unittest.TestCase):
         *others, first = sorted(answer.usage.prompt_tokens - answer.usage.cached_tokens
                                 for answer in answers)
         self.assertLess(others[-1], own + 2 * block)
-        # Determines the time to first token, which tests/bench/prefix_bench.py measures.
+        # This number determines the time to first token, which tests/bench/prefix_bench.py measures.
         self.assertGreater(first, LESS_WORK * others[-1])
         self.assertEqual(stats.cached_prompt_tokens_total,
                          sum(answer.usage.cached_tokens for answer in answers))

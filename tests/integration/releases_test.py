@@ -98,7 +98,7 @@ class ReleasesTest(unittest.TestCase):
         return self.started(harness.worker("--name", name))
 
     def front_of_both(self, *workers):
-        """A front, once both workers have reported to it."""
+        """Starts a front. Waits until both workers have reported to it."""
         front, client = self.front(*workers)
         wait_until(lambda: {one.worker_id for one in client.stats().workers} == {"old", "new"},
                    lambda: front.stderr)
@@ -106,7 +106,7 @@ class ReleasesTest(unittest.TestCase):
 
     @staticmethod
     def begin(client, count):
-        """Streams that each have a token, and what they have received."""
+        """Begins streams, and waits until each has a token. Returns them, and what they have received."""
         streams = [client.wide_stream(text=f"{PROMPT} {number}", max_tokens=2000)
                    for number in range(count)]
         answers = [Received() for _ in streams]
@@ -122,14 +122,14 @@ class ReleasesTest(unittest.TestCase):
                              self.truth(text=f"{PROMPT} {number}", max_tokens=2000).ids)
 
     def truth(self, **fields):
-        """The response of a front and a worker of the same release."""
+        """Returns the response of a front and a worker of the same release."""
         if not hasattr(self, "same"):
             self.same = self.front(self.worker("same"))[1]
         return self.same.generate(**fields)
 
 
 class ReleaseBeforeTest(ReleasesTest):
-    """One side only knows the fields in released_wire.txt."""
+    """The front or the worker knows only the fields in released_wire.txt."""
 
     def test_everything_works(self):
         proxy = self.proxy(self.worker("a"), released())
@@ -165,7 +165,7 @@ class ReleaseBeforeTest(ReleasesTest):
 
 
 class FirstReleaseTest(ReleasesTest):
-    """One side only knows the fields that a response needs, and has no Admin."""
+    """The front or the worker knows only the fields that a response needs, and has no Admin."""
 
     def test_answers_are_the_same(self):
         proxy = self.proxy(self.worker("old"), first(), unknown=("tidepool.v1.Admin",))

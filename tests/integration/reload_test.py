@@ -13,7 +13,7 @@ class ReloadTest(unittest.TestCase):
         self.file = harness.scratch_folder() / "tidepool.toml"
 
     def write(self, **values):
-        """Writes keys with _ for -, atomically."""
+        """Writes the keys, with - in place of _. The file is written atomically."""
         lines = [f"{key.replace('_', '-')} = {value!r}\n" for key, value in values.items()]
         part = self.file.with_name("part")
         part.write_text("".join(lines))
@@ -36,7 +36,7 @@ class ReloadTest(unittest.TestCase):
         return process
 
     def reread(self, server, *expected):
-        """The log lines after a SIGHUP, which must contain `expected` in this order."""
+        """Sends SIGHUP. Returns the log lines after it, which must contain `expected` in this order."""
         before = len(self.said(server))
         server.signal(signal.SIGHUP)
         lines = wait_until(lambda: len(found := self.said(server)[before:]) >= len(expected)

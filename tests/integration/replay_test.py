@@ -16,7 +16,7 @@ def header(**more):
 
 
 def cycle(steps):
-    """A cycle over six experts, two a step, in both layers."""
+    """Returns the lines of a trace in which both layers use six experts in a cycle, two in each step."""
     return [{"request": "a", "phase": "decode", "step": step, "layer": layer,
              "ids": [[2 * step % 6, (2 * step + 1) % 6]]} for step in range(steps) for layer in (0, 1)]
 
@@ -48,7 +48,7 @@ class ReplayTest(CommandTest):
         # Recency does not help on a cycle that is longer than the pool.
         self.assertLess(by_policy["lru"]["hits"], by_policy["adaptive"]["hits"])
         self.assertEqual(by_policy["static"]["hits"], by_policy["hindsight"]["hits"])
-        # All twelve fit.
+        # All twelve experts fit into the pool.
         self.assertEqual([r["hits"] for r in results[6:] if r["policy"] in ("belady", "hindsight")], [120, 120])
 
     def test_table_for_people(self):

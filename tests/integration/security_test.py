@@ -58,7 +58,7 @@ class TokensTest(CommandTest):
         asked = ("generate", "--server", self.server.address, "--prompt", "Low", "--max-tokens", "2")
         well = self.run_json(*asked, "--token-file", self.tokens.file_of("alice"))
         self.assertEqual(well["usage"]["completion_tokens"], 2)
-        self.refuse(*asked, named="--token-file FILE sends one", code=1)
+        self.refuse(*asked, named="set --token-file FILE", code=1)
         stats = ("stats", "--once", "--server", self.server.address, "--token-file")
         self.run_well(*stats, self.tokens.file_of("ops"))
         self.refuse(*stats, self.tokens.file_of("alice"), named=("alice", "admin"))

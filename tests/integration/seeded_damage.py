@@ -1,4 +1,4 @@
-"""Damage of files, by a seed, and folders of files in memory."""
+"""Damages files, depending on a seed, and holds folders of files in memory."""
 
 import shutil
 
@@ -6,7 +6,7 @@ PAGE = 4096
 
 
 class Damage:
-    """One seeded damage. `flips` of them are single bits."""
+    """Random damage to a file. `flips` is the probability that it is a single flipped bit."""
 
     def __init__(self, rng, size, flips=0.75):
         other = rng.choice(("page", "cut", "bytes"))
@@ -33,7 +33,7 @@ class Damage:
 
 
 def load(folder):
-    """Every file below, by its path in it."""
+    """Returns every file below the folder, by its path in the folder."""
     return {str(path.relative_to(folder)): path.read_bytes()
             for path in sorted(folder.rglob("*")) if path.is_file()}
 

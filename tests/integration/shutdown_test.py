@@ -19,7 +19,7 @@ def end(connection):
     try:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError:
-        pass  # the other side was first
+        pass  # the peer has closed it first
 
 
 class DeafRelay:
@@ -105,7 +105,7 @@ class ShutdownTest(unittest.TestCase):
                                      for _, message in self.last_outcomes()), "a call is refused")
 
     def last_outcomes(self):
-        """(code, message) of all calls between a server's SIGTERM and its end."""
+        """Returns (code, message) of all calls between the SIGTERM to a server and the end of the server."""
         server = harness.serve("--drain-grace", "0s", "--drain-timeout", "200ms")
         self.addCleanup(server.kill)
         relay = DeafRelay(server.address)
@@ -132,7 +132,7 @@ class ShutdownTest(unittest.TestCase):
 class SecondSignalTest(unittest.TestCase):
     """A second SIGTERM ends a server at once, though clients do not read what it sends."""
 
-    MOMENTS = (0, 0.001, 0.01, 0.03, 0.1, 0.3, 1)  # after the first one, in seconds
+    MOMENTS = (0, 0.001, 0.01, 0.03, 0.1, 0.3, 1)  # in seconds after the first signal
     WAITED = "did not read the end of their streams"
 
     def start(self, drain_timeout, store=":memory:"):
@@ -155,7 +155,7 @@ class SecondSignalTest(unittest.TestCase):
         return server, client
 
     def second_signal(self, server, moment):
-        """The exit code."""
+        """Returns the exit code."""
         server.signal(signal.SIGTERM)
         time.sleep(moment)
         server.signal(signal.SIGTERM)

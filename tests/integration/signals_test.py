@@ -14,7 +14,7 @@ from harness import Client, Received, failure
 
 
 TOKENS = 2500
-AT_ONCE = 25  # seconds; before the 30 of --drain-timeout are over
+AT_ONCE = 25  # seconds; less than the 30 s of --drain-timeout
 
 
 def serve_slowly(*arguments, **more):
@@ -22,7 +22,7 @@ def serve_slowly(*arguments, **more):
 
 
 def plain_line(test, text, *named):
-    """The only line of `text`, which must contain each of `named`."""
+    """Returns the only line of `text`. It must contain each of `named`."""
     lines = text.splitlines()
     test.assertEqual(len(lines), 1, text)
     for name in named:
@@ -84,7 +84,7 @@ class DrainTest(unittest.TestCase):
         server.signal(signal.SIGTERM)
         code, message = failure(lambda: stream)
         self.assertEqual((code, message),
-                         ("UNAVAILABLE", "the server is shutting down; retry at another"))
+                         ("UNAVAILABLE", "the server is shutting down; retry at another server"))
         self.assertEqual(server.wait(), 0)
 
     def test_a_second_signal_cuts_the_drain_short(self):
@@ -101,7 +101,7 @@ class LoadingTest(unittest.TestCase):
     """Signals to a process that is loading its model."""
 
     def interrupt(self, number, is_loaded, *arguments):
-        """The exit code of a process that got the signal during the load."""
+        """Sends the signal to a process that loads its model. Returns its exit code."""
         for _ in range(20):
             process = harness.Process(*arguments, "--exact", "-t", "1", "--model",
                                       harness.smollm2())

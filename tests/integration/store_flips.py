@@ -42,7 +42,7 @@ REDIS = {"rdb": {"appendonly": "no", "save": ""},
          "aof": {"aof-load-truncated": "no", "auto-aof-rewrite-percentage": "0"}}
 
 
-# What commands say of the whole store, or of the whole export.
+# What commands report about the whole store or the whole export.
 WHOLE_STORE = ("sessions are lost", "transactions are lost", "sessions, expected",
                "the file is damaged", "not all of its sessions can be read",
                "its schema is damaged", "the file is truncated", "sessions, but",
@@ -50,7 +50,7 @@ WHOLE_STORE = ("sessions are lost", "transactions are lost", "sessions, expected
 
 
 class Silent(AssertionError):
-    """What was wrong, and nobody said so."""
+    """The damage that was not reported."""
 
 
 def session_name(number):
@@ -58,7 +58,8 @@ def session_name(number):
 
 
 def request_of(number, turn):
-    """A turn's request: greedy, so that it has one answer; the same again returns it."""
+    """The request of a turn. It is greedy, so that it has only one response. If it is sent again, it returns
+    that response."""
     name = session_name(number)
     text = f"Turn {turn} of {name}: \"ebb\" and flow, früh & spät. " + "Is it lit? " * (number % 4)
     fields = {"chat": [("user", text)]} if number % 2 else {"text": text}
@@ -83,7 +84,7 @@ def fill(client, turns):
 
 
 class Expected:
-    """What a whole store says."""
+    """What an undamaged store contains."""
 
     def __init__(self, client):
         self.sessions = {}
@@ -93,7 +94,7 @@ class Expected:
             self.listed[one.session_id] = one
             self.sessions[one.session_id] = client.get_session(one.session_id)
         assert len(self.sessions) == SESSIONS, self.sessions.keys()
-        self.lines = {}  # of its export, by session
+        self.lines = {}  # the line of each session in the export
 
     def take_export(self, text):
         for line in text.splitlines()[1:-1]:
@@ -114,12 +115,12 @@ def list_sessions(client, page_size=5):
 
 
 def names(message, session):
-    """Whether a message names the session, and not one whose name only starts alike."""
+    """Returns whether a message names the session. A longer name that begins with its name does not count."""
     return f"'{session}'" in message
 
 
 def starts(redis):
-    """Whether Redis loads its files; it accepts connections before."""
+    """Returns whether Redis is still loading its files. It accepts connections before it is ready."""
     with contextlib.suppress(AssertionError):
         redis.start()
 
@@ -134,14 +135,14 @@ def starts(redis):
 
 
 def witness_of(redis):
-    """The file in which a front remembers the store of this Redis."""
+    """Returns the file in which a front remembers the store of this Redis."""
     home = pathlib.Path(harness.clean_environment()["HOME"])
     return home / ".local/state/tidepool" / f"redis-127.0.0.1-{redis.port}-0-commits"
 
 
 class Reading:
-    """A damaged store as a server gives it. `lost`: an older state of a session may be what is
-    left, if the log of the start reports damage."""
+    """A damaged store, as clients of a server see it. `lost`: only an older state of a session may be left.
+    This is accepted if the log of the start reports damage."""
 
     def __init__(self, server, client, expected, lost):
         self.server, self.client, self.expected, self.older = server, client, expected, lost
@@ -150,7 +151,7 @@ class Reading:
 
     @property
     def lost(self):
-        """Whether an older state is accepted. A Redis server that lost changes says so."""
+        """Returns whether an older state is accepted. A Redis server that has lost changes reports it."""
         return self.older or (self.told and "changes are lost" in self.server.stderr)
 
     def log_reports(self):
@@ -158,13 +159,13 @@ class Reading:
 
     @property
     def told(self):
-        """As log_reports, once the log has had time to come."""
+        """Does the same as log_reports, after waiting for the log."""
         with contextlib.suppress(AssertionError):
             return harness.wait_until(self.log_reports, "the log reports damage", timeout=5)
         return False
 
     def call(self, what, call):
-        """Its result, or None where it ends with DATA_LOSS."""
+        """Returns the result of the call, or None if it ends with DATA_LOSS."""
         try:
             return call()
         except grpc.RpcError as error:
@@ -199,7 +200,7 @@ class Reading:
                     raise Silent(f"{one.session_id} is listed otherwise: {one}")
 
     def check_session(self, name):
-        """Whether it is whole."""
+        """Returns whether the session is undamaged."""
         session = self.call(f"GetSession {name}", lambda: self.client.get_session(name))
         whole = self.expected.sessions[name]
         if session is None or session == whole:
@@ -210,7 +211,7 @@ class Reading:
         raise Silent(f"{name} has other content: {session}")
 
     def check_turn(self, number, turn, ids):
-        """The same request again returns what the log has."""
+        """Sends the same request again, and checks that it returns what is in the log."""
         name = session_name(number)
         again = self.call(f"Generate {name}", lambda: take_turn(self.client, number, turn))
         if again is not None and again != ids:
@@ -223,7 +224,7 @@ class Reading:
         for name, fine in whole.items():
             if fine:
                 continue
-            # Damage is no reason for another session to suffer.
+            # Damage to one session must not affect another session.
             self.call(f"DeleteSession {name}", lambda: self.client.delete_session(name))
         for name, fine in whole.items():
             if fine and not self.check_session(name):
@@ -231,7 +232,7 @@ class Reading:
 
 
 class Campaign:
-    """The stores, whole, and the cases made from them."""
+    """The undamaged stores, and the cases that are made from them."""
 
     def __init__(self, seed, keep=None):
         self.seed, self.keep = seed, keep
@@ -251,7 +252,7 @@ class Campaign:
         self.ids[kind] = {number: take_turn(client, number, 1) for number in range(SESSIONS)}
 
     def make_files(self):
-        """For file, wal and export."""
+        """Makes the cases of file, wal and export."""
         server = self.server(self.store)
         client = Client(server)
         fill(client, (0, 1))
@@ -303,7 +304,7 @@ class Campaign:
             capture_output=True, timeout=120, env=harness.clean_environment(), check=False)
 
     def export(self, store):
-        """With strict UTF-8 as its output."""
+        """Runs a command, whose output must be valid UTF-8."""
         result = self.sessions("export", store)
         with contextlib.suppress(UnicodeDecodeError):
             result.stdout = result.stdout.decode()
@@ -312,7 +313,7 @@ class Campaign:
         raise Silent(f"export writes what is not UTF-8: {result}")
 
     def target_of(self, kind, rng):
-        """The file to damage."""
+        """Returns the file to damage."""
         if kind == "wal":
             return rng.choice(["sessions.db-wal"] * 6 + ["sessions.db"] * 3 + ["sessions.db-commits"])
         if kind == "aof":
@@ -321,7 +322,7 @@ class Campaign:
         return {"file": "sessions.db", "export": "sessions.jsonl", "rdb": "dump.rdb"}[kind]
 
     def run(self, kind, number):
-        """One case; prints what is silent."""
+        """Runs one case. Prints the damage that was not reported."""
         rng = random.Random(f"{self.seed} {kind} {number}")
         name = self.target_of(kind, rng)
         damage = Damage(rng, len(self.files[kind][name]))
@@ -362,7 +363,7 @@ class Campaign:
         return REFUSED if noticed else NO_EFFECT
 
     def check_server(self, kind, store, rng):
-        """Whether the damage was noticed."""
+        """Returns whether the damage was noticed."""
         number = rng.randrange(SESSIONS)
         unsafe = ("--store-unsafe",) if kind in REDIS else ()
         try:
@@ -383,7 +384,7 @@ class Campaign:
             server.kill()
 
     def check_export(self, kind, store, damage=lambda: None):
-        """Whether `sessions export` and `sessions verify` notice what damage() does."""
+        """Returns whether `sessions export` and `sessions verify` notice what damage() does."""
         damage()
         verified = self.sessions("verify", store, "--json")
         damage()
@@ -400,7 +401,7 @@ class Campaign:
         return result.returncode == 1
 
     def check_lines(self, kind, result, lost=None):
-        """That the export has every session, or its command said why not."""
+        """Checks that the export contains every session, or that the command has reported why not."""
         said = result.stderr
         expected = self.expected[kind].lines
         lost = kind == "wal" if lost is None else lost
@@ -409,7 +410,7 @@ class Campaign:
             found[json.loads(line)["session_id"]] = line
         for number, (name, line) in enumerate(expected.items(), start=2):
             if name not in found:
-                # An import may only know the line, if what is damaged is the name.
+                # If the name is damaged, the import can report only the number of the line.
                 words = (f"'{name}'", f" {name}: ", f"line {number}", *WHOLE_STORE)
                 if not any(one in said for one in words):
                     raise Silent(f"the export leaves out {name}: {said}")
@@ -440,7 +441,7 @@ class Campaign:
         return REFUSED if imported.returncode else NO_EFFECT
 
     def report(self):
-        """Whether no case was silent."""
+        """Returns whether all damage was reported."""
         for kind, counts in self.counts.items():
             cases = counts[REFUSED] + counts[NO_EFFECT] + counts[SILENT]
             print(f"{kind}: {cases} cases ({counts['bits']} flipped bits): "
@@ -450,7 +451,7 @@ class Campaign:
 
 
 def run(cases, seed, kinds=KINDS, only=None, keep=None):
-    """Whether no case was silent. Files of those that are go to the folder `keep`."""
+    """Returns whether all damage was reported. Files of the other cases are copied to the folder `keep`."""
     print(f"seed {seed}, {cases} cases of each of {', '.join(kinds)}", flush=True)
     campaign = Campaign(seed, keep)
     for kind in kinds:

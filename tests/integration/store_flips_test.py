@@ -1,4 +1,4 @@
-"""Seeded damage of session stores and exports (store_flips.py): none is silent.
+"""Damages session stores and exports, depending on a seed (store_flips.py). All damage is reported.
 
     store_flips_test.py [CASES]
 

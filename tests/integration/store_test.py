@@ -15,7 +15,7 @@ from harness import Client, failure, run_tidepool
 
 
 def without_hashes(export):
-    """An export as an older program wrote it, so that its lines may be changed."""
+    """Returns an export without hashes, like those of older programs, so that its lines can be changed."""
     return re.sub(r',"hash":"[0-9a-f]{32}"', "", export)
 
 
@@ -56,7 +56,7 @@ class StoreTest(unittest.TestCase):
             self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
             self.assertIn("another process", result.stderr)
             self.assertIn(str(self.store), result.stderr)
-        # Errors that do not depend on the machine come first.
+        # Errors that do not depend on the machine are reported first.
         result = run_tidepool("serve", "--model", self.folder / "none.gguf", "--store", self.store)
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn("none.gguf", result.stderr)
@@ -143,8 +143,8 @@ class StoreTest(unittest.TestCase):
         other = re.sub(r'"answer":"', '"answer":"not ', without_hashes(export))
         result = run_tidepool("sessions", "import", "--store", self.store, stdin=other.encode())
         self.assertEqual(result.returncode, 1, result.stdout)
-        self.assertIn("chat: another session of this id is there", result.stderr)
-        self.assertIn("2 faults; whatever is whole and new was imported", result.stderr)
+        self.assertIn("chat: the store has another session with this id", result.stderr)
+        self.assertIn("2 faults; all undamaged new sessions were imported", result.stderr)
         self.assertEqual(run_tidepool("sessions", "export", "--store", self.store).stdout, export)
 
     def test_imports_that_are_wrong_name_the_line(self):
@@ -162,7 +162,7 @@ class StoreTest(unittest.TestCase):
             result = run_tidepool("sessions", "import", "--store", target, stdin=text.encode())
             self.assertEqual(result.returncode, 1, text)
             self.assertIn(wanted, result.stderr)
-            self.assertIn("1 fault; whatever is whole and new was imported", result.stderr)
+            self.assertIn("1 fault; all undamaged new sessions were imported", result.stderr)
             self.assertEqual(len(result.stderr.splitlines()), 2, result.stderr)
         for text, wanted in (("", "not an export of sessions"), ("garbage\n", "not an export of sessions"),
                              (head.replace("1", "9"), "version is 9")):

@@ -12,8 +12,8 @@ WORDS = "the tide boat net harbour lamp rope gull salt fog bell stone wind oar s
 
 
 def make_requests(longest):
-    """Mixed lengths, greedy and seeded, some with a shared prefix; `longest` is in words of a
-    prompt."""
+    """Returns requests of various lengths, greedy and seeded, some with a shared prefix. `longest` is the
+    maximum number of words in a prompt."""
     draw = random.Random(5)
     shared = " ".join(draw.choices(WORDS, k=40))
     requests = []

@@ -22,6 +22,6 @@ def set_context(path, tokens):
     """Sets the model's context to `tokens`."""
     with open(path, "r+b") as file:
         key = b".context_length"
-        place = file.read(1 << 16).index(key) + len(key) + 4  # behind the value's type
+        place = file.read(1 << 16).index(key) + len(key) + 4  # after the type of the value
         file.seek(place)
         file.write(struct.pack("<I", tokens))

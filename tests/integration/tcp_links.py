@@ -57,13 +57,13 @@ class _Link:
         raise ConnectionResetError
 
     def do(self, action):
-        if action == "cut":  # what is there breaks, and nothing new is let in
+        if action == "cut":  # breaks the connections, and refuses new ones
             self.refusing = True
             for writer in list(self.writers):
                 writer.transport.abort()
-        elif action == "stop":  # nothing moves, nobody is told
+        elif action == "stop":  # forwards nothing, and closes nothing
             self.flowing.clear()
-        elif action.startswith("delay="):  # new connections move only after so many seconds
+        elif action.startswith("delay="):  # new connections forward nothing for this number of seconds
             self.delay = float(action.removeprefix("delay="))
         elif action == "mend":
             self.refusing = False
@@ -117,7 +117,7 @@ class Links:
         self._tell(index, "mend")
 
     def accepted(self, index):
-        """Number of connections made to the link, including refused ones."""
+        """Returns how many connections were made to the link, including refused ones."""
         return self._tell(index, "count")
 
     def close(self):

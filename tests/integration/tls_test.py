@@ -16,7 +16,7 @@ from tokens import Tokens, code_of
 
 
 def get_models(server, context):
-    """The HTTP status, or "closed" if TLS refuses the connection."""
+    """Returns the HTTP status, or "closed" if TLS refuses the connection."""
     host, port = server.http_address.split(":")
     connection = http.client.HTTPSConnection(host, int(port), timeout=60, context=context)
     try:
@@ -44,7 +44,7 @@ class CommandsTest(CommandTest):
                     named=(str(pair[1]), "CA"))
         self.refuse(*asked, *pair_flags("tls", pair), named="--tls-ca")
         self.refuse(*asked, code=1, named=f"no server answers at {server.address}; "
-                    "check the address, and --tls-ca FILE where it speaks TLS")
+                    "check the address; if the server uses TLS, set --tls-ca FILE")
 
 
 class HttpsTest(CommandTest):
@@ -114,7 +114,7 @@ class HttpsTest(CommandTest):
             for i in range(100):
                 waiting.append(socket.create_connection((host, int(port)), timeout=60))
                 if i % 2:
-                    waiting[-1].sendall(b"\x16\x03\x01\x02\x00\x01")  # a ClientHello's beginning
+                    waiting[-1].sendall(b"\x16\x03\x01\x02\x00\x01")  # the beginning of a ClientHello
         self.assertEqual(get_models(self.server, self.context), 200)
         self.assertEqual(len(self.grpc.generate(text="Low", max_tokens=2).ids), 2)
         for connection in waiting:

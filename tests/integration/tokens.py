@@ -63,7 +63,7 @@ def client_as(server, token):
 
 
 def code_of(call):
-    """The name of call()'s status code."""
+    """Returns the name of the status code of call()."""
     try:
         value = call()
         if hasattr(value, "__iter__") and hasattr(value, "cancel"):

@@ -1,4 +1,4 @@
-"""Servers whose stderr nobody reads, or is not writable: they serve and end normally."""
+"""Servers whose stderr is not read or not writable. They serve and end normally."""
 
 import fcntl
 import http.client
@@ -13,12 +13,12 @@ import unittest
 import harness
 from harness import Client, Received, wait_until
 
-AT_ONCE = 25  # seconds; before the 30 of --drain-timeout are over
+AT_ONCE = 25  # seconds; less than the 30 s of --drain-timeout
 PAGE = 4096
 
 
 def full_pipe(test):
-    """(reader, writer) of a pipe that is full."""
+    """Returns (reader, writer) of a pipe that is full."""
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PAGE)
     os.write(writer, b"." * PAGE)

@@ -1,5 +1,5 @@
-"""A gRPC proxy for a worker that removes fields from messages, so that one side behaves like
-another release."""
+"""A gRPC proxy for a worker. It removes fields from messages, so that the front or the worker behaves
+like another release."""
 
 import concurrent.futures
 import importlib
@@ -10,10 +10,10 @@ from google.protobuf.message import Message
 
 import harness
 
-importlib.import_module("tidepool.worker.v1.worker_pb2")  # its descriptors, beside the harness's
+importlib.import_module("tidepool.worker.v1.worker_pb2")  # for its descriptors
 
 SERVICES = ("tidepool.worker.v1.Worker", "tidepool.v1.Admin")
-# A waiting call uses a thread: every stream of states, and every run.
+# A call that waits uses a thread. These are every stream of states and every run.
 THREADS = 64
 # For a call without deadline grpcio reports centuries, but does not accept such a time itself.
 NO_DEADLINE = 10 ** 6
@@ -42,7 +42,7 @@ class WireProxy:
     def __init__(self, target, change, unknown=()):
         self._change = change
         self._unknown = unknown
-        self.seen = set()  # methods that were called
+        self.seen = set()  # names of the methods that were called
         self._channel = harness.open_channel(target)
         self._types = {
             f"/{name}/{method.name}": tuple(

@@ -26,7 +26,7 @@ def start_of(prepared, credit, made=(), attempt=0):
 
 
 class Run:
-    """One Run; the test decides when its requests are sent."""
+    """One Run call. The test decides when its requests are sent."""
 
     def __init__(self, stub, *requests):
         self._requests = queue.SimpleQueue()
@@ -42,7 +42,7 @@ class Run:
         self._requests.put(None)
 
     def read(self, tokens=None):
-        """Reads up to `tokens` tokens, or to the end."""
+        """Reads until `tokens` tokens have arrived, or until the end."""
         while tokens is None or len(self.ids) < tokens:
             message = next(self._stream, None)
             if message is None:

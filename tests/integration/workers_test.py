@@ -87,7 +87,7 @@ class TwoWorkersTest(TwoWorkers):
 
     def test_parallel_work_uses_both(self):
         before = self.stats_by_name()
-        # None ends before all have begun, because nobody reads its long messages until then.
+        # No stream ends before all have begun, because its client does not read its long messages until then.
         streams = [self.client.wide_stream(text=f"Stream {number}", max_tokens=2500)
                    for number in range(8)]
         heads = [Received() for _ in streams]

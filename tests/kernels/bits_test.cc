@@ -164,8 +164,6 @@ struct AttendBatch {
     const int v_cols = layer.values_in_keys ? 0 : kKvHeads * layer.v_dim;
     backend->StoreKv({k.data(), rows, kKvHeads * layer.k_dim}, {v.data(), rows, v_cols}, layer,
                      spans);
-    Arena arena(AttendBytes(rows, static_cast<int64_t>(spans.size()), kHeads, layer, kThreads));
-    Spoil(&arena);
     const AttendCall call = {.q = {q.data(), rows, kHeads * layer.k_dim},
                              .heads = kHeads,
                              .scale = 0.2f,
@@ -173,6 +171,8 @@ struct AttendBatch {
                              .spans = spans,
                              .soft_cap = soft_cap,
                              .sinks = sinks};
+    Arena arena(ActivationBytes(rows, kHeads * layer.v_dim) + AttendScratchBytes(call, kThreads));
+    Spoil(&arena);
     return ResultOf(backend->Attend(call, &arena), Precision::kExact).values;
   }
 

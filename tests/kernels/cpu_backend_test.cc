@@ -228,8 +228,9 @@ TEST(CpuBackendTest, ArenaBoundsHold) {
     const KvSpan spans[] = {{0, 33, 0, blocks}, {33, 1, 0, other_blocks}};
     const std::vector<float> data(34 * 8 * 24, 0.5f);
     backend->StoreKv({data.data(), 34, 48}, {data.data(), 34, 40}, layer, spans);
-    Arena attend(AttendBytes(34, 2, 8, layer, threads));
-    backend->Attend({{data.data(), 34, 192}, 8, 0.1f, layer, spans}, &attend);
+    const AttendCall call = {{data.data(), 34, 192}, 8, 0.1f, layer, spans};
+    Arena attend(ActivationBytes(34, 8 * 20) + AttendScratchBytes(call, threads));
+    backend->Attend(call, &attend);
 
     const Weight gate(DType::kQ8_0, 64, 32, 1);
     const Weight down(DType::kQ8_0, 32, 64, 2);
@@ -237,7 +238,7 @@ TEST(CpuBackendTest, ArenaBoundsHold) {
     const std::vector<int32_t> rows = {0, 1, 2};
     const ExpertGroup groups[] = {{&weights, rows, rows}, {&weights, rows, rows}};
     std::vector<float> out(3 * 32);
-    Arena ffn(ActivationBytes(3, 32) + GroupedFfnBytes(6, 2, 64));
+    Arena ffn(ActivationBytes(3, 32) + ActivationBytes(6, 64) + 2 * kAlignment);
     const Activation x = backend->Quantize({data.data(), 3, 32}, &ffn);
     backend->GroupedFfn(x, groups, {out.data(), 3, 32}, &ffn);
     Arena exact(ActivationBytes(5, 64));

@@ -190,6 +190,203 @@ TEST(GateTest, NormalisesAndScales) {
   });
 }
 
+// A GateSpec in plain loops, from its description in backend.h, in double precision.
+class PlainGate {
+ public:
+  PlainGate(const GateSpec& spec, const float* logits) : spec_(spec), scores_(spec.experts) {
+    double sum = 0;
+    double max = -INFINITY;
+    for (int e = 0; e < spec.experts; ++e) max = std::fmax(max, logits[e]);
+    for (int e = 0; e < spec.experts; ++e) sum += std::exp(logits[e] - max);
+    for (int e = 0; e < spec.experts; ++e) {
+      if (spec.score == GateScore::kSoftmax) scores_[e] = std::exp(logits[e] - max) / sum;
+      if (spec.score == GateScore::kSigmoid) scores_[e] = SigmoidOf(logits[e]);
+      if (spec.score == GateScore::kSoftmaxOfChosen) scores_[e] = logits[e];
+    }
+    selection_ = scores_;
+    for (size_t e = 0; e < spec.selection_bias.size(); ++e) selection_[e] += spec.selection_bias[e];
+  }
+
+  // The `count` positions with the highest values, the first one of equal values first.
+  Ids Highest(const std::vector<double>& values, int count, const std::vector<bool>& allowed) {
+    Ids chosen;
+    std::vector<bool> left = allowed;
+    while (static_cast<int>(chosen.size()) < count) {
+      int best = -1;
+      for (int i = 0; i < static_cast<int>(values.size()); ++i) {
+        if (!left[i]) continue;
+        if (best >= 0) {
+          const double gap = std::fabs(values[i] - values[best]);
+          if (gap > 0) narrowest_ = std::min(narrowest_, gap);
+        }
+        const bool above = best < 0 || values[i] > values[best] ||
+                           (std::isnan(values[best]) && !std::isnan(values[i]));
+        if (above) best = i;
+      }
+      chosen.push_back(best);
+      left[best] = false;
+    }
+    return chosen;
+  }
+
+  Choice Choose() {
+    const int size = spec_.experts / spec_.groups;
+    std::vector<double> group_scores;
+    for (int g = 0; g < spec_.groups; ++g) {
+      std::vector<bool> mine(spec_.experts, false);
+      std::fill_n(mine.begin() + g * size, size, true);
+      const bool adds = spec_.group_score == GroupScore::kSumOfTwo && size > 1;
+      double score = 0;
+      for (const int32_t e : Highest(selection_, adds ? 2 : 1, mine)) score += selection_[e];
+      group_scores.push_back(score);
+    }
+    std::vector<bool> allowed(spec_.experts, spec_.groups_kept == spec_.groups);
+    if (spec_.groups_kept < spec_.groups) {
+      const std::vector<bool> all(spec_.groups, true);
+      for (const int32_t g : Highest(group_scores, spec_.groups_kept, all)) {
+        std::fill_n(allowed.begin() + g * size, size, true);
+      }
+    }
+    Choice choice;
+    choice.ids = Highest(selection_, spec_.top_k, allowed);
+    double sum = 0;
+    double exponentials = 0;
+    for (const int32_t e : choice.ids) sum += scores_[e];
+    for (const int32_t e : choice.ids) exponentials += std::exp(scores_[e]);
+    for (const int32_t e : choice.ids) {
+      double weight = scores_[e];
+      if (spec_.score == GateScore::kSoftmaxOfChosen) {
+        weight = std::exp(weight) / exponentials;
+        sum = 1;
+      }
+      if (spec_.normalize) weight /= sum + spec_.normalize_epsilon;
+      choice.weights.push_back(static_cast<float>(weight * spec_.scale));
+    }
+    return choice;
+  }
+
+  // The smallest difference of unequal values that were compared.
+  double narrowest() const { return narrowest_; }
+
+ private:
+  const GateSpec& spec_;
+  std::vector<double> scores_;
+  std::vector<double> selection_;
+  double narrowest_ = INFINITY;
+};
+
+// Values with many ties. One in `nan_every` is NaN; 0: none.
+std::vector<float> FewValues(Noise* noise, int64_t count, int nan_every) {
+  constexpr float kValues[] = {-6, -1.5f, -0.75f, -0.0f, 0.0f, 0.5f, 1.25f, 3};
+  std::vector<float> values(count);
+  for (float& value : values) {
+    value = kValues[noise->Below(8)];
+    if (nan_every > 0 && noise->Below(nan_every) == 0) value = NAN;
+  }
+  return values;
+}
+
+// Negative and mixed biases, NaNs, and none.
+std::vector<float> BiasOf(Noise* noise, int experts, int kind) {
+  constexpr float kBiases[] = {-0.0625f, -2, -0.4375f, -7, -1};
+  std::vector<float> bias(kind == 0 ? 0 : experts);
+  for (float& value : bias) {
+    value = kBiases[noise->Below(5)];
+    if (kind == 2 && noise->Below(2) == 0) value = -value;
+    if (kind == 3 && noise->Below(4) == 0) value = NAN;
+  }
+  return bias;
+}
+
+// Every way to divide the experts into groups, every number of kept groups, and every top_k up to
+// all experts that remain.
+template <typename Check>
+void ForShapes(Check check) {
+  for (const int experts : {1, 2, 6, 8, 12, 33}) {
+    for (int groups = 1; groups <= experts; ++groups) {
+      if (experts % groups != 0) continue;
+      for (int kept = 1; kept <= groups; ++kept) {
+        const int remaining = experts / groups * kept;
+        for (const int top_k : {1, 2, remaining - 1, remaining}) {
+          if (top_k < 1 || top_k > remaining) continue;
+          check(
+              GateSpec{.experts = experts, .top_k = top_k, .groups = groups, .groups_kept = kept});
+        }
+      }
+    }
+  }
+}
+
+void CompareWithPlainGate(KernelBackend& backend, const GateSpec& spec,
+                          const std::vector<float>& logits) {
+  const Choice ours = Choose(backend, logits, spec);
+  for (size_t row = 0; row < logits.size() / spec.experts; ++row) {
+    PlainGate plain(spec, logits.data() + row * spec.experts);
+    const Choice expected = plain.Choose();
+    // Otherwise rounding could decide.
+    ASSERT_GT(plain.narrowest(), 1e-6);
+    const size_t begin = row * spec.top_k;
+    ASSERT_EQ(Ids(ours.ids.begin() + begin, ours.ids.begin() + begin + spec.top_k), expected.ids);
+    for (int s = 0; s < spec.top_k; ++s) {
+      const float weight = ours.weights[begin + s];
+      ASSERT_EQ(std::isnan(weight), std::isnan(expected.weights[s])) << s;
+      if (std::isnan(weight)) continue;
+      ASSERT_NEAR(weight, expected.weights[s], 1e-5 * std::fabs(expected.weights[s])) << s;
+    }
+  }
+}
+
+TEST(GateTest, AgreesWithAPlainGate) {
+  ForBackends([](KernelBackend& backend) {
+    Noise noise(7);
+    int cases = 0;
+    ForShapes([&](GateSpec spec) {
+      for (const GateScore score :
+           {GateScore::kSoftmax, GateScore::kSigmoid, GateScore::kSoftmaxOfChosen}) {
+        for (int kind = 0; kind < 4; ++kind) {
+          const std::vector<float> bias = BiasOf(&noise, spec.experts, kind);
+          spec.score = score;
+          spec.selection_bias = bias;
+          spec.group_score = noise.Below(2) == 0 ? GroupScore::kMax : GroupScore::kSumOfTwo;
+          spec.normalize = noise.Below(2) == 0;
+          spec.normalize_epsilon = spec.normalize ? 1e-20f : 0;
+          spec.scale = noise.Below(2) == 0 ? 1 : 2.5f;
+          SCOPED_TRACE(testing::Message()
+                       << spec.experts << " experts, " << spec.top_k << " chosen, " << spec.groups
+                       << " groups, " << spec.groups_kept << " kept, score "
+                       << static_cast<int>(score) << ", bias " << kind << ", group score "
+                       << static_cast<int>(spec.group_score));
+          CompareWithPlainGate(backend, spec,
+                               FewValues(&noise, 3 * spec.experts, kind % 2 == 0 ? 0 : 9));
+          ++cases;
+        }
+      }
+    });
+    EXPECT_GT(cases, 1000);
+  });
+}
+
+// With one group, and with all experts chosen, group scores and group limits do not matter.
+TEST(GateTest, OneGroupIsNoLimit) {
+  ForBackends([](KernelBackend& backend) {
+    Noise noise(3);
+    const std::vector<float> logits = FewValues(&noise, 40 * 8, 20);
+    const std::vector<float> bias = BiasOf(&noise, 8, 1);
+    GateSpec spec = {
+        .experts = 8, .top_k = 8, .score = GateScore::kSigmoid, .selection_bias = bias};
+    const Choice all = Choose(backend, logits, spec);
+    for (size_t row = 0; row < 40; ++row) {
+      Ids sorted(all.ids.begin() + row * 8, all.ids.begin() + row * 8 + 8);
+      std::sort(sorted.begin(), sorted.end());
+      EXPECT_EQ(sorted, Ids({0, 1, 2, 3, 4, 5, 6, 7}));
+    }
+    spec.group_score = GroupScore::kSumOfTwo;
+    EXPECT_EQ(Choose(backend, logits, spec).ids, all.ids);
+    spec.groups = spec.groups_kept = 4;
+    EXPECT_EQ(Choose(backend, logits, spec).ids, all.ids);
+  });
+}
+
 TEST(GateDeathTest, ImpossibleSpecsAreCaught) {
   const auto backend = *MakeCpuBackend({});
   const std::vector<float> logits(6, 0);

@@ -52,10 +52,6 @@ class AttentionFixture {
   OpResult Attend(KernelBackend& backend) const {
     Memory memory(*this);
     memory.Store(backend);
-    Arena arena(AttendBytes(rows_, static_cast<int64_t>(memory.spans.size()), heads_.heads,
-                            memory.layer, backend.threads()) +
-                2 * kAlignment);
-    Spoil(&arena);
     const AttendCall call = {.q = {queries_.data(), rows_, int64_t{heads_.heads} * heads_.k_dim},
                              .heads = heads_.heads,
                              .scale = Scale(),
@@ -63,6 +59,9 @@ class AttentionFixture {
                              .spans = memory.spans,
                              .soft_cap = heads_.extras.soft_cap,
                              .sinks = sinks_};
+    Arena arena(ActivationBytes(rows_, int64_t{heads_.heads} * heads_.v_dim) +
+                AttendScratchBytes(call, backend.threads()));
+    Spoil(&arena);
     return ResultOf(backend.Attend(call, &arena), backend.precision());
   }
   OpResult StoredBytes(KernelBackend& backend) const {

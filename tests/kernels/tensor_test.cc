@@ -45,10 +45,41 @@ TEST(TensorTest, ArenaGivesAlignedMemoryAndTakesItBack) {
   EXPECT_NE(arena.Allocate<std::byte>(1024), nullptr);
 }
 
+TEST(TensorTest, ReserveCountsWithoutAllocating) {
+  Arena arena(256);
+  arena.Allocate<std::byte>(64);
+  arena.Reserve(100);
+  EXPECT_EQ(arena.used(), 64u);
+  EXPECT_EQ(arena.high_water(), 164u);
+  arena.Reserve(10);
+  EXPECT_EQ(arena.high_water(), 164u);
+  arena.Reserve(192);
+  EXPECT_EQ(arena.high_water(), arena.capacity());
+}
+
+TEST(TensorTest, ACountingArenaCountsLikeARealOne) {
+  Arena counting = Arena::Counting();
+  Arena real(4096);
+  for (Arena* arena : {&counting, &real}) {
+    arena->AllocateMatrix(3, 5);
+    const size_t mark = arena->used();
+    arena->AllocateMatrix(10, 20);
+    arena->ResetTo(mark);
+    arena->Reserve(70);
+    arena->Allocate<int8_t>(1);
+  }
+  EXPECT_EQ(counting.used(), real.used());
+  EXPECT_EQ(counting.high_water(), real.high_water());
+  // More than any machine has.
+  EXPECT_EQ(
+      reinterpret_cast<uintptr_t>(counting.AllocateMatrix(1 << 30, 1 << 20).data) % kAlignment, 0u);
+}
+
 TEST(TensorDeathTest, FullArenaNamesItsSize) {
   Arena arena(256);
   arena.Allocate<std::byte>(200);
   EXPECT_DEATH(arena.Allocate<std::byte>(1), "the arena of 256 bytes is full");
+  EXPECT_DEATH(arena.Reserve(57), "the arena of 256 bytes is full");
 }
 
 TEST(TensorTest, ViewsStepByStride) {

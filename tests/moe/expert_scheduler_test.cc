@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "gtest/gtest.h"
 #include "kernels/base/check.h"
+#include "kernels/counting_backend.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/packed_matrix.h"
 #include "moe/resident_experts.h"
@@ -172,12 +173,19 @@ class ExpertSchedulerTest : public testing::Test {
   }
 
   size_t Workspace(const Tokens& tokens) const {
-    const ExpertScheduler scheduler(backend_.get(), nullptr, memory_);
-    return scheduler.WorkspaceBytes({.tokens = tokens.count(),
-                                     .experts = kExperts,
-                                     .top_k = kTopK,
-                                     .hidden = kHidden,
-                                     .width = kWidth});
+    return Measured({.tokens = tokens.count(),
+                     .top_k = kTopK,
+                     .hidden = kHidden,
+                     .expert = &experts_.layers()[0][0]},
+                    memory_);
+  }
+
+  size_t Measured(const ExpertShape& shape, const SchedulerMemory& memory) const {
+    const auto counting = kernels::MakeCountingBackend(backend_->precision(), backend_->threads());
+    kernels::Arena arena = kernels::Arena::Counting();
+    ExpertScheduler(backend_.get(), nullptr, memory).Measure(shape, counting.get(), &arena);
+    EXPECT_EQ(arena.used(), 0u);
+    return arena.high_water();
   }
 
   // Returns the layer's output plus one: the residual stream is all ones.
@@ -345,14 +353,26 @@ TEST_F(ExpertSchedulerTest, PostponesExpertsOutOfTurn) {
 
 // Twice the tokens need twice the sums and index words, but not more outputs.
 TEST_F(ExpertSchedulerTest, WorkspaceIsBounded) {
-  const ExpertShape qwen3_30b = {
-      .tokens = 2048, .experts = 128, .top_k = 8, .hidden = 2048, .width = 768};
-  const ExpertScheduler scheduler(backend_.get(), nullptr);
-  EXPECT_LT(scheduler.WorkspaceBytes(qwen3_30b), size_t{42} << 20);
+  kernels::FfnWeights expert;
+  expert.gate.rows = 768;
+  const ExpertShape qwen3_30b = {.tokens = 2048, .top_k = 8, .hidden = 2048, .expert = &expert};
+  EXPECT_LT(Measured(qwen3_30b, {}), size_t{40} << 20);
   ExpertShape twice = qwen3_30b;
   twice.tokens *= 2;
-  EXPECT_LT(scheduler.WorkspaceBytes(twice) - scheduler.WorkspaceBytes(qwen3_30b),
+  EXPECT_LT(Measured(twice, {}) - Measured(qwen3_30b, {}),
             static_cast<size_t>(qwen3_30b.tokens) * (2048 * 4 + 8 * 40));
+}
+
+// Between a layer whose outputs are all kept and one that is summed in order, memory shrinks. So
+// fewer tokens could need more.
+TEST_F(ExpertSchedulerTest, MeasureCoversFewerTokens) {
+  memory_ = {.whole_bytes = 1 << 16, .kept_bytes = 1, .call_bytes = 1 << 12};
+  size_t fewer = 0;
+  for (int64_t count = 1; count < 300; count += 13) {
+    const size_t bytes = Workspace(Tokens(count));
+    EXPECT_GE(bytes, fewer) << count;
+    fewer = bytes;
+  }
 }
 
 TEST_F(ExpertSchedulerTest, ResultDoesNotDependOnOtherTokens) {
@@ -427,20 +447,21 @@ TEST_F(ExpertSchedulerTest, RequestsNothingWithoutTokens) {
   EXPECT_TRUE(source.requests.empty());
 }
 
-TEST_F(ExpertSchedulerTest, WorkspaceEstimateIsTight) {
-  const Tokens tokens(40);
-  kernels::Arena inputs(1 << 20);
-  kernels::Arena arena(Workspace(tokens));
-  const kernels::Activation x =
-      backend_->Quantize({tokens.x.data(), tokens.count(), kHidden}, &inputs);
-  std::vector<float> out(tokens.x.size());
-  ResidentExperts resident(experts_.layers());
-  ExpertScheduler scheduler(backend_.get(), &resident);
-  ASSERT_TRUE(
-      scheduler.Run(tokens.InLayer(0), x, MatrixView(out.data(), tokens.count(), kHidden), &arena)
-          .ok());
-  // GroupedFfnBytes leaves room for a backend that keeps gate and up apart.
-  EXPECT_LE(arena.capacity(), 1.7 * static_cast<double>(arena.high_water()));
+TEST_F(ExpertSchedulerTest, ADryRunMeasuresTheMemoryOfARun) {
+  for (const int64_t count : {1, 2, 7, 40}) {
+    const Tokens tokens(count);
+    kernels::Arena inputs(1 << 20);
+    kernels::Arena arena(Workspace(tokens));
+    const kernels::Activation x =
+        backend_->Quantize({tokens.x.data(), tokens.count(), kHidden}, &inputs);
+    std::vector<float> out(tokens.x.size());
+    ResidentExperts resident(experts_.layers());
+    ExpertScheduler scheduler(backend_.get(), &resident);
+    ASSERT_TRUE(
+        scheduler.Run(tokens.InLayer(0), x, MatrixView(out.data(), tokens.count(), kHidden), &arena)
+            .ok());
+    EXPECT_EQ(arena.high_water(), arena.capacity()) << count;
+  }
 }
 
 TEST(ExpertSchedulerDeathTest, DiesOnAnExpertThatWasNotRequested) {

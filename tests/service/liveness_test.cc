@@ -1,4 +1,4 @@
-// Engines that hang, and the results of health probes.
+// Engines that hang, and how health probes report it.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ class LivenessTest : public ServeTest {
     };
   }
 
-  ~LivenessTest() override { server_.reset(); }  // the server logs to this object until it ends
+  ~LivenessTest() override { server_.reset(); }  // the server uses this object's log until it ends
 
   RawAnswer Healthz() {
     const std::string address = server_->http_address();
@@ -75,7 +75,7 @@ TEST_F(LivenessTest, AStepThatDoesNotReturnIsTold) {
   const RawAnswer stuck = Healthz();
   EXPECT_EQ(stuck.status, 503);
   EXPECT_EQ(stuck.body, std::string(kStandsStill) + "\n");
-  // The stall is logged once, however long it lasts.
+  // The stall is logged only once, even if it lasts long.
   std::this_thread::sleep_for(std::chrono::milliseconds(600));
   EXPECT_FALSE(IsLive(server_->address()));
   EXPECT_EQ(Lines(), std::vector<std::string>{kStandsStill});
@@ -87,13 +87,13 @@ TEST_F(LivenessTest, AStepThatDoesNotReturnIsTold) {
   EXPECT_TRUE(reader->Finish().ok());
   WaitUntilLive(server_->address(), true);
   EXPECT_EQ(Healthz().status, 200);
-  // The end of the slow step is also logged once. On a busy machine a later step may be slow and
-  // be logged in the same way.
+  // The end of the slow step is also logged once. On a busy machine, a later step may be slow, too,
+  // and is then logged in the same way.
   const std::vector<std::string> lines = Lines();
   EXPECT_GE(lines.size(), 2);
   EXPECT_EQ(lines.size() % 2, 0);
   for (size_t i = 0; i < lines.size(); ++i) {
-    EXPECT_EQ(lines[i], i % 2 == 0 ? kStandsStill : "the engine moves again") << i;
+    EXPECT_EQ(lines[i], i % 2 == 0 ? kStandsStill : "the engine makes progress again") << i;
   }
 }
 

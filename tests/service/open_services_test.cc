@@ -1,5 +1,5 @@
-// Health and reflection need no token: unauthenticated clients can only use few resources of a
-// server.
+// Health and reflection need no token. So a client that is not authenticated may use only few
+// resources of a server.
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 using grpc::StatusCode;
 
-// A reflection stream, opened by a client without a token.
+// A stream of the reflection service. The client has no token.
 class ReflectionStream {
  public:
   explicit ReflectionStream(const std::shared_ptr<grpc::Channel>& channel) : stub_(channel) {
@@ -32,7 +32,8 @@ class ReflectionStream {
     queue_.Shutdown();
   }
 
-  // True if the server answers. Until the next question, it uses a thread.
+  // Sends a question. Returns true if the server responds. The server then uses a thread until the
+  // next question.
   bool Ask() {
     call_->Write(grpc::ByteBuffer(&nothing_, 1), this);
     if (!Wait()) return false;

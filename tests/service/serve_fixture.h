@@ -1,4 +1,4 @@
-// A server of front and worker in one process over real gRPC, and its client stubs.
+// A server with a front and a worker in one process over real gRPC, and stubs of its clients.
 #ifndef TIDEPOOL_TESTS_SERVICE_SERVE_FIXTURE_H_
 #define TIDEPOOL_TESTS_SERVICE_SERVE_FIXTURE_H_
 
@@ -74,7 +74,7 @@ class ServeTest : public testing::Test {
     return request;
   }
 
-  // Generates exactly 2,000 tokens: far more than a stream's credit.
+  // A request for exactly 2,000 tokens, which is far more than a stream's credit.
   static v1::GenerateRequest LongText() {
     v1::GenerateRequest request = Text("Hello", 2000);
     request.mutable_stopping()->set_ignore_eos(true);
@@ -106,7 +106,7 @@ class ServeTest : public testing::Test {
     return stats;
   }
 
-  // Waits for the engine, not for a time.
+  // Waits until the engine is idle, not for a fixed time.
   void WaitIdle() { ASSERT_TRUE(engine_->engine->WaitIdle(absl::Seconds(20))); }
 
   const Authenticator* authenticator_ = nullptr;

@@ -1,4 +1,5 @@
-// Sessions over real gRPC: turns, what a cancelled turn keeps, and the session calls.
+// Sessions over real gRPC: turns, what a cancelled turn keeps, and the calls of the service
+// Sessions.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +21,7 @@ using grpc::StatusCode;
 
 class ServeSessionsTest : public ServeTest {
  protected:
-  // Unset `position`: the whole log.
+  // If `position` is not set, forks the whole log.
   grpc::Status Fork(const std::string& id, const std::string& new_id,
                     std::optional<int64_t> position = std::nullopt) {
     grpc::ClientContext context;
@@ -43,7 +44,7 @@ class ServeSessionsTest : public ServeTest {
     return status;
   }
 
-  // A turn of one user message.
+  // Runs a turn with one user message.
   Answer Ask(const std::string& id, const std::string& content, int64_t max_tokens = 50) {
     v1::GenerateRequest request;
     request.set_session_id(id);
@@ -54,7 +55,8 @@ class ServeSessionsTest : public ServeTest {
     return Generate(request);
   }
 
-  // A turn that is computed for eight forwards, and then blocks until the model is released.
+  // Begins a turn that is computed for eight forward passes and then blocks until the test releases
+  // the model.
   std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> BeginHeldTurn(
       const std::string& id, grpc::ClientContext* context) {
     engine_->model.Hold();
@@ -113,7 +115,7 @@ TEST_F(ServeSessionsTest, ASecondTokensTurnFindsItsCache) {
   EXPECT_EQ(session.turns(1).finish_reason(), v1::LENGTH);
   EXPECT_FALSE(session.busy());
 
-  // The same conversation in one request gives the same tokens.
+  // If one request contains the same conversation, the response has the same tokens.
   v1::GenerateRequest whole;
   whole.mutable_token_ids()->mutable_ids()->Assign(session.token_ids().begin(),
                                                    session.token_ids().begin() + 164);
@@ -145,8 +147,8 @@ TEST_F(ServeSessionsTest, AChatGoesOnBehindItsOwnTokens) {
   EXPECT_EQ(two.text, "<think>a</think>b");
   v1::Session session = GetSession(id);
   EXPECT_EQ(session.kind(), v1::CHAT);
-  // "opera" stays as the five generated tokens, and does not become the word that a tokenizer would
-  // find. The end of the turn occurs once.
+  // "opera" stays five generated tokens in the log, although the tokenizer would make one word of
+  // it. The end token of the turn is in the log only once.
   ASSERT_EQ(session.turns_size(), 2);
   EXPECT_EQ(session.turns(1).start(), 26);
   EXPECT_EQ(session.token_ids(25), fakes::kEndToken);
@@ -154,7 +156,7 @@ TEST_F(ServeSessionsTest, AChatGoesOnBehindItsOwnTokens) {
   ASSERT_EQ(session.turns(1).messages_size(), 2);
   EXPECT_EQ(session.turns(1).messages(1).content(), "<think>a</think>b");
 
-  // This template drops the reasoning: the log branches where the response began.
+  // This template removes the reasoning. So the log branches where the response began.
   const Answer three = Ask(id, "so");
   ASSERT_TRUE(three.status.ok()) << three.status.error_message();
   session = GetSession(id);
@@ -164,7 +166,7 @@ TEST_F(ServeSessionsTest, AChatGoesOnBehindItsOwnTokens) {
   EXPECT_EQ(cut.end(), session.turns(2).start());
   EXPECT_LE(cut.output_start(), cut.end());
   EXPECT_EQ(session.turns(0).cut_tokens(), 0);
-  // The last turn's range is its answer.
+  // The range of the last turn is its response.
   const v1::Turn& last = session.turns(2);
   EXPECT_EQ(last.end(), session.token_ids_size());
   EXPECT_EQ(std::vector<int32_t>(session.token_ids().begin() + last.output_start(),
@@ -183,7 +185,7 @@ TEST_F(ServeSessionsTest, ACancelledTurnKeepsWhatWasDelivered) {
     received.insert(received.end(), message.token_ids().begin(), message.token_ids().end());
   }
 
-  // Busy for all other requests, and for deletion.
+  // The session is busy for all other requests, and for deletion.
   v1::GenerateRequest other = Text("me too", 5);
   other.set_session_id(id);
   EXPECT_EQ(Generate(other).status.error_code(), StatusCode::ABORTED);
@@ -195,7 +197,7 @@ TEST_F(ServeSessionsTest, ACancelledTurnKeepsWhatWasDelivered) {
   EXPECT_EQ(reader->Finish().error_code(), StatusCode::CANCELLED);
   engine_->model.Release();
   WaitIdle();
-  // The engine is idle before the front has closed the turn.
+  // The engine may be idle before the front has closed the turn.
   v1::Session session = GetSession(id);
   while (session.busy()) session = GetSession(id);
   EXPECT_FALSE(session.busy());
@@ -280,7 +282,7 @@ TEST_F(ServeSessionsTest, ATruncatedSessionGoesOnAsIfTheRestHadNeverBeen) {
   ASSERT_TRUE(Generate(turn).status.ok());
   const v1::Session first = GetSession(id);
   const std::vector<int32_t> second = Generate(turn).token_ids;
-  EXPECT_EQ(second.size(), 16);  // up to the context
+  EXPECT_EQ(second.size(), 16);  // the response ends when the context is full
   const Answer full = Generate(turn);
   EXPECT_EQ(full.status.error_code(), StatusCode::FAILED_PRECONDITION);
 
@@ -291,7 +293,7 @@ TEST_F(ServeSessionsTest, ATruncatedSessionGoesOnAsIfTheRestHadNeverBeen) {
   EXPECT_EQ(back.turns(0).SerializeAsString(), first.turns(0).SerializeAsString());
   EXPECT_EQ(Generate(turn).token_ids, second);
 
-  // In the middle of an answer of tokens.
+  // The position is in the middle of a response of a session with tokens.
   ASSERT_TRUE(Truncate(id, 120).ok());
   const v1::Session inside = GetSession(id);
   EXPECT_EQ(Tokens(inside), Prefix(first, 120));
@@ -306,7 +308,7 @@ TEST_F(ServeSessionsTest, ATruncatedSessionGoesOnAsIfTheRestHadNeverBeen) {
   more.set_session_id(id);
   EXPECT_EQ(Generate(more).token_ids, Generate(whole).token_ids);
 
-  // Like a new session, and of the other kind.
+  // The session is now like a new one. So its next turn may have the other kind.
   ASSERT_TRUE(Truncate(id, 0).ok());
   EXPECT_EQ(GetSession(id).kind(), v1::SESSION_KIND_UNSPECIFIED);
   EXPECT_TRUE(Ask(id, "hi").status.ok());
@@ -341,7 +343,7 @@ TEST_F(ServeSessionsTest, AChatCutInsideAnAnswerGoesOnBehindWhatStayed) {
   EXPECT_EQ(cut.turns(0).messages(1).content(), "hello");
   EXPECT_EQ(cut.turns(0).finish_reason(), v1::CANCELLED);
   ASSERT_TRUE(Ask(id, "so").status.ok());
-  // The end of the turn that was cut, then the new message.
+  // First comes the end of the turn that was cut, and then the new message.
   const v1::Session after = GetSession(id);
   EXPECT_EQ(Prefix(after, 25), Tokens(cut));
   EXPECT_EQ(after.turns(1).start(), 25);
@@ -364,7 +366,7 @@ TEST_F(ServeSessionsTest, AForkLeavesTheSessionAlone) {
   EXPECT_EQ(GetSession("whole").turns(1).messages(1).content(),
             before.turns(1).messages(1).content());
   EXPECT_EQ(GetSession("empty").turns_size(), 0);
-  // The branch takes the other way.
+  // The fork continues in another way.
   const v1::Session branch = GetSession("first");
   EXPECT_EQ(Tokens(branch), Prefix(before, before.turns(1).start()));
   ASSERT_TRUE(Ask("first", "and?", 9).status.ok());

@@ -1,4 +1,5 @@
-// The whole service over real gRPC: front and worker in one process, with the scripted model.
+// The whole service over real gRPC. The front and a worker with the scripted model run in one
+// process.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -144,7 +145,7 @@ TEST_F(ServeTest, ADeadlineStopsTheWork) {
 TEST_F(ServeTest, AFullQueueSaysWhenToComeBack) {
   Start({.max_queued = 0});
   engine_->model.Hold();
-  // More than can run at the same time: some are refused.
+  // These are more requests than may run at the same time, so some are refused.
   constexpr int kStreams = 80;
   grpc::ClientContext contexts[kStreams];
   std::vector<std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>>> readers;
@@ -173,8 +174,8 @@ TEST_F(ServeTest, AFullQueueSaysWhenToComeBack) {
   EXPECT_GT(refused, 0);
 }
 
-// The front retries what a worker could not do, and then returns the worker's error, which names
-// the expert. This also works after the client has received tokens, and other requests are not
+// If a worker cannot read an expert, the front retries, and then returns the worker's error, which
+// names the expert. This also works after the client has received tokens. Other requests are not
 // affected.
 TEST_F(ServeTest, AnExpertThatIsNotToBeHadIsNamedAfterAFewAttempts) {
   Start();
@@ -371,7 +372,7 @@ TEST_F(ServeTest, ShutdownDrainsThenCancels) {
   v1::GenerateResponse message;
   ASSERT_TRUE(reader->Read(&message));
   std::thread stopper([this] { server_->Shutdown({.drain = absl::Seconds(30)}); });
-  // From now on every new request is refused, while the old stream continues.
+  // From now on, every new request is refused, but the old stream continues.
   grpc::Status listed;
   do {
     grpc::ClientContext list_context;
@@ -425,14 +426,15 @@ TEST_F(ServeTest, APortIsTakenOnce) {
   EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument) << bad.status();
 }
 
-// Then its place is free, and if the client reads after all, it gets the reason.
+// Then the slot is free. If the client reads later, it gets the reason.
 TEST_F(ServeTest, AStreamThatIsNotReadForTooLongEnds) {
   front_limits_.taken_within = absl::Seconds(2);
   Start();
   v1::GenerateRequest request = LongText();
   request.set_logprobs(true);
   request.set_top_logprobs(20);
-  // The window stays at 64 KiB, so unread messages are not sent.
+  // The flow-control window stays at 64 KiB, so messages that the client does not read are not
+  // sent.
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   const auto stub = v1::Inference::NewStub(

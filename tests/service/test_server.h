@@ -22,8 +22,9 @@ struct TestEngineOptions {
   v1::ToolSyntax tool_syntax = v1::TOOL_SYNTAX_UNSPECIFIED;
 };
 
-// What a server needs from an engine, with bytes as tokens. Its template is
-// <|start|>ROLE\nCONTENT<|end_of_text|> per message, and removes <think> parts of responses.
+// What a server needs from an engine. Each byte is a token. For each message, the chat template
+// writes <|start|>, the role, a line break, the content and <|end_of_text|>. It removes the <think>
+// parts of responses.
 struct TestEngine {
   explicit TestEngine(const TestEngineOptions& options = {});
 

@@ -1,5 +1,5 @@
-// Access control over real gRPC and HTTP: without a token, with an unknown one, and with one of
-// each role.
+// Access control over real gRPC and HTTP: without a token, with an unknown token, and with a token
+// of each role.
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ namespace {
 
 using grpc::StatusCode;
 
-// Thread-safe. A token is the name of its principal.
+// Each token is the name of its principal. Thread-safe.
 class Doorkeeper final : public Authenticator {
  public:
   absl::StatusOr<Caller> Identify(const Credentials& credentials, absl::Time now) const override {
@@ -42,8 +42,8 @@ class Doorkeeper final : public Authenticator {
 
   mutable std::atomic<int> refused = 0;
 
-  // From now on this principal's token is refused, and the previously revoked one is accepted
-  // again.
+  // From now on, the token of this principal is refused. The token that was revoked before is
+  // accepted again.
   void Revoke(const std::string& principal) {
     base::MutexLock lock(&mutex_);
     revoked_ = principal;
@@ -60,15 +60,15 @@ class Doorkeeper final : public Authenticator {
   std::string revoked_ TIDEPOOL_GUARDED_BY(mutex_);
 };
 
-// "" sends no token.
+// If `token` is "", sends no token.
 std::unique_ptr<grpc::ClientContext> As(const std::string& token) {
   auto context = std::make_unique<grpc::ClientContext>();
   if (!token.empty()) context->AddMetadata("authorization", "Bearer " + token);
   return context;
 }
 
-// The status of an empty request to this method. Every RPC of ours takes one message from its
-// client.
+// Returns the status of an empty request to this method. In all our RPCs, the client sends one
+// message.
 grpc::Status Call(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
                   const std::string& token) {
   grpc::GenericStub stub(channel);
@@ -106,7 +106,7 @@ void ExpectRefused(const grpc::Status& status, StatusCode code, const std::strin
 class TokensTest : public ServeTest {
  protected:
   TokensTest() { authenticator_ = &doorkeeper_; }
-  // Destroys servers before the authenticator that they use.
+  // Destroys the servers before the authenticator, because they use it.
   ~TokensTest() override {
     server_.reset();
     worker_.reset();
@@ -121,7 +121,7 @@ class TokensTest : public ServeTest {
     return client.ReadAnswer().status;
   }
 
-  // Starts a worker with a port, and a front that uses it with the token `front`.
+  // Starts a worker with its own port, and a front that calls it with the token `front`.
   void StartApart() {
     engine_ = std::make_unique<TestEngine>();
     auto worker = StartWorkerServer(&engine_->worker, engine_->engine.get(),
@@ -143,7 +143,7 @@ class TokensTest : public ServeTest {
     inference_ = v1::Inference::NewStub(channel_);
   }
 
-  // Waits for a worker if there is none.
+  // If there is no worker, waits for one.
   grpc::Status CompleteAs(const std::string& principal) {
     v1::CompleteResponse answer;
     const grpc::Status status =
@@ -236,7 +236,7 @@ TEST_F(TokensTest, ASessionIsItsPrincipalsAlone) {
   };
   EXPECT_EQ(code_for("alice"), StatusCode::OK);
   EXPECT_EQ(code_for("bob"), StatusCode::NOT_FOUND);
-  // an admin cannot see other principals' sessions either
+  // An admin cannot see the sessions of other principals either.
   EXPECT_EQ(code_for("ops"), StatusCode::NOT_FOUND);
   v1::ListSessionsResponse list;
   ASSERT_TRUE(sessions_->ListSessions(As("bob").get(), {}, &list).ok());
@@ -278,7 +278,7 @@ TEST_F(TokensTest, CachedPrefixesAreTheirPrincipalsAlone) {
   };
   EXPECT_EQ(cached_for("alice"), 0);
   EXPECT_GT(cached_for("alice"), 0);
-  // Otherwise the response time would reveal others' requests.
+  // Otherwise the response time would show what others have requested.
   EXPECT_EQ(cached_for("bob"), 0);
 }
 
@@ -339,7 +339,7 @@ TEST_F(TokensTest, HttpAsksForAToken) {
   EXPECT_EQ(complete("X-Api-Key: alice\r\nAuthorization: Bearer alice\r\n"), 200);
   EXPECT_EQ(complete("X-Api-Key: alice\r\nAuthorization: Bearer ops\r\n"), 401);
   EXPECT_EQ(complete("X-Api-Key: alice\r\nX-Api-Key: alice\r\n"), 400);
-  // A page with a token was given it by its user.
+  // A page can only send a token that its user gave to it.
   EXPECT_EQ(complete("Authorization: Bearer alice\r\nOrigin: https://app.example\r\n"), 200);
 }
 
@@ -349,7 +349,8 @@ TEST_F(TokensTest, AFrontShowsItsWorkersAToken) {
   EXPECT_TRUE(status.ok()) << status.error_message();
 }
 
-// A stream that will end continues. One without an end must not outlive its token.
+// A stream that ends by itself continues. A stream that would never end must end when its token is
+// revoked.
 TEST_F(TokensTest, ARevokedTokenEndsAWatchOfStats) {
   StartApart();
   v1::WatchStatsRequest request;
@@ -384,8 +385,8 @@ TEST_F(TokensTest, AStreamThatRunsGoesOnWithoutItsToken) {
   EXPECT_EQ(message.usage().completion_tokens(), 2000);
 }
 
-// A worker refuses a front whose token was revoked. The front's clients are not told that their own
-// tokens were bad; their requests wait for a worker.
+// A worker refuses a front whose token was revoked. Clients of the front must not get an error
+// about their own tokens. Their requests wait for a worker.
 TEST_F(TokensTest, AWorkerThatRevokesItsFrontIsAwayForClients) {
   StartApart();
   ASSERT_TRUE(CompleteAs("alice").ok());
@@ -401,7 +402,7 @@ TEST_F(TokensTest, AWorkerThatRevokesItsFrontIsAwayForClients) {
   v1::TokenizeRequest request;
   request.set_text("Hello");
   v1::TokenizeResponse tokens;
-  // At once, while the front still considers the worker healthy.
+  // This must be so at once, while the front still considers the worker healthy.
   ExpectRefused(inference_->Tokenize(As("alice").get(), request, &tokens), StatusCode::UNAVAILABLE,
                 "the worker refuses");
   while (watch->Read(&state)) {
@@ -413,7 +414,7 @@ TEST_F(TokensTest, AWorkerThatRevokesItsFrontIsAwayForClients) {
   EXPECT_TRUE(again.ok()) << again.error_message();
 }
 
-// Then there are no credentials, and no thread that watches files.
+// Without files, there are no credentials and no thread that watches files.
 TEST(ClientSecurityTest, WithoutFilesThereIsNone) {
   const auto security = ClientSecurity::Open({});
   ASSERT_TRUE(security.ok()) << security.status();

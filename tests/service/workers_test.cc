@@ -1,4 +1,4 @@
-// A front with workers on their own ports: failover over real gRPC.
+// A front and workers on their own ports: failover over real gRPC.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ class WorkersTest : public testing::Test {
     WaitForWorkers(workers);
   }
 
-  // Waits until `wanted` workers respond to the front.
+  // Waits until the front gets responses from `wanted` workers.
   void WaitForWorkers(int wanted) {
     auto admin = v1::Admin::NewStub(channel_);
     int answering = -1;
@@ -74,7 +74,7 @@ class WorkersTest : public testing::Test {
     return request;
   }
 
-  // The worker that runs a stream.
+  // Returns the worker that runs a stream.
   Worker& Busy() {
     while (true) {
       for (const auto& worker : workers_) {
@@ -102,13 +102,14 @@ class WorkersTest : public testing::Test {
   std::unique_ptr<v1::Inference::Stub> inference_;
 };
 
-// What a stream has received so far.
+// What a client has received from a stream until now.
 struct Received {
   std::vector<int32_t> tokens;
   std::string text;
   v1::GenerateResponse last;
 
-  // Reads the next message. Returns false at the stream's end. Positions must be consecutive.
+  // Reads the next message. Returns false at the end of the stream. Checks that positions are
+  // consecutive.
   bool Read(grpc::ClientReader<v1::GenerateResponse>& reader) {
     if (!reader.Read(&last)) return false;
     EXPECT_EQ(last.position(), tokens.size());
@@ -129,7 +130,7 @@ TEST_F(WorkersTest, AStreamOutlivesItsWorker) {
   while (received.tokens.size() < 5 && received.Read(*reader)) {
   }
   Worker& other = *workers_[&busy == workers_[0].get() ? 1 : 0];
-  // Its model stays in its step, so the server stops in the middle of the stream.
+  // The model is still in a step, so the server stops in the middle of the stream.
   std::thread killer([&] { busy.server.reset(); });
   other.engine.model.Release();
   while (received.Read(*reader)) {
@@ -159,7 +160,7 @@ TEST_F(WorkersTest, AStreamLeavesAWorkerThatDrains) {
   }
   Worker& other = *workers_[&busy == workers_[0].get() ? 1 : 0];
   other.engine.model.Release();
-  // Its model is held in its step, and the stream continues elsewhere.
+  // The model is held in a step, so the stream continues on the other worker.
   busy.server->Shutdown({.drain = absl::Milliseconds(100)});
   while (received.Read(*reader)) {
   }
@@ -240,13 +241,14 @@ TEST_F(StuckWorkerTest, ItsStreamsAndNewOnesGoToTheOther) {
   const grpc::Status status = reader->Finish();
   EXPECT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(received.tokens.size(), 60);
-  // Its states still arrive, and say that it is stuck. The other worker's states report its load.
+  // The states of the stuck worker still arrive, and say that it is stuck. The states of the other
+  // worker report its load.
   const int64_t forwards = stuck.engine.model.forwards();
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(Complete(Text("Hi", 5)).completions(0).token_ids_size(), 5);
   }
   EXPECT_EQ(stuck.engine.model.forwards(), forwards);
-  // When there is no other worker and it makes progress again, it is used like any other.
+  // When the worker makes progress again, and there is no other worker, it is used like any worker.
   stuck.engine.model.Release();
   other.Kill();
   EXPECT_EQ(Complete(Text("Hi", 5)).completions(0).token_ids_size(), 5);
@@ -263,7 +265,7 @@ TEST_F(FourWorkersTest, APromptThatCrashedThreeWorkersDoesNotReachTheFourth) {
   const v1::GenerateRequest request = Text("poison", 60);
   auto reader = inference_->Generate(&context, request);
   for (int crash = 0; crash < 3; ++crash) {
-    // In the middle of its first step, the server stops, and the model's results are discarded.
+    // The server stops in the middle of its first step. The results of the model are discarded.
     Worker& busy = Busy();
     busy.server.reset();
     busy.engine.model.Release();
@@ -274,7 +276,7 @@ TEST_F(FourWorkersTest, APromptThatCrashedThreeWorkersDoesNotReachTheFourth) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INTERNAL);
   EXPECT_THAT(status.error_message(),
               testing::StartsWith("3 workers crashed while they computed this prompt, one of them "
-                                  "while nothing else ran that could be the cause; "));
+                                  "while no other request could be the cause; "));
 
   for (const auto& worker : workers_) worker->engine.model.Release();
   grpc::ClientContext again_context;
@@ -304,7 +306,7 @@ TEST_F(FourWorkersTest, NorDoesOneThatCrashesThemInTheMiddleOfItsResponse) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INTERNAL) << status.error_message();
   EXPECT_THAT(status.error_message(),
               testing::StartsWith("3 workers crashed while they computed this prompt, one of them "
-                                  "while nothing else ran that could be the cause; "));
+                                  "while no other request could be the cause; "));
   EXPECT_LT(received.tokens.size(), 60);
   for (const auto& worker : workers_) worker->engine.model.Release();
   EXPECT_EQ(Complete(Text("sound", 10)).completions(0).token_ids_size(), 10);

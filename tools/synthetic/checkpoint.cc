@@ -25,7 +25,7 @@ using engine::GgufTensorPlan;
 
 constexpr uint64_t kChunkBytes = 16 << 20;
 
-// Creates each kind of pieces once and caches the latest. Thread-compatible.
+// Creates each kind of pieces only once. Keeps the latest kind in memory. Thread-compatible.
 class BlockStock {
  public:
   explicit BlockStock(uint64_t seed) : seed_(seed) {}

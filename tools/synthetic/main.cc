@@ -30,7 +30,7 @@ struct Arguments {
   std::string shape_name;
   std::string type;
   std::string out;
-  Shape sizes;  // sizes that override the shape; 0: not given
+  Shape sizes;  // sizes that replace those of the shape; 0: not given
   Shape shape;
   SyntheticOptions options;
 };
@@ -104,7 +104,7 @@ absl::Status Apply(const std::string& flag, const std::string& value, Arguments*
   return absl::OkStatus();
 }
 
-// The named shape with the given sizes.
+// Returns the named shape, with the sizes that were given on the command line.
 absl::StatusOr<Shape> FindSizes(const Arguments& arguments) {
   const Shape* named = FindShape(arguments.shape_name);
   if (named == nullptr) {

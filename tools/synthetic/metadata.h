@@ -1,4 +1,4 @@
-// The metadata of a synthetic model: its architecture's keys, and a small tokenizer.
+// The metadata of a synthetic model: the keys of its architecture, and a small tokenizer.
 #ifndef TIDEPOOL_TOOLS_SYNTHETIC_METADATA_H_
 #define TIDEPOOL_TOOLS_SYNTHETIC_METADATA_H_
 

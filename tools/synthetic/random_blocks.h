@@ -1,4 +1,4 @@
-// RandomBlocks: bell-shaped quantised weights, generated at the speed of memory writes.
+// RandomBlocks: generates bell-shaped quantised weights as fast as memory can be written.
 #ifndef TIDEPOOL_TOOLS_SYNTHETIC_RANDOM_BLOCKS_H_
 #define TIDEPOOL_TOOLS_SYNTHETIC_RANDOM_BLOCKS_H_
 
@@ -12,35 +12,36 @@
 
 namespace tidepool::tools {
 
-// splitmix64: a stream of numbers for each seed. Thread-compatible.
+// The generator splitmix64. Each seed gives another stream of numbers. Thread-compatible.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
   uint64_t Next();
-  // Approximately normal with mean 0 and deviation 1: a sum of uniform numbers, the same on every
-  // machine.
+  // Approximately normal with mean 0 and deviation 1: a sum of uniform numbers. The result is the
+  // same on every machine.
   float Bell();
 
  private:
   uint64_t state_;
 };
 
-// A few thousand pieces of quantised weights. Rows are random sequences of pieces, so rows differ
-// and weights are quantised only once. Immutable, thread-safe.
+// Holds a few thousand pieces of quantised weights. A row is a random sequence of these pieces. So
+// rows differ, but weights are quantised only once. Immutable, thread-safe.
 class RandomBlocks {
  public:
-  // Weights with this standard deviation. Requires: `columns`, the length of a row, is a multiple
-  // of 32, and of 256 for types with blocks of 256 elements.
+  // The weights have this standard deviation. Requires: `columns`, the length of a row, is a
+  // multiple of 32, and of 256 for types with blocks of 256 elements.
   RandomBlocks(engine::GgmlType type, int64_t columns, float deviation, uint64_t seed);
-  // Rows of one piece each, with values from `fill`. Requires: columns is a multiple of the block.
+  // Each row is one piece with values from `fill`. Requires: columns is a multiple of the type's
+  // block size.
   RandomBlocks(engine::GgmlType type, int64_t columns, uint64_t seed,
                const std::function<void(Random*, absl::Span<float>)>& fill);
 
-  // Columns of a piece, for rows of this many columns.
+  // Number of columns in a piece, for rows of this number of columns.
   static int64_t PieceColumns(int64_t columns) { return columns % 256 == 0 ? 256 : 32; }
 
   size_t row_bytes() const { return pieces_per_row_ * piece_bytes_; }
-  // Writes one row; equal seeds give equal rows.
+  // Writes one row. The same seed gives the same row.
   void FillRow(uint64_t seed, std::byte* out) const;
 
  private:

@@ -18,7 +18,8 @@ constexpr int64_t kMinPairs = 2000;
 constexpr int64_t kMaxPairs = 20000;
 constexpr double kLargestLiking = 64;
 constexpr int kHalvings = 18;
-// Accuracy of the reported range: simulation and model agree only to this degree.
+// A target may be outside of the possible range by this much, because the simulation agrees with
+// the model only to this degree.
 constexpr double kSlack = 0.005;
 
 struct Shown {
@@ -27,7 +28,7 @@ struct Shown {
   double squared_weights = 0;
 };
 
-// Random pairs of neighbouring tokens. All mixes are compared on the same pairs.
+// A fixed set of random pairs of neighbouring tokens. All mixes are compared on the same pairs.
 // Thread-compatible.
 class Simulation {
  public:
@@ -114,7 +115,8 @@ struct Search {
   double Shown::*measure;
 };
 
-// Finds the value of the knob, from 0 to its maximum, at which the measure equals the target.
+// Finds the value of the knob, from 0 to its maximum, for which the measured value equals the
+// target.
 absl::Status Solve(const Search& search, Simulation* simulation, RoutingMix* mix) {
   const auto show = [&](double value) {
     mix->*search.knob = value;

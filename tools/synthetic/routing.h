@@ -17,9 +17,9 @@
 namespace tidepool::tools {
 
 struct RoutingTarget {
-  // Share of all choices that goes to the most popular quarter of the layer's experts.
+  // Share of all choices that the most popular quarter of the layer's experts gets.
   std::optional<double> skew;
-  // Average share of a token's experts that the next token uses too.
+  // Average share of a token's experts that the next token also uses.
   std::optional<double> persistence;
 
   bool any() const { return skew.has_value() || persistence.has_value(); }
@@ -36,8 +36,8 @@ struct RoutingMix {
 // z of the experts, largest first.
 std::vector<double> Likings(int64_t experts);
 
-// Finds parameters by simulation, within about 0.005 of the target. Equal arguments give equal
-// results. `slow_correlation` is the correlation of slow between neighbouring tokens.
+// Finds the parameters by simulation. They are within about 0.005 of the target. The same arguments
+// give the same result. `slow_correlation` is the correlation of slow(e, t) and slow(e, t + 1).
 // INVALID_ARGUMENT: no such router can reach the target; the message has the possible range.
 absl::StatusOr<RoutingMix> SolveRouting(int64_t experts, int64_t chosen, double slow_correlation,
                                         const RoutingTarget& target);

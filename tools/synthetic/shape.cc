@@ -63,7 +63,8 @@ constexpr Shape kShapes[] = {
            .experts = 128,
            .experts_used = 8,
            .expert_width = 768}),
-    // OLMoE's sizes as a qwen3moe model: its own architecture norms q and k across heads.
+    // OLMoE's sizes, as a qwen3moe model. (OLMoE's own architecture has norms of q and k across
+    // heads.)
     {.name = "olmoe",
      .architecture = "qwen3moe",
      .layers = 16,

@@ -31,7 +31,7 @@ struct Shape {
   bool tied = false;     // the embedding is the output head
   bool qk_norm = false;  // norms of q and k in each head
 
-  // RoPE rotates interleaved pairs, not halves of a head.
+  // True if RoPE rotates interleaved pairs. Otherwise it rotates the halves of a head.
   bool interleaved_rope() const { return architecture == "llama"; }
 };
 

@@ -1,5 +1,5 @@
-// An attention head that averages over recent tokens, independent of their content. It makes the
-// routing of a synthetic model persistent.
+// SlowHead: an attention head that averages over recent tokens, whatever they are. It makes the
+// routing of a synthetic model persistent: neighbouring tokens choose similar experts.
 #ifndef TIDEPOOL_TOOLS_SYNTHETIC_SLOW_HEAD_H_
 #define TIDEPOOL_TOOLS_SYNTHETIC_SLOW_HEAD_H_
 
@@ -15,13 +15,14 @@ namespace tidepool::tools {
 struct SlowHead {
   std::vector<int64_t> pairs;  // RoPE pairs whose first element is `size`; all others are zero
   float size = 0;
-  // For the attention weights w over a long context: the sum of w^2, and the correlation between
-  // neighbouring tokens of an average over independent tokens.
+  // w are the attention weights over a long context. squared_weights is the sum of w^2. correlation
+  // is the correlation of the averages at neighbouring tokens, if the averaged values are
+  // independent.
   double squared_weights = 0;
   double correlation = 0;
 };
 
-// Chooses the pairs whose average is closest to one over 24 tokens.
+// Chooses the pairs with which the head comes closest to an average over 24 tokens.
 SlowHead MakeSlowHead(int64_t head_dim, double rope_base);
 
 }  // namespace tidepool::tools

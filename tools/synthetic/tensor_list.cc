@@ -19,8 +19,9 @@ using Dims = std::array<int64_t, 4>;
 
 // Deviation of the logits.
 constexpr float kLogitDeviation = 2.0f;
-// With a routing target: relative variance that the experts of a layer add to the stream, and the
-// sizes of its reserved channels.
+// Used with a routing target. kGrowth: the variance that the experts of a layer add to the stream,
+// relative to the stream's variance. The next three describe the reserved channels: the value of
+// the constant channel, the deviation of the slow channels, and their number.
 constexpr double kGrowth = 0.06;
 constexpr float kConstant = 0.5f;
 constexpr double kSlowDeviation = 0.25;

@@ -1,4 +1,4 @@
-// The tensors of a synthetic model and the contents of their rows.
+// The tensors of a synthetic model, and the values in their rows.
 #ifndef TIDEPOOL_TOOLS_SYNTHETIC_TENSOR_LIST_H_
 #define TIDEPOOL_TOOLS_SYNTHETIC_TENSOR_LIST_H_
 

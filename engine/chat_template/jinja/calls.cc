@@ -18,7 +18,8 @@ using Result = absl::StatusOr<Value>;
 
 Result CallCarousel(Carousel* carousel, const Arguments& arguments) {
   RETURN_IF_ERROR(arguments.Check("joiner", {}));
-  if (!carousel->is_joiner) return absl::InvalidArgumentError("use next() with a cycler");
+  if (!carousel->is_joiner)
+    return absl::InvalidArgumentError("a cycler cannot be called; use its next()");
   if (std::exchange(carousel->index, 1) == 0) return Value::MakeText(Text());
   return carousel->items[0];
 }
@@ -63,7 +64,7 @@ Result MakeRange(const Arguments& arguments, Budget* budget) {
   const int64_t begin = numbers.size() > 1 ? numbers[0] : 0;
   const int64_t end = numbers.size() > 1 ? numbers[1] : numbers[0];
   const int64_t step = numbers.size() > 2 ? numbers[2] : 1;
-  if (step == 0) return absl::InvalidArgumentError("range's step is 0");
+  if (step == 0) return absl::InvalidArgumentError("range's step must not be 0");
   std::vector<Value> items;
   for (int64_t i = begin; step > 0 ? i < end : i > end;) {
     if (static_cast<int64_t>(items.size()) == kMaxRange) {
@@ -95,7 +96,8 @@ absl::StatusOr<Dict> MakeDictOf(const Arguments& arguments, Budget* budget) {
     ASSIGN_OR_RETURN(const std::vector<Value> pairs, SelfItems({base, none, *budget}));
     for (const Value& item : pairs) {
       ASSIGN_OR_RETURN(std::vector<Value> pair, SelfItems({item, none, *budget}));
-      if (pair.size() != 2) return absl::InvalidArgumentError("a dict is made of pairs");
+      if (pair.size() != 2)
+        return absl::InvalidArgumentError("dict needs pairs of a key and a value");
       RETURN_IF_ERROR(budget->Visit(pair[0]));
       RETURN_IF_ERROR(dict.Set(std::move(pair[0]), std::move(pair[1])));
     }

@@ -129,12 +129,12 @@ Result Interpreter::EvaluateSlice(const Expression& expression) {
     if (value.IsNone()) continue;
     if (!IsInteger(value)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("a slice's bounds are integers, not ", TypeName(value)));
+          absl::StrCat("a slice's bounds must be integers, not ", TypeName(value)));
     }
     numbers[i] = ToInt64(value);
   }
   bounds = {numbers[0], numbers[1], numbers[2].value_or(1)};
-  if (bounds.step == 0) return absl::InvalidArgumentError("a slice's step is 0");
+  if (bounds.step == 0) return absl::InvalidArgumentError("a slice's step must not be 0");
   if (const Text* text = object.AsText()) {
     RETURN_IF_ERROR(budget_.Characters(text->size()));
     // If the step is not 1, characters are copied one by one.

@@ -39,7 +39,7 @@ absl::StatusOr<std::optional<std::string>> JsonIndent(const Value& indent) {
   constexpr int64_t kMaxIndent = 64;
   if (!IsInteger(indent) || ToInt64(indent) > kMaxIndent) {
     return absl::InvalidArgumentError(
-        absl::StrCat("tojson's indent is a string or a number of up to ", kMaxIndent));
+        absl::StrCat("tojson's indent must be a string or a number of up to ", kMaxIndent));
   }
   const int64_t blanks = std::max<int64_t>(ToInt64(indent), 0);
   return std::optional<std::string>(std::string(static_cast<size_t>(blanks), ' '));
@@ -59,7 +59,7 @@ Result ToJsonFilter(const Call& call) {
     const List* pair = separators->AsList();
     if (pair == nullptr || pair->items.size() != 2 || pair->items[0].AsText() == nullptr ||
         pair->items[1].AsText() == nullptr) {
-      return absl::InvalidArgumentError("tojson's separators are a pair of strings");
+      return absl::InvalidArgumentError("tojson's separators must be a pair of strings");
     }
     style.item_separator = pair->items[0].AsText()->bytes();
     style.key_separator = pair->items[1].AsText()->bytes();

@@ -141,7 +141,7 @@ absl::StatusOr<Text> Interpreter::Run(const Block& block) {
 absl::Status Interpreter::Print(const Text& text, Text* out) {
   if (static_cast<int64_t>(out->size() + text.size()) > options_.output_bytes) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the text exceeds the limit of ", options_.output_bytes, " bytes"));
+        absl::StrCat("the rendered text exceeds the limit of ", options_.output_bytes, " bytes"));
   }
   RETURN_IF_ERROR(budget_.Copy(text.size()));
   out->Append(text);
@@ -239,8 +239,8 @@ absl::Status Interpreter::Assign(const Target& target, const Value& value) {
   const Arguments none;
   ASSIGN_OR_RETURN(const std::vector<Value> items, SelfItems({value, none, budget_}));
   if (items.size() != target.items.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(items.size(), " values for ", target.items.size(), " variables"));
+    return absl::InvalidArgumentError(absl::StrCat("cannot assign ", items.size(), " values to ",
+                                                   target.items.size(), " variables"));
   }
   for (size_t i = 0; i < items.size(); ++i) RETURN_IF_ERROR(Assign(target.items[i], items[i]));
   return absl::OkStatus();

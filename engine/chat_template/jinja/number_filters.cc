@@ -19,8 +19,8 @@ using Result = absl::StatusOr<Value>;
 
 absl::Status NoNumber(absl::string_view filter, const Value& value) {
   if (value.IsUndefined()) return absl::InvalidArgumentError(*value.As<Undefined>()->what);
-  return absl::InvalidArgumentError(
-      absl::StrCat(filter, " of a value of type ", TypeName(value), ", which is not a number"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the filter '", filter, "' needs a number, not a value of type ", TypeName(value)));
 }
 
 // Removes underscores between two digits, which Python allows. Returns nullopt if there are other
@@ -79,7 +79,7 @@ Result ToInt(const Call& call) {
   const int64_t base = given.value_or(10);
   constexpr int64_t kMaxBase = 36;
   if (base < 0 || base == 1 || base > kMaxBase) {
-    return absl::InvalidArgumentError("int's base is 0 or 2 to 36");
+    return absl::InvalidArgumentError("int's base must be 0 or 2 to 36");
   }
   if (IsInteger(call.self)) return Value::MakeInt(ToInt64(call.self));
   double number = std::numeric_limits<double>::quiet_NaN();
@@ -159,7 +159,7 @@ Result Round(const Call& call) {
   if (!IsNumber(call.self)) return NoNumber("round", call.self);
   if (precision < -kMaxPrecision || precision > kMaxPrecision) {
     return absl::InvalidArgumentError(
-        absl::StrCat("round's precision is ", -kMaxPrecision, " to ", kMaxPrecision));
+        absl::StrCat("round's precision must be ", -kMaxPrecision, " to ", kMaxPrecision));
   }
   const std::string how = method.has_value() ? method->bytes() : "common";
   if (how == "common") {

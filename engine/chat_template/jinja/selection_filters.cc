@@ -136,7 +136,7 @@ Result DictSort(const Call& call) {
   ASSIGN_OR_RETURN(const std::optional<Text> by, call.arguments.FindText(1, "by"));
   const std::string what = by.has_value() ? by->bytes() : "key";
   if (what != "key" && what != "value") {
-    return absl::InvalidArgumentError("dictsort sorts by 'key' or 'value'");
+    return absl::InvalidArgumentError("dictsort can sort only by 'key' or 'value'");
   }
   const Arguments none;
   ASSIGN_OR_RETURN(const Value generator, ApplyFilter("items", {call.self, none, call.budget}));
@@ -222,7 +222,7 @@ Result Sum(const Call& call) {
   ASSIGN_OR_RETURN(const Items items, SelfItems(call));
   Value sum = start != nullptr ? *start : Value::MakeInt(0);
   if (sum.AsText() != nullptr)
-    return absl::InvalidArgumentError("sum does not add strings; use join");
+    return absl::InvalidArgumentError("sum cannot add strings; use join");
   for (const Value& item : items) {
     Value value = item;
     if (attribute != nullptr) {

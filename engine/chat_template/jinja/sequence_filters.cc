@@ -32,8 +32,8 @@ Result First(const Call& call) {
 absl::Status CheckNoGenerator(const Value& value, absl::string_view filter) {
   const List* list = value.AsList();
   if (list == nullptr || list->kind != List::Kind::kGenerator) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(filter, " cannot reverse a generator; put '| list' before it"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the filter '", filter, "' cannot read a generator from its end; write '| list' before it"));
 }
 
 Result Last(const Call& call) {

@@ -59,7 +59,7 @@ Result Indent(const Call& call) {
     blanks = *width->AsText();
   } else if (width != nullptr) {
     if (!IsInteger(*width)) {
-      return absl::InvalidArgumentError("indent's width is a number or a string");
+      return absl::InvalidArgumentError("indent's width must be a number or a string");
     }
     const auto size = static_cast<size_t>(std::max<int64_t>(ToInt64(*width), 0));
     RETURN_IF_ERROR(call.budget.Grow(size));

@@ -129,7 +129,7 @@ TEST(ChatTemplateTest, ErrorsNameConstructAndLine) {
       {"{{ 9223372036854775807 + 1 }}", "does not fit in 64 bits"},
       {"{{ 9223372036854775807 | round(-1) }}", "rounded to 10^1 does not fit in 64 bits"},
       {"{{ 9223372036854775807 | round(-19) }}", "rounded to 10^19 does not fit in 64 bits"},
-      {"{{ 1 | round(-9223372036854775807 - 1) }}", "precision is -30 to 30"},
+      {"{{ 1 | round(-9223372036854775807 - 1) }}", "precision must be -30 to 30"},
       {"{{ foo.bar }}", "line 1: 'foo' is undefined"},
       {"{{ messages[0].foo.bar }}", "has no attribute 'foo'"},
       {"\n{{ raise_exception('no such role') }}", "line 2: no such role"},

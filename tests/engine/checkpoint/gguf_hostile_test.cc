@@ -170,7 +170,7 @@ TEST(HostileGguf, DataWithoutATensorIsRefused) {
   const absl::Status status = Parse(bytes + std::string(5000, '\0')).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("q8: the last of 4 tensors, but 5000 bytes follow"));
+              HasSubstr("q8: is the last of 4 tensors, but 5000 bytes follow"));
 }
 
 TEST(HostileGguf, HugeArrayCountsAreRefused) {

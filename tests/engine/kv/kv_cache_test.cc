@@ -3,40 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <numeric>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "engine/kv/block_pool.h"
+#include "tests/engine/kv/kv_cache_fixture.h"
 
 namespace tidepool::engine {
 namespace {
-
-constexpr int64_t kTokens = kernels::kKvBlockTokens;
-
-KvSpec Full() { return {.kv_heads = 2, .k_dim = 4, .v_dim = 4, .dtype = kernels::DType::kF16}; }
-
-KvSpec Window(int64_t window) {
-  KvSpec spec = Full();
-  spec.kind = KvKind::kWindow;
-  spec.window = window;
-  return spec;
-}
-
-// A cache of that many blocks for a model of these layers.
-std::unique_ptr<KvCache> MakeCache(const std::vector<KvSpec>& layers, int64_t blocks) {
-  auto probe = KvCache::Create(layers, {.memory_bytes = 1 << 20});
-  const size_t bytes = blocks * (*probe)->block_bytes();
-  return KvCache::Create(layers, {.memory_bytes = bytes, .seed = "seed"}).value();
-}
-
-std::vector<int32_t> Tokens(int64_t count, int32_t first = 0) {
-  std::vector<int32_t> tokens(count);
-  std::iota(tokens.begin(), tokens.end(), first);
-  return tokens;
-}
 
 // Reserves and commits all of `tokens`.
 void Fill(KvLease* lease, const std::vector<int32_t>& tokens) {
@@ -273,19 +249,22 @@ TEST(KvCacheTest, PrefixNeedsOnlyWhatTheWindowReaches) {
 }
 
 TEST(KvCacheTest, BlocksForIsAnUpperBound) {
-  auto cache = MakeCache({Full(), Window(40)}, 64);
   const std::vector<int32_t> tokens = Tokens(300);
-  for (const int64_t step : {1, 7, 33, 300}) {
-    KvLease lease = cache->NewLease("");
-    int64_t most = 0;
-    for (int64_t at = 0; at < 300; at += step) {
-      const int64_t end = std::min<int64_t>(300, at + step);
-      lease.Reserve(end)->Keep();
-      most = std::max(most, lease.blocks_held());
-      lease.Commit(absl::MakeSpan(tokens).first(end));
+  for (const int64_t window : {1, 2, 31, 32, 33, 34, 40, 64, 65, 66}) {
+    auto cache = MakeCache({Full(), Window(window)}, 64);
+    for (const int64_t step : {1, 2, 7, 30, 31, 32, 33, 34, 300}) {
+      SCOPED_TRACE(testing::Message() << "window " << window << ", step " << step);
+      KvLease lease = cache->NewLease("");
+      int64_t most = 0;
+      for (int64_t at = 0; at < 300; at += step) {
+        const int64_t end = std::min<int64_t>(300, at + step);
+        lease.Reserve(end)->Keep();
+        most = std::max(most, lease.blocks_held());
+        lease.Commit(absl::MakeSpan(tokens).first(end));
+      }
+      EXPECT_LE(most, cache->BlocksFor(300, step));
+      EXPECT_GE(most + 2, cache->BlocksFor(300, step));
     }
-    EXPECT_LE(most, cache->BlocksFor(300, step)) << step;
-    EXPECT_GE(most + 2, cache->BlocksFor(300, step)) << step;
   }
 }
 

@@ -63,7 +63,7 @@ TEST_P(FamilyModelTest, ChunksThreadsAndIsaChangeNoBit) {
   EXPECT_TRUE(same(logits(Isa::kPortable, 1, 512)));
 }
 
-// Also that the workspace is large enough for both forms of output.
+// Also that the workspace is exactly as large as needed for logits, and large enough for argmax.
 TEST_P(FamilyModelTest, ArgMaxIsThatOfTheLogits) {
   const LoadedModel loaded = LoadWith({.precision = Precision::kFast});
   TransformerModel& model = *loaded.model;
@@ -76,6 +76,7 @@ TEST_P(FamilyModelTest, ArgMaxIsThatOfTheLogits) {
   kernels::Arena workspace(model.WorkspaceBytes({.rows = span.rows(), .logit_rows = span.rows()}));
   const auto full = model.Forward({.spans = {span}}, kv.view(), &workspace);
   ASSERT_TRUE(full.ok()) << full.status();
+  EXPECT_EQ(workspace.high_water(), workspace.capacity());
   std::vector<int32_t> expected;
   for (int64_t row = 0; row < full->logits.rows; ++row) {
     const float* logits = full->logits.Row(row);
@@ -87,6 +88,31 @@ TEST_P(FamilyModelTest, ArgMaxIsThatOfTheLogits) {
   ASSERT_TRUE(best.ok()) << best.status();
   ASSERT_EQ(best->best.size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(best->best[i].index, expected[i]) << i;
+}
+
+TEST_P(FamilyModelTest, ADryRunMeasuresTheWorkspaceOfChunks) {
+  const std::vector<int32_t> ids = Ids();
+  const auto total = static_cast<int64_t>(ids.size());
+  for (const Precision precision : {Precision::kFast, Precision::kExact}) {
+    const LoadedModel loaded = LoadWith({.precision = precision, .threads = 2});
+    for (const int64_t rows : {int64_t{1}, int64_t{5}, int64_t{31}, total}) {
+      const ContiguousKv kv(loaded.model->kv_specs(), 1, total);
+      kernels::Arena workspace(loaded.model->WorkspaceBytes({.rows = rows, .logit_rows = rows}));
+      for (int64_t first = 0; first < total; first += rows) {
+        RowSpan span;
+        span.first_slot = first;
+        span.slot_limit = total;
+        span.token_ids.assign(ids.begin() + first, ids.begin() + std::min(total, first + rows));
+        span.logit_rows.resize(span.token_ids.size());
+        std::iota(span.logit_rows.begin(), span.logit_rows.end(), 0);
+        span.blocks = kv.blocks(0);
+        const auto step = loaded.model->Forward({.spans = {span}}, kv.view(), &workspace);
+        ASSERT_TRUE(step.ok()) << step.status();
+      }
+      EXPECT_EQ(workspace.high_water(), workspace.capacity())
+          << rows << " rows, " << (precision == Precision::kExact ? "exact" : "fast");
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyModelTest,

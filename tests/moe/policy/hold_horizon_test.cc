@@ -16,10 +16,10 @@ constexpr float kPrice = 0.15f;
 HoldHorizon Optimize(const std::vector<float>& hazards) {
   HoldHorizon hold;
   hold.Start(1, kPrice);
-  for (const float hazard : hazards) {
-    if (!hold.Add(std::vector<float>(4, hazard))) return hold;
+  for (int forward = 0; forward < kForwards; ++forward) {
+    const float hazard = hazards[std::min<size_t>(forward, hazards.size() - 1)];
+    if (!hold.Add(std::vector<float>(4, hazard))) break;
   }
-  hold.AddTail(std::vector<float>(4, hazards.back()), kForwards);
   return hold;
 }
 
@@ -49,19 +49,6 @@ TEST(HoldHorizonTest, HoldsForACertainUseOnlyIfItPaysOff) {
   hazards[7] = 1;
   EXPECT_FLOAT_EQ(Optimize(hazards).chance()[0], 0);  // would cost 1.05
   EXPECT_FLOAT_EQ(Optimize(hazards).forwards()[0], 0);
-}
-
-TEST(HoldHorizonTest, AddTailEqualsRepeatedAdd) {
-  HoldHorizon one_by_one;
-  HoldHorizon tail;
-  const std::vector<float> hazards = {0.3f, 0.16f, 0.01f, 0.0f};
-  one_by_one.Start(4, kPrice);
-  tail.Start(4, kPrice);
-  for (int forward = 0; forward < kForwards; ++forward) one_by_one.Add(hazards);
-  tail.Add(hazards);
-  tail.AddTail(hazards, kForwards - 1);
-  EXPECT_EQ(tail.chance(), one_by_one.chance());
-  EXPECT_EQ(tail.forwards(), one_by_one.forwards());
 }
 
 // Compares with all numbers of forwards.

@@ -128,7 +128,7 @@ TEST(PlacementTest, RejectsInvalidSizes) {
   Placement placement(kShape, std::make_unique<ScriptedPolicy>(
                                   std::vector<ExpertRef>{{0, 1}, {1, 0}, {1, 1}}, &script));
   EXPECT_EQ(placement.Resize(0).status().message(),
-            "0 slots; must be 1 to 8 for 2 layers of 4 experts");
+            "the number of slots is 0; it must be 1 to 8 for 2 layers of 4 experts");
   EXPECT_EQ(placement.Resize(9).status().code(), absl::StatusCode::kInvalidArgument);
   placement.Pin({0, 1});
   placement.Pin({1, 0});
@@ -143,7 +143,7 @@ TEST(PlacementTest, RejectsSizesThatViolateFloorsOrPins) {
     SCOPED_TRACE(PolicyName(kind));
     PoolShape shape{.layers = 2, .experts = 6, .top_k = 2, .slots = 5, .floor = 3};
     EXPECT_EQ(Placement::Create(shape, {.kind = kind}).status().message(),
-              "5 slots; must be 6 to 12 for 2 layers of 6 experts");
+              "the number of slots is 5; it must be 6 to 12 for 2 layers of 6 experts");
     shape.slots = 8;
     shape.floor = 2;
     auto placement = Placement::Create(shape, {.kind = kind});
@@ -165,7 +165,7 @@ TEST(PlacementTest, RejectsSizesThatViolateFloorsOrPins) {
 TEST(PlacementTest, RejectsInvalidOptions) {
   const PoolShape bad{.layers = 2, .experts = 4, .top_k = 5, .slots = 3};
   EXPECT_EQ(Placement::Create(bad, {}).status().message(),
-            "top_k is 5; must be 1 to 4, the experts of a layer");
+            "top_k is 5; it must be 1 to 4, the number of experts of a layer");
   EXPECT_EQ(Placement::Create(kShape, {.refresh_interval = 0}).status().message(),
             "the refresh interval is 0 steps; it must be 1 or more");
   EXPECT_TRUE(

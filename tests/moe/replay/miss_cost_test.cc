@@ -31,7 +31,8 @@ TEST(MissCostsTest, AreProportionalToBytesAndOneOnAverage) {
 
 TEST(MissCostsTest, ShapesRejectInvalidCosts) {
   PoolShape shape{.layers = 2, .experts = 4, .top_k = 2, .slots = 3, .miss_cost = {1}};
-  EXPECT_EQ(shape.Validate().message(), "1 miss costs for 2 layers");
+  EXPECT_EQ(shape.Validate().message(),
+            "there are 1 miss costs; there must be 2, one for each layer");
   shape.miss_cost = {2, 0};
   EXPECT_EQ(shape.Validate().message(), "a miss cost is 0; must be greater than 0");
   shape.miss_cost = {1.5f, 0.5f};

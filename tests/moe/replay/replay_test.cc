@@ -62,7 +62,7 @@ TEST(ReplayTest, TimeFollowsTheCostModel) {
 TEST(ReplayTest, RejectsInvalidArguments) {
   const Trace trace = Empty(2, 4, 2);
   EXPECT_EQ(MakePlacement(trace, 9, {"lru", {}}).status().message(),
-            "9 slots; must be 1 to 8 for 2 layers of 4 experts");
+            "the number of slots is 9; it must be 1 to 8 for 2 layers of 4 experts");
   EXPECT_TRUE(absl::StrContains(MakePlacement(trace, 4, {"mru", {}}).status().message(),
                                 "unknown offload policy \"mru\""));
 }

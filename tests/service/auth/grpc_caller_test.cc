@@ -1,4 +1,4 @@
-// Streams that have no end, over TLS and in plain text.
+// StreamTerm, for streams that never end by themselves, over TLS and in plain text.
 #include "service/auth/grpc_caller.h"
 
 #include <grpcpp/grpcpp.h>
@@ -53,7 +53,7 @@ grpc::SslServerCredentialsOptions::PemKeyCertPair MakePair() {
   return {.private_key = TakePem(key_pem), .cert_chain = TakePem(certificate_pem)};
 }
 
-// Looks at each call's context as a test wants.
+// Lets a test look at the context of each call.
 class Looker final : public v1::Admin::Service {
  public:
   grpc::Status GetStats(grpc::ServerContext* context, const v1::GetStatsRequest*,
@@ -66,7 +66,7 @@ class Looker final : public v1::Admin::Service {
 
 class StreamTermTest : public testing::Test {
  protected:
-  // Calls over such a connection, and looks at it there.
+  // Makes a call over such a connection. The server looks at the call's context.
   void Look(const std::shared_ptr<grpc::ServerCredentials>& server_side,
             const std::shared_ptr<grpc::ChannelCredentials>& client_side) {
     grpc::ServerBuilder builder;
@@ -97,7 +97,7 @@ TEST_F(StreamTermTest, OverTlsAStreamEndsAtItsOwnAge) {
   int looked = 0;
   service_.look = [&](const grpc::ServerContextBase& context) {
     ++looked;
-    // However old the connection is: it counts from where the stream begins.
+    // The age of the connection does not matter: the time counts from the beginning of the stream.
     clock_.Advance(kAge);
     const StreamTerm term(&context, gate_);
     clock_.Advance(kAge - absl::Nanoseconds(1));

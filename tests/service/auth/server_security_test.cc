@@ -22,7 +22,7 @@ using testing::HasSubstr;
 
 class ServerSecurityTest : public testing::Test {
  protected:
-  // In one piece, as an operator should.
+  // Replaces the file in one step, as an operator should.
   void Write(const std::string& text) {
     const std::string part = path_ + ".part";
     std::ofstream(part) << text;
@@ -39,7 +39,7 @@ class ServerSecurityTest : public testing::Test {
               told_.NotifyAll();
             }};
   }
-  // The next line of the log.
+  // Waits for the next line of the log and returns it.
   std::string NextLine() {
     base::MutexLock lock(&mutex_);
     while (lines_.empty()) {
@@ -67,7 +67,7 @@ TEST_F(ServerSecurityTest, WithoutTokensNobodyIsAuthenticated) {
   EXPECT_EQ((*security)->authenticator(), nullptr);
 }
 
-// Only what can change needs a thread that looks.
+// A thread is only needed if there are files that can change.
 TEST_F(ServerSecurityTest, WithoutFilesNothingIsWatched) {
   const auto threads = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});

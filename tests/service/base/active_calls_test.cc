@@ -41,7 +41,7 @@ TEST(ActiveCallsTest, CallsEnterWhileItLingers) {
   std::thread lingering([&] { calls.Linger(absl::InfiniteDuration()); });
   EXPECT_TRUE(calls.Enter().ok());
   calls.Leave();
-  // Another call shortens the drain.
+  // Another Drain call shortens the running one.
   calls.Drain(absl::ZeroDuration());
   lingering.join();
   calls.Close();

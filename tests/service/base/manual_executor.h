@@ -1,4 +1,4 @@
-// ManualExecutor: an Executor that runs tasks when the test says so.
+// ManualExecutor: an Executor whose tasks run only when a test calls a function.
 #ifndef TIDEPOOL_TESTS_SERVICE_BASE_MANUAL_EXECUTOR_H_
 #define TIDEPOOL_TESTS_SERVICE_BASE_MANUAL_EXECUTOR_H_
 
@@ -13,7 +13,7 @@
 
 namespace tidepool::service {
 
-// Posting is thread-safe. Only the test's thread runs tasks.
+// Posting is thread-safe. Tasks run only on the thread of the test.
 class ManualExecutor final : public Executor {
  public:
   explicit ManualExecutor(fakes::ManualClock* clock) : clock_(clock) {}
@@ -34,7 +34,8 @@ class ManualExecutor final : public Executor {
     }
   }
 
-  // Runs tasks until `done`, and waits for other threads to post more.
+  // Runs tasks until `done` returns true. If there is no task, waits for another thread to post
+  // one.
   void RunUntil(const std::function<bool()>& done) {
     while (!done()) {
       if (RunOne()) continue;
@@ -43,7 +44,7 @@ class ManualExecutor final : public Executor {
     }
   }
 
-  // Advances the time and runs the timers that fall due, in order.
+  // Advances the time. Runs the timers whose time has come, in order.
   void Advance(absl::Duration time) {
     clock_->Advance(time);
     RunAll();

@@ -21,13 +21,13 @@ TEST(ResponseBudgetTest, AreBoundedTogether) {
   EXPECT_TRUE(first->Grow(kLong).ok());
   EXPECT_TRUE(second.Grow(kLong).ok());
   WholeAnswer third = answers.Begin("");
-  // Short responses continue.
+  // Short responses are still accepted.
   EXPECT_TRUE(third.Grow(WholeAnswer::kSmallBytes).ok());
   const absl::Status refused = third.Grow(1);
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(base::RetryAfterOf(refused).has_value());
   EXPECT_NE(refused.message().find("use streaming"), std::string::npos) << refused;
-  // Refused bytes count until the response is destroyed, like accepted ones.
+  // Refused bytes count until the response is destroyed, like accepted bytes.
   EXPECT_EQ(answers.bytes(), kLong * 2 + WholeAnswer::kSmallBytes + 1);
   third.Clear();
   EXPECT_EQ(answers.bytes(), kLong * 2);
@@ -53,7 +53,8 @@ TEST(ResponseBudgetTest, APrincipalLeavesAsMuchAsItTakes) {
   EXPECT_NE(refused.message().find("'greedy' has "), std::string::npos) << refused;
   small.Clear();
 
-  // A new principal has room at once. One that already has more than its share gets no more.
+  // A principal without responses gets bytes at once. A principal that already has more than its
+  // share gets no more.
   std::vector<WholeAnswer> other;
   EXPECT_EQ(takes("other", &other), 1);
   EXPECT_FALSE(greedy.front().Grow(1).ok());

@@ -75,9 +75,9 @@ class Port {
     CHECK(send(peer_.get(), text.data(), text.size(), MSG_NOSIGNAL) ==
           static_cast<ssize_t>(text.size()));
   }
-  // Closes the connection, as its owner does.
+  // Closes the connection, as the owner of the socket does.
   void Close() { taken_.reset(); }
-  // Reads to the end, whether that is a close or a reset.
+  // Reads to the end, which may be a close or a reset.
   std::string PeerReadsAll() {
     std::string all;
     char part[4096];
@@ -103,8 +103,8 @@ TEST(ShutdownAcceptedSocketsTest, WhatWasWrittenArrivesAndNothingElse) {
   EXPECT_EQ(port.PeerReadsAll(), "before");
 }
 
-// If an owner closes a connection with unread data, the kernel resets it. It also resets it when
-// more data arrives.
+// If the owner closes a connection that has unread data, the kernel resets it. The kernel also
+// resets a closed connection when more data arrives.
 TEST(ShutdownAcceptedSocketsTest, WhatIsOnItsWayIsNotLostToAReset) {
   Port port;
   const std::string text = port.Fill();
@@ -132,7 +132,7 @@ TEST(ShutdownAcceptedSocketsTest, OtherPortsStay) {
   EXPECT_EQ(other.PeerReadsAll(), "still there");
 }
 
-// As with two servers of one process, each on its own address.
+// The port is the same, but another server of this process listens on another address.
 TEST(ShutdownAcceptedSocketsTest, OtherAddressesOfThePortStay) {
   Port cut;
   Port other({.ip = "127.0.0.2", .port = cut.number()});
@@ -145,7 +145,7 @@ TEST(ShutdownAcceptedSocketsTest, OtherAddressesOfThePortStay) {
   EXPECT_EQ(other.PeerReadsAll(), "still there");
 }
 
-// Datagram sockets and listeners stay, even if all addresses are given.
+// Datagram sockets and listening sockets are not shut down, even if all addresses are given.
 TEST(ShutdownAcceptedSocketsTest, OnlyConnectionsAreCut) {
   Port first;
   Port second({.ip = "127.0.0.2", .port = first.number()});

@@ -1,4 +1,4 @@
-// WatchStats with an executor and a reader that the test controls.
+// StatsWatch with an executor and a client that the test controls.
 #include "service/base/stats_watch.h"
 
 #include <cmath>
@@ -57,7 +57,7 @@ class StatsWatchTest : public testing::Test {
     request.set_interval_seconds(seconds);
     return request;
   }
-  // Answers one request, with the number of requests so far.
+  // Responds to one request, with the number of requests until now.
   void AnswerOne() {
     v1::GetStatsResponse stats;
     stats.mutable_front()->set_requests_total(asked_);
@@ -94,7 +94,7 @@ TEST_F(StatsWatchTest, TheFirstComesAtOnceThenOneAnInterval) {
   EXPECT_EQ(asked_, 5);
 }
 
-// However long it takes, it then gets a reading that was taken at that time.
+// The reader may take any time. After that, it gets stats that were read at that time, not earlier.
 TEST_F(StatsWatchTest, ASlowReaderGetsTheNewest) {
   Reader reader;
   Start(&reader, Every(0.1));
@@ -117,7 +117,7 @@ TEST_F(StatsWatchTest, ASlowSourceIsNotAskedTwice) {
   EXPECT_EQ(asked_, 1);
   AnswerOne();
   reader.Take();
-  EXPECT_EQ(asked_, 2);  // the next reading is overdue
+  EXPECT_EQ(asked_, 2);  // the next reading was already due
 }
 
 TEST_F(StatsWatchTest, EndsAfterItsCount) {
@@ -156,7 +156,7 @@ TEST_F(StatsWatchTest, AnErrorOfTheSourceEndsIt) {
   EXPECT_TRUE(absl::IsNotFound(*reader.end));
 }
 
-// The reading that is being written is delivered before the end. Later watches are refused.
+// A reading that is being sent arrives before the end. Watches that start later are refused.
 TEST_F(StatsWatchTest, ClosingEndsAll) {
   Reader idle, busy, late;
   Start(&idle, {});

@@ -15,7 +15,8 @@
 namespace tidepool::service {
 namespace {
 
-// A pool with one thread, which waits until everything is posted, and the order in which tasks ran.
+// A pool with one thread. The thread waits until the test has posted all tasks. `ran_` has the
+// order in which they ran.
 class TaskPoolTest : public testing::Test {
  protected:
   TaskPoolTest() {

@@ -33,8 +33,8 @@ TEST_F(WriteTimeoutsTest, OneIsLateOnceAtTheLimit) {
   EXPECT_EQ(late_, std::vector<int>{1});
 }
 
-// A stream without output has no pending write, however long. A slow reader's stream has a new one
-// each time.
+// A stream without output has no pending write, so it is never late. The stream of a slow reader
+// begins a new write each time.
 TEST_F(WriteTimeoutsTest, WhatIsTakenIsNotLate) {
   auto write = Begin(1);
   for (int i = 2; i < 10; ++i) {
@@ -65,7 +65,8 @@ TEST_F(WriteTimeoutsTest, EachHasItsOwnTime) {
   EXPECT_EQ(late_, (std::vector<int>{1, 3}));
 }
 
-// For example, the stream is ended, and its last write gets the full time again.
+// For example, `on_late` ends the stream, and the last write of the stream gets the full time
+// again.
 TEST_F(WriteTimeoutsTest, OneThatIsLateMayBeginAnotherAndEndThem) {
   WriteTimeouts::Write write, other;
   write = writes_->Begin([&] {

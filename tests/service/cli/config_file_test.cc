@@ -139,7 +139,7 @@ TEST(ConfigFileTest, CharactersThatAreNotAsciiAreInQuotesOrComments) {
       {"a = \"x\n\u00d2\"", "line 1: not TOML: no quote ends the text that begins with"},
       {"a = \"x\\\n\"", "line 1: not TOML: no quote ends the text"},
       {"a = 1\nb = \"\"\"x\n\\\"\"\"\n", "line 2: not TOML: no quote ends the text"},
-      // The parser looks for the end of a number, and of a line after a backslash.
+      // The parser searches for the end of a number, and for the end of a line after a backslash.
       {"a = 3\"\u00d2\"", "line 1: not TOML: "},
       {"a = \"\"\"\\\u00d2\"\"\"", "line 1: not TOML: "},
   };

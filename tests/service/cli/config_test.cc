@@ -58,7 +58,7 @@ TEST(ParseConfigTest, ServeTakesDefaults) {
   EXPECT_EQ(config.model.path, "m.gguf");
   EXPECT_EQ(config.listen.grpc, "127.0.0.1:50051");
   EXPECT_EQ(config.store.location, "/home/u/.local/state/tidepool/sessions.db");
-  EXPECT_EQ(config.model.kv_memory_bytes, 0);  // 0: depends on the free memory
+  EXPECT_EQ(config.model.kv_memory_bytes, 0);  // 0 means that it depends on the free memory
   EXPECT_EQ(config.serving.drain_timeout, absl::Seconds(30));
   EXPECT_EQ(config.model.threads, 0);
   EXPECT_EQ(config.model.kv_type, std::nullopt);
@@ -122,7 +122,7 @@ TEST(ParseConfigTest, ValuesHaveUnits) {
 }
 
 TEST(ParseConfigTest, LongNamesAreCutAndNearNone) {
-  // A message shows at most 64 bytes of a name, and only whole characters.
+  // Messages show at most 64 bytes of a name. They do not cut inside a character.
   const std::string longest(64, 'x');
   EXPECT_EQ(Complaint({"serve", "--" + longest}), "unknown flag --" + longest);
   EXPECT_EQ(Complaint({"serve", "--" + longest + "x"}), "unknown flag --" + longest + "...");
@@ -442,13 +442,13 @@ TEST(ParseConfigTest, EveryCommandHasHelpWithItsFlags) {
   EXPECT_THAT(*Parse({"--version"})->print, HasSubstr(kVersion));
 }
 
-// The example of each command is a command line that works.
+// The example of each command must be a valid command line.
 TEST(ParseConfigTest, ExamplesParse) {
   for (const CommandSpec& spec : Commands()) {
     std::vector<std::string> args;
     std::string word;
     bool quoted = false;
-    // What follows is the shell's.
+    // The rest is for the shell.
     const absl::string_view line = spec.example.substr(0, spec.example.find(" >"));
     for (char c : absl::StrCat(line, " ")) {
       if (c == '"') {

@@ -60,7 +60,7 @@ TEST(ConsoleTest, RemembersThatStdoutFailed) {
   close(full);
 }
 
-// NEL, CSI, a line separator, an override of direction, a mark of direction, DEL.
+// The characters are NEL, CSI, a line separator, a direction override, a direction mark and DEL.
 constexpr char kActing[] =
     "a\xC2\x85"
     "b\xC2\x9B"
@@ -72,7 +72,7 @@ constexpr char kActing[] =
 TEST(OneLineTest, NothingActsOnATerminal) {
   EXPECT_EQ(OneLine(kActing), R"(a\u0085b\u009bc\u2028d\u202ee\u061cf )");
   EXPECT_EQ(OneLine("\x1B[2J\n\t"), " [2J  ");
-  // A byte of C1 by itself, and the first half of a character.
+  // A single byte of C1, and the first half of a character.
   EXPECT_EQ(OneLine("a\x9B[2J\xE2\x80"), "a\xEF\xBF\xBD[2J\xEF\xBF\xBD");
   // Ordinary text is not changed.
   EXPECT_EQ(OneLine("na\xC3\xAFve \xE2\x80\x9Cq\xE2\x80\x9D \xE6\xB0\xB4 \xF0\x9F\x98\x80"),

@@ -34,7 +34,8 @@ std::vector<std::string> Lines(const std::string& text) {
 }
 
 TEST(HeatMapTest, ACellPerExpertWhereThereIsRoom) {
-  // Of the most used expert's 80: nothing, less than an eighth, less than half, the rest.
+  // The most used expert has 80 uses. Relative to it, the others have none, less than an eighth,
+  // less than half, and more.
   std::vector<HeatLayer> layers = {
       {.number = 3,
        .hits = 97,
@@ -57,7 +58,7 @@ TEST(HeatMapTest, ExpertsShareCellsAndLayersRows) {
   EXPECT_THAT(lines[1], HasSubstr("  0-3     "));
   EXPECT_THAT(lines[12], HasSubstr("  44-47   "));
   for (const std::string& line : lines) EXPECT_LE(line.size(), 60u) << line;
-  // 128 experts by 3 on 44 columns.
+  // Each cell shows 3 of the 128 experts, on 44 columns.
   EXPECT_EQ(lines[1].size(), 10u + 43u);
   EXPECT_THAT(DrawHeatMap(Layers(48, 128), {.columns = 100}), HasSubstr("; 2 experts a cell"));
 }

@@ -18,7 +18,7 @@ namespace {
 
 std::string Note(int64_t count) { return absl::StrCat("[", count, "]\n"); }
 
-// A pipe with room for one page.
+// A pipe whose buffer has the size of one page.
 class Pipe {
  public:
   Pipe() {
@@ -86,7 +86,7 @@ TEST(LineWriterTest, TheOldestLinesAreDroppedAndANoteStandsInTheirPlace) {
     LineWriter writer(pipe.in(),
                       {.max_lines = 2, .flush_timeout = absl::Minutes(1), .dropped_note = Note});
     for (int i = 0; i < 9; ++i) writer.Write(absl::StrCat(i, "\n"));
-    // The thread may have taken the first line, or not.
+    // The thread may or may not have taken the first line already.
     EXPECT_GE(writer.dropped(), 6);
     EXPECT_LE(writer.dropped(), 7);
     reader = std::thread([&] { said = pipe.ReadAll(); });

@@ -10,7 +10,7 @@
 namespace tidepool::service {
 namespace {
 
-// Uses fake /proc and /sys folders.
+// Uses folders in place of /proc and /sys.
 class AvailableMemoryTest : public ::testing::Test {
  protected:
   AvailableMemoryTest()
@@ -75,7 +75,7 @@ TEST_F(AvailableMemoryTest, IdlePageCacheIsNotTaken) {
   Write("/sys/fs/cgroup/box/memory.stat",
         "anon 500000\nfile 2400000\nactive_file 400000\ninactive_file 2000000\n");
   EXPECT_EQ(AvailableMemoryBytes(root_), 2100000);
-  // More than the counted usage, which can happen for a moment.
+  // More than the usage that is counted. This can happen for a moment.
   Write("/sys/fs/cgroup/box/memory.stat", "inactive_file 2950000\n");
   EXPECT_EQ(AvailableMemoryBytes(root_), 3000000);
 }

@@ -13,7 +13,7 @@ namespace {
 
 class ReloadTest : public testing::Test {
  protected:
-  // The configuration with this file.
+  // Returns the configuration with `text` as its file.
   ParsedConfig Read(absl::string_view text, std::vector<std::string> more = {}) {
     const std::string path = testing::TempDir() + "/reload.toml";
     std::ofstream(path) << text;
@@ -36,7 +36,7 @@ TEST_F(ReloadTest, TakesWhatMayChangeAndNamesWhatMayNot) {
   EXPECT_EQ(running.config.front.request_ttl, absl::Seconds(5));
   EXPECT_EQ(running.config.listen.grpc, "127.0.0.1:1");
 
-  // The second time, applied changes are no longer reported, and the others still are.
+  // The second time, the changes that were applied are not reported again. The others are.
   const ConfigChanges again = TakeChanges(read, &running);
   EXPECT_EQ(again.taken, Strings());
   EXPECT_EQ(again.left, Strings({"listen"}));

@@ -1,4 +1,4 @@
-// The load generator: what it sends and when, and how it reports responses.
+// The load generator: what it sends, when it sends it, and how it reports responses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -73,7 +73,7 @@ TEST(TrafficPlanTest, DrawsWhatTheShapeSays) {
   EXPECT_EQ(prompts.size(), 200u);
 }
 
-// The gaps of a Poisson process: their mean is 1 / rate, their deviation as large as that.
+// The gaps of a Poisson process have the mean 1 / rate, and the same standard deviation.
 TEST(TrafficPlanTest, RequestsComeAtRandomTimesOfTheRate) {
   TrafficPlan plan(Shape());
   constexpr int kCount = 20'000;
@@ -124,7 +124,7 @@ TEST(TrafficReportTest, CountsByWhatBecameOfRequests) {
   EXPECT_EQ(requests["refused"], Json::object({{"RESOURCE_EXHAUSTED", 2}, {"UNAVAILABLE", 1}}));
   EXPECT_EQ(requests["broken"], Json::object({{"INTERNAL", 1}}));
   EXPECT_EQ(requests["unfinished"], 1);
-  // Two ended within the two seconds; six messages of two tokens came within them.
+  // Two requests ended within the two seconds, and six messages of two tokens arrived.
   EXPECT_EQ(json["goodput"]["requests_per_s"], 1.0);
   EXPECT_EQ(json["goodput"]["tokens_per_s"], 6.0);
   EXPECT_EQ(json["tokens_per_message"], 2.0);
@@ -140,14 +140,14 @@ TEST(TrafficReportTest, LatenciesAreThoseOfTheWindow) {
   const Json json = report.ToJson();
   EXPECT_EQ(json["first_token_s"]["p50"], 0.25);
   EXPECT_EQ(json["first_token_s"]["max"], 0.5);
-  // The times are 0.125, 0.375 and 0.5. The token at 3.5 came too late.
+  // The times are 0.125, 0.375 and 0.5. The token at 3.5 arrived after the window.
   EXPECT_EQ(json["inter_token_s"]["p50"], 0.375);
   EXPECT_EQ(json["inter_token_s"]["p99"], 0.5);
   EXPECT_TRUE(
       TrafficReport({.begin = kSecond, .end = 3 * kSecond}).ToJson()["first_token_s"].is_null());
 }
 
-// Holds requests until the test answers them.
+// Holds requests until the test responds to them.
 class HeldClient final : public TrafficClient {
  public:
   absl::StatusOr<ServedModel> FindModel() override { return absl::UnimplementedError("unused"); }
@@ -202,13 +202,13 @@ class TrafficRunTest : public ::testing::Test {
 TEST_F(TrafficRunTest, ARateIsKeptWhateverBecomesOfTheRequests) {
   Start({.sending = 10 * kSecond, .patience = kSecond}, /*rate=*/50);
   loop_.Advance(5 * kSecond);
-  // Nothing was answered, but later requests did not wait.
+  // No request has a response yet, but later requests were sent anyway.
   EXPECT_NEAR(client_.held.size(), 250, 60);
   loop_.Advance(5 * kSecond);
   EXPECT_NEAR(client_.held.size(), 500, 90);
   const size_t sent = client_.held.size();
   EXPECT_EQ(ends_, 0);
-  loop_.Advance(kSecond);  // the patience
+  loop_.Advance(kSecond);  // the time that it waits for responses
   EXPECT_EQ(outcomes_.size(), sent);
   EXPECT_THAT(Codes(), Each(absl::StatusCode::kCancelled));
   EXPECT_EQ(ends_, 1);

@@ -10,7 +10,7 @@
 namespace tidepool::service {
 namespace {
 
-// Both ends of a terminal.
+// The two ends of a terminal.
 struct Terminal {
   Terminal() { EXPECT_EQ(openpty(&ours, &theirs, nullptr, nullptr, nullptr), 0); }
   ~Terminal() {
@@ -18,7 +18,7 @@ struct Terminal {
     if (theirs >= 0) close(theirs);
   }
 
-  // What was written, up to `end`; or all of it, once `theirs` is closed.
+  // Returns what was written, up to and including `end`. If `theirs` is closed, returns everything.
   std::string ReadTo(const std::string& end) {
     std::string text;
     char c = 0;

@@ -1,6 +1,6 @@
-// Whether a prompt, its worker's connection or neither is to blame when workers seem to crash: a
-// front over three workers of a slow model (a token each 250 ms) that are killed, or that a prompt
-// kills.
+// Workers seem to crash. These tests check what the front blames for it: a prompt, the connection
+// of a worker, or neither. A front has three workers of a slow model (one token each 250 ms). The
+// test or a prompt kills the workers.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -17,8 +17,8 @@ namespace {
 class BlameTest : public SimulatedWorkersTest {
  protected:
   static constexpr absl::string_view kConvicted =
-      "3 workers crashed while they computed this prompt, one of them while nothing else ran that "
-      "could be the cause; it is refused to its sender for 10m; the last: reset";
+      "3 workers crashed while they computed this prompt, one of them while no other request "
+      "could be the cause; the prompt is refused to its sender for 10m; the last: reset";
 
   // Two streams at each worker have nothing to compute, and nothing was computed there yet since
   // they moved to it. Then prompt 50, that of the last client, is tried alone; it does not crash.
@@ -90,7 +90,8 @@ TEST_F(BlameTest, APromptThatCannotBePreparedKillsThreeWorkers) {
   EXPECT_EQ(*client->status, absl::InternalError(kConvicted));
 }
 
-// The first one dies before it has answered Prepare, and the next one afterwards.
+// The first worker dies before it has responded to Prepare, and the next one dies after its
+// response.
 TEST_F(BlameTest, APromptThatKillsDuringAndAfterPreparationKillsThreeWorkers) {
   unpreparable_ = 1;
   poison_ = {{1, 0}};
@@ -138,7 +139,7 @@ TEST_F(BlameTest, CopiesOfAPoisonedPromptKillThreeWorkersWhoeverSendsThem) {
         EXPECT_EQ(again->status->code(), absl::StatusCode::kInternal);
       }
       EXPECT_LE(kills_, 3);
-      Pass(absl::Minutes(2));  // no death excuses the next one's
+      Pass(absl::Minutes(2));  // so that no death excuses the next one
     }
   }
 }
@@ -222,7 +223,7 @@ TEST_F(BlameTest, AStormOfKillsLosesNothing) {
   }
 }
 
-// Their prompts take longer than the workers live.
+// Workers are killed before they can compute any prompt.
 TEST_F(BlameTest, AStormWithoutAnyProgressLosesNothing) {
   for (int prompt = 1; prompt <= 12; ++prompt) Ask(prompt);
   Tick();
@@ -243,7 +244,7 @@ TEST_F(BlameTest, NothingElseIsSentToTheWorkerOfATrial) {
   poison_ = {{50, 4}};
   Ask(50);
   while (kills_ < 2) Tick();
-  poison_.clear();  // so that the trial lasts
+  poison_.clear();  // so that the trial continues
   while (Where(50) == nullptr) Tick();
   PuppetLink* trial = Where(50);
   for (int prompt = 1; prompt <= 6; ++prompt) Ask(prompt);
@@ -255,7 +256,8 @@ TEST_F(BlameTest, NothingElseIsSentToTheWorkerOfATrial) {
   }
 }
 
-// Their clients read too slowly, so they had nothing to compute when the trial began.
+// The clients of these streams read too slowly, so the streams had nothing to compute when the
+// trial began.
 TEST_F(BlameTest, StreamsThatAreReadAgainDuringATrialDoNotSpoilIt) {
   BeginTrialBesidePausedStreams();
   poison_ = {{50, 5}};
@@ -299,7 +301,7 @@ TEST_F(BlameTest, StreamsThatAreReadAgainDuringALongTrialWaitForALimitedTime) {
   ExpectAllGoOn();
 }
 
-// A broken connection ends a run as a crash does; but then the same process answers again.
+// A broken connection ends a run like a crash. But after it, the same process responds again.
 TEST_F(BlameTest, TwoBrokenConnectionsLoseNothingAndThreeInARowEndTheStream) {
   const Client* client = Ask(1);
   Pass(absl::Seconds(1));
@@ -325,7 +327,7 @@ TEST_F(BlameTest, TwoBrokenConnectionsLoseNothingAndThreeInARowEndTheStream) {
   EXPECT_GT(again->tokens.size(), 8);
 }
 
-// As with a proxy that ends streams that are silent for long, and no others.
+// This happens with a proxy that ends only streams without messages.
 TEST_F(BlameTest, AWorkerThatKeepsSayingItsStateHasNotCrashed) {
   const Client* client = Ask(1);
   Pass(absl::Seconds(1));
@@ -340,7 +342,7 @@ TEST_F(BlameTest, AWorkerThatKeepsSayingItsStateHasNotCrashed) {
   ExpectAllGoOn();
 }
 
-// The next process reports its state before the end of the run is known.
+// The state of the next process arrives before the end of the run is known.
 TEST_F(BlameTest, ACrashIsOfTheProcessThatTheRunBeganAt) {
   const Client* client = Ask(1);
   Pass(absl::Seconds(1));
@@ -358,7 +360,7 @@ TEST_F(BlameTest, ACrashIsOfTheProcessThatTheRunBeganAt) {
   EXPECT_EQ(*client->status, absl::InternalError(kConvicted));
 }
 
-// What a dead process has sent before can come after the end of its run.
+// A message that a dead process sent before may arrive after the end of its run.
 TEST_F(BlameTest, AStateThatCameLateIsNoSignOfLife) {
   const Client* client = Ask(1);
   Pass(absl::Seconds(1));

@@ -1,4 +1,4 @@
-// Several choices for one prompt in one stream.
+// The choices of one prompt in one stream.
 #include "service/front/choices.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ class ChoicesTest : public FrontTest {
     request.set_n(n);
     return request;
   }
-  // Answers every Prepare that has come.
+  // Responds to every Prepare that has arrived.
   void AnswerAll(PuppetLink* worker) {
     for (; answered_ < worker->prepares.size(); ++answered_) {
       worker::v1::PrepareResponse response;
@@ -140,7 +140,7 @@ TEST_F(ChoicesTest, ARequestThatComesAgainGetsTheSameAnswers) {
   TakeAll(&again);
   EXPECT_EQ(ByIndex(again), ByIndex(first));
   EXPECT_EQ(worker->runs.size(), 2);
-  // Another request of this name is another request.
+  // A request with the same name and without n is a different request.
   request.clear_n();
   Client other;
   Begin(&other, request);

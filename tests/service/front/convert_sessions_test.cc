@@ -5,7 +5,7 @@
 namespace tidepool::service {
 namespace {
 
-// A finish reason that is unknown, because the worker is newer, still ends the turn.
+// A newer worker may send a finish reason that is unknown here. It also ends the turn.
 TEST(ConvertSessionsTest, AnUnknownFinishIsAnEnd) {
   EXPECT_EQ(FromProto(v1::FINISH_REASON_UNSPECIFIED), TurnFinish::kRunning);
   EXPECT_EQ(FromProto(v1::LENGTH), TurnFinish::kLength);

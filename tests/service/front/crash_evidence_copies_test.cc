@@ -1,4 +1,4 @@
-// Copies of one prompt, of one sender or several, share the crashes that they are near.
+// Several streams of one prompt, from one sender or several, share the crashes near them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ TEST_F(CrashEvidenceTest, SendersOfOnePromptShareItsCrashesAndItsVerdict) {
   EXPECT_EQ(convictions_[kBob], 1);
   EXPECT_TRUE(evidence_.ConvictedSince(kPrompt, before));
   EXPECT_FALSE(evidence_.ConvictedSince(kPrompt, clock_.Monotonic() + absl::Seconds(1)));
-  // Another one is tried by itself, and no worker but one more dies of it.
+  // One more stream of the prompt is tried alone. Only one more worker dies of it.
   EXPECT_EQ(evidence_.Of(kPrompt, 0), Suspicion::kAlone);
   clock_.Advance(CrashEvidence::kCalm);
   crash_of(0, kAlice, Suspicion::kAlone);

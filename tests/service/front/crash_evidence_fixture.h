@@ -1,4 +1,4 @@
-// The rule of crash_evidence.h over workers that crash by hand.
+// CrashEvidence with workers that crash when the test calls a function.
 #ifndef TIDEPOOL_TESTS_SERVICE_FRONT_CRASH_EVIDENCE_FIXTURE_H_
 #define TIDEPOOL_TESTS_SERVICE_FRONT_CRASH_EVIDENCE_FIXTURE_H_
 
@@ -17,7 +17,7 @@ inline constexpr uint64_t kOther = 8;
 
 class CrashEvidenceTest : public testing::Test {
  protected:
-  // Workers are told apart by their links alone.
+  // Each worker is identified by its link.
   static const WorkerLink* Link(int worker) {
     static char links[64];
     return reinterpret_cast<const WorkerLink*>(&links[worker]);
@@ -47,7 +47,7 @@ class CrashEvidenceTest : public testing::Test {
     auto attempt = Begin(worker, prompt, place, under);
     Crash(worker, {&attempt});
   }
-  // Two crashes near it, and the calm after them.
+  // Makes two crashes near the prompt, and then waits for the calm.
   void MakeSuspect(int64_t place = 0) {
     CrashOf(0, kPrompt, place);
     CrashOf(1, kPrompt, place);
@@ -61,7 +61,7 @@ class CrashEvidenceTest : public testing::Test {
   std::map<int, uint64_t> process_;
   std::map<uint64_t, int> convictions_;
   fakes::ManualClock clock_;
-  bool lives_ = false;  // what seems to have crashed
+  bool lives_ = false;  // whether processes that seem to have crashed are alive
   CrashEvidence evidence_{&clock_,
                           [this](const WorkerSighting& seen) {
                             if (lives_) return Fate::kLives;

@@ -1,4 +1,5 @@
-// The rule that tells a prompt that crashes workers from one that was only near crashes.
+// The rule by which CrashEvidence distinguishes a prompt that crashes workers from one that was
+// only near crashes.
 #include "service/front/crash_evidence.h"
 
 #include <gtest/gtest.h>
@@ -94,7 +95,7 @@ TEST_F(CrashEvidenceTest, EightTokensPastThePlaceClearIt) {
   EXPECT_EQ(evidence_.Of(kPrompt, 300), Suspicion::kNone);
 }
 
-// Of its worker's death minutes later, when only proven streams run beside it.
+// The worker dies minutes later, when only proven streams run beside this one.
 TEST_F(CrashEvidenceTest, AStreamThatPassedItsTrialIsNotJudgedAnyMore) {
   MakeSuspect();
   auto attempt = Begin(2, kPrompt, 0, Suspicion::kAlone);
@@ -112,7 +113,8 @@ TEST_F(CrashEvidenceTest, AStreamThatPassedItsTrialIsNotJudgedAnyMore) {
 }
 
 TEST_F(CrashEvidenceTest, WhatALostWorkerMadeLastDoesNotHideThePlace) {
-  CrashOf(0, kPrompt, 298);  // it died at 300, and two tokens never came
+  // the worker died at position 300, but its last two tokens never arrived
+  CrashOf(0, kPrompt, 298);
   CrashOf(1, kPrompt, 300);
   clock_.Advance(CrashEvidence::kCalm);
   EXPECT_EQ(evidence_.Of(kPrompt, 300), Suspicion::kAlone);
@@ -121,7 +123,8 @@ TEST_F(CrashEvidenceTest, WhatALostWorkerMadeLastDoesNotHideThePlace) {
   EXPECT_TRUE(Convicted());
 }
 
-// It dies at token 20, and makes one each millisecond: more than 8 of them are never heard of.
+// The prompt kills its worker at token 20. The worker generates a token each millisecond, so more
+// than 8 tokens never arrive at the front.
 TEST_F(CrashEvidenceTest, AFastWorkerThatDiesUnheardIsNoOtherPlace) {
   auto first = Begin(0, kPrompt, 0);
   clock_.Advance(absl::Milliseconds(20));
@@ -143,8 +146,8 @@ TEST_F(CrashEvidenceTest, AFastWorkerThatDiesUnheardIsNoOtherPlace) {
 }
 
 TEST_F(CrashEvidenceTest, AFastStreamThatGoesOnIsCleared) {
-  // A token each millisecond: 250 may have been made in the time that nothing is heard of, and 8
-  // more are the proof.
+  // The worker generates a token each millisecond. So 250 tokens may be missing at the front, and 8
+  // more tokens are the proof.
   for (const auto& [tokens, suspicion] :
        {std::pair(257, Suspicion::kAlone), std::pair(264, Suspicion::kSuspect)}) {
     SCOPED_TRACE(tokens);
@@ -161,7 +164,7 @@ TEST_F(CrashEvidenceTest, AFastStreamThatGoesOnIsCleared) {
       clock_.Advance(absl::Milliseconds(1));
       second.OnTokens(1);
     }
-    // Nobody waits for it any more.
+    // Other streams no longer wait for this one.
     EXPECT_EQ(evidence.Of(kPrompt, tokens), Suspicion::kNone);
     crash(&second, 2);
     EXPECT_EQ(evidence.Of(kPrompt, tokens), suspicion);
@@ -203,7 +206,7 @@ TEST_F(CrashEvidenceTest, AnotherWorkersDeathExcuses) {
     clock_.Advance(CrashEvidence::kAfter);
     evidence_.Conclude();
     EXPECT_EQ(convictions_[prompt], 0) << before;
-    // It goes on as a suspect, and that death excuses nothing more.
+    // The prompt is still a suspect, and this death excuses nothing more.
     EXPECT_EQ(evidence_.Of(prompt, 0), Suspicion::kAlone);
     CrashOf(3, prompt, 0, Suspicion::kAlone);
     clock_.Advance(CrashEvidence::kAfter);
@@ -279,7 +282,7 @@ TEST_F(CrashEvidenceTest, TheCalmDoublesWithEachExcuse) {
 TEST_F(CrashEvidenceTest, ATrialWaitsForCalmAMinuteAtMost) {
   MakeSuspect();
   const absl::Duration since = clock_.Monotonic();
-  // Deaths that do not excuse: copies of the prompt ran there.
+  // These deaths do not excuse a crash, because streams of the same prompt ran there.
   for (int second = 0; second < 59; ++second) {
     CrashOf(5, kPrompt, 0);
     EXPECT_GT(evidence_.CalmIn(kPrompt, since), absl::ZeroDuration());
@@ -306,7 +309,7 @@ TEST_F(CrashEvidenceTest, ATrialDoesNotWaitForCalmWhereADeathExcusesItBeforehand
       clock_.Advance(CrashEvidence::kAfter);
       evidence_.Conclude();
       EXPECT_EQ(convictions_[prompt], 0);
-      // That death is used up.
+      // This death cannot excuse a second crash.
       CrashOf(3, prompt, 0);
       EXPECT_GT(evidence_.CalmIn(prompt, clock_.Monotonic()), absl::ZeroDuration());
     }
@@ -320,7 +323,7 @@ TEST_F(CrashEvidenceTest, ABrokenConnectionDoesNotStandInForCalm) {
   CrashOf(0, kPrompt, 0);
   CrashOf(1, kPrompt, 0);
   EXPECT_EQ(evidence_.CalmIn(kPrompt, clock_.Monotonic()), absl::ZeroDuration());
-  // Not known yet whether the process lives.
+  // It is not known yet whether the process lives.
   CrashEvidence open(
       &clock_, [](const WorkerSighting&) { return Fate::kOpen; }, [](uint64_t) {});
   const auto crash = [&](int worker, uint64_t prompt) {
@@ -350,8 +353,8 @@ TEST_F(CrashEvidenceTest, APromptThatCrashesEveryNinthTokenIsFound) {
   EXPECT_EQ(crashes, 10);
 }
 
-// A slow model whose streams need many seconds for 8 tokens: every kill hits streams at the place
-// where they began. Whatever the rhythm of the kills, nobody is convicted.
+// The model is slow: a stream needs many seconds for 8 tokens. So every kill hits streams at the
+// position where they began. Whatever the times between the kills are, no prompt is convicted.
 TEST_F(CrashEvidenceTest, AStormOfKillsConvictsNobody) {
   constexpr int kWorkers = 3;
   constexpr int kStreams = 12;

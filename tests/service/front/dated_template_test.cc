@@ -1,4 +1,4 @@
-// Chats whose template contains the date, across midnight.
+// Chats whose template contains the date, before and after midnight.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -56,7 +56,7 @@ class DatedTemplateTest : public IdempotencyCacheTest {
     const auto& ids = worker->runs.back()->start.prepared().token_ids();
     return {ids.begin(), ids.end()};
   }
-  // Begins the request at a new worker, which renders and runs it.
+  // Begins the request on a new worker. The worker renders and runs it.
   PuppetLink* Ask(Client* client, const v1::GenerateRequest& request, const std::string& name) {
     PuppetLink* worker = AddWorker(name);
     Begin(client, request);
@@ -184,7 +184,7 @@ TEST_F(DatedTemplateTest, ARequestIsMadeAgainBehindMidnightAsItWas) {
   worker = Ask(&second, Named(request, 1), "b");
   ASSERT_EQ(worker->runs.size(), 1);
   EXPECT_EQ(PromptOf(worker), prompt);
-  // A request with another body has nothing to resume.
+  // A request with another body is a different request, so there is nothing to resume.
   second.generation->Cancel(absl::CancelledError("gone"));
   loop_.Advance(absl::Seconds(31));
   worker->lose(absl::UnavailableError("gone"));
@@ -197,7 +197,7 @@ TEST_F(DatedTemplateTest, ARequestIsMadeAgainBehindMidnightAsItWas) {
 TEST_F(DatedTemplateTest, NoAnswerIsMadeOfTwo) {
   const v1::GenerateRequest request = Named(Chat("Is it lit?"));
   {
-    // It may have begun at another front, but the date is the same there.
+    // The request may have begun at another front, but the date was the same there.
     Client client;
     PuppetLink* worker = Ask(&client, Named(request, 1), "a");
     EXPECT_EQ(worker->runs.size(), 1);

@@ -1,4 +1,4 @@
-// Unit tests of the parts that control failover.
+// Unit tests of the classes that control failover.
 #include "service/front/failover.h"
 
 #include <gtest/gtest.h>
@@ -81,7 +81,7 @@ TEST(PoisonedPromptsTest, AreRefusedForTenMinutes) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(refused.message(),
             "workers crashed while they computed this prompt; it is refused to its sender for "
-            "another 6m: change it, or tell whoever runs the workers");
+            "another 6m: change the prompt, or report it to the operator of the workers");
   EXPECT_TRUE(prompts.Check(8).ok());
   clock.Advance(absl::Minutes(6));
   EXPECT_TRUE(prompts.Check(7).ok());
@@ -170,7 +170,7 @@ TEST_F(FailoverQueueTest, AFifthOfTheRunningStreamsInTheOrderOfAsking) {
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 3, 4}));
   EXPECT_EQ(line_.under_way(), 5);
   EXPECT_EQ(line_.waiting(), 3);
-  Leave(6);  // stream 6 gave up waiting
+  Leave(6);  // stream 6 no longer waits
   Leave(2);
   Leave(0);
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 3, 4, 5, 7}));
@@ -278,7 +278,7 @@ TEST_F(FailoverQueueTest, WorkersOfOtherModelsAreNoPlacesForSuspects) {
 }
 
 TEST_F(FailoverQueueTest, SuspectsOfAllModelsGoInTheOrderOfAsking) {
-  running_ = 4;  // three at a time
+  running_ = 4;  // three may restart at the same time
   serving_ = {{"m", 2}, {"n", 2}};
   for (int i : {0, 1, 2}) Enter(Kind::kUsual, i);
   Enter(Kind::kSuspect, 3, "n");
@@ -288,8 +288,8 @@ TEST_F(FailoverQueueTest, SuspectsOfAllModelsGoInTheOrderOfAsking) {
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 3, 4, 5}));
 }
 
-// With random load, no more streams than the limit are restarting, and in the end every stream had
-// its turn.
+// Under random load, the number of restarting streams never exceeds the limit. In the end, every
+// stream has had its turn.
 TEST_F(FailoverQueueTest, NobodyIsForgottenUnderRandomLoad) {
   std::minstd_rand random{7};
   std::vector<int> under_way;

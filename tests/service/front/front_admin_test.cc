@@ -1,4 +1,4 @@
-// A front's Admin with workers that the test controls.
+// The Admin calls of a front, with workers that the test controls.
 #include "service/front/front_admin.h"
 
 #include <memory>
@@ -19,7 +19,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Records the requests of operators.
+// Records the requests that the worker gets.
 class AdminLink final : public WorkerLink {
  public:
   explicit AdminLink(std::string name) : name_(std::move(name)), address_(name_ + ":1") {}
@@ -174,7 +174,7 @@ TEST_F(FrontAdminTest, OneFailureIsListedAllAreTheCallsOwn) {
   Set();
   links_[1]->sets[1].second(absl::FailedPreconditionError("worker 'b': no experts"));
   links_[0]->sets[1].second(absl::UnavailableError("connection reset"));
-  // The error has the worker's name, although the worker did not send it.
+  // The error contains the worker's name, which the front has added.
   EXPECT_EQ(answer_->status(), absl::UnavailableError("worker 'a': connection reset"));
 }
 
@@ -192,8 +192,9 @@ TEST_F(FrontAdminTest, AWorkerThatTakesLongerThanTheFrontWaitsIsUnavailable) {
   Set("a");
   links_[0]->sets[0].second(absl::DeadlineExceededError("Deadline Exceeded"));
   EXPECT_TRUE(absl::IsUnavailable(answer_->status()));
-  EXPECT_THAT(std::string(answer_->status().message()),
-              AllOf(HasSubstr("worker 'a': no answer within 30s"), HasSubstr("may still be made")));
+  EXPECT_THAT(
+      std::string(answer_->status().message()),
+      AllOf(HasSubstr("worker 'a': no response within 30s"), HasSubstr("may still be made")));
   answer_.reset();
   Set("a", clock_.Monotonic() + absl::Seconds(2));
   links_[0]->sets[1].second(absl::DeadlineExceededError("Deadline Exceeded"));

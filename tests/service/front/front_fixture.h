@@ -1,5 +1,5 @@
-// A front with workers that the test controls: no network, no real time, no threads except the
-// store's.
+// A front with workers that the test controls. There is no network, no real time, and no thread
+// except the store's.
 #ifndef TIDEPOOL_TESTS_SERVICE_FRONT_FRONT_FIXTURE_H_
 #define TIDEPOOL_TESTS_SERVICE_FRONT_FRONT_FIXTURE_H_
 
@@ -28,7 +28,7 @@ class PuppetLink final : public WorkerLink {
     worker::v1::Start start;
     RunEvents events;
     int64_t credit = 0;
-    bool gone = false;  // the front destroyed the call
+    bool gone = false;  // the front has destroyed the call
 
     // Sends tokens, as the worker would.
     void Say(std::vector<int32_t> tokens, v1::FinishReason finish = v1::FINISH_REASON_UNSPECIFIED) {
@@ -85,9 +85,9 @@ class PuppetLink final : public WorkerLink {
   void Tokenize(v1::TokenizeRequest, absl::Duration, Done<v1::TokenizeResponse> done) override {
     texts.push_back(std::move(done));
   }
-  // Never answered, as if it waited after a long text.
+  // Never responds, as if a long text were before it in the queue.
   void Detokenize(v1::DetokenizeRequest, absl::Duration, Done<v1::DetokenizeResponse>) override {}
-  // Returns the same text for a token as Say.
+  // Returns the same text for a token as Say does.
   void TextOf(v1::DetokenizeRequest request, const std::string& principal, absl::Duration,
               Done<v1::DetokenizeResponse> done) override {
     texts_for.push_back(principal);
@@ -129,7 +129,7 @@ class PuppetLink final : public WorkerLink {
     on_state_(response);
   }
 
-  // Answers the last Prepare with this prompt, of which `kept` tokens are from the session.
+  // Responds to the last Prepare with this prompt. Its first `kept` tokens are from the session.
   void AnswerPrepare(std::vector<int32_t> prompt, int64_t kept = 0) {
     worker::v1::PrepareResponse response;
     response.mutable_token_ids()->Assign(prompt.begin(), prompt.end());
@@ -153,7 +153,8 @@ class PuppetLink final : public WorkerLink {
   int64_t places = 0;
   uint64_t process_id = 0;
   int32_t understands = kUnderstands;
-  std::string lead;  // prefix of a response's text; a text decoded alone does not have it
+  // a text before the first token of a response; it is missing if tokens are decoded alone
+  std::string lead;
 
  private:
   class Call final : public RunCall {
@@ -182,7 +183,7 @@ class Client final : public GenerationSink {
     EXPECT_FALSE(status.has_value()) << "finished twice";
     status = std::move(end);
   }
-  // The client takes the message that is waiting.
+  // The client receives the message that is waiting.
   void Take() {
     ASSERT_TRUE(writing);
     writing = false;

@@ -28,7 +28,8 @@ TEST_F(GenerationTest, RelaysAndRenewsCreditAsTheClientTakes) {
   run->Say({10});
   run->Say({11, 12});
   run->Say({13});
-  // The client has not taken the first yet: the rest waits, and no credit is given.
+  // The client has not received the first message yet. So the rest waits, and the worker gets no
+  // credit.
   EXPECT_EQ(client.tokens, (std::vector<int32_t>{10}));
   EXPECT_EQ(run->credit, 256);
   client.Take();
@@ -57,7 +58,7 @@ TEST_F(GenerationTest, GoesOnAtAnotherWorker) {
   b->SayState();
   a->runs[0]->Say({10, 11});
   client.Take();
-  a->runs[0]->Say({12});  // in flight to the client when the worker dies
+  a->runs[0]->Say({12});  // on its way to the client when the worker dies
   a->runs[0]->events.on_end(absl::UnavailableError("connection reset"), EndedBy::kCrash);
   EXPECT_TRUE(a->runs[0]->gone);
   EXPECT_TRUE(b->runs.empty());
@@ -93,8 +94,8 @@ TEST_F(GenerationTest, ALongAnswerOutlivesAnyNumberOfFailures) {
   client.generation->Cancel(absl::CancelledError("end of the test"));
 }
 
-// A stream without credit computes nothing. So crashes count neither against its prompt nor as its
-// attempts.
+// A stream without credit computes nothing. So a crash counts neither against its prompt nor as a
+// failed attempt.
 TEST_F(GenerationTest, AStreamThatIsNotReadIsNotToBlameForCrashes) {
   PuppetLink* worker = AddWorker("a");
   Client client;
@@ -141,7 +142,7 @@ TEST_F(GenerationTest, AStreamLeavesAWorkerThatFellSilent) {
   PuppetLink* b = AddWorker("b");
   a->runs[0]->Say({10});
   client.Take();
-  // As long as no other worker serves the model, it stays.
+  // The stream stays on this worker until another worker serves the model.
   loop_.Advance(absl::Seconds(3));
   EXPECT_FALSE(a->runs[0]->gone);
   b->SayState();
@@ -290,7 +291,8 @@ TEST_F(GenerationTest, LogsBeforeItRelays) {
   loop_.RunUntil([&] { return !worker->prepares.empty(); });
   worker->AnswerPrepare({1, 2, 3});
   worker->runs[0]->Say({10});
-  EXPECT_TRUE(client.tokens.empty());  // the store's acknowledgement has not reached this loop yet
+  // the store has acknowledged the append, but this loop has not received that yet
+  EXPECT_TRUE(client.tokens.empty());
   loop_.RunUntil([&] { return client.writing; });
   EXPECT_EQ(Log().token_ids, (std::vector<int32_t>{1, 2, 3, 10}));
   client.Take();
@@ -343,7 +345,7 @@ TEST_F(GenerationTest, AFullDiskEndsTheTurnBeforeAnUnloggedTokenIsSent) {
                                       [](LogLevel, absl::string_view) {});
   PuppetLink* worker = AddWorker("a");
   const v1::GenerateRequest turn = SessionTurn();
-  // Calls are answered in order, so the last one is answered last.
+  // The store responds to calls in order, so when the last call is complete, all are.
   absl::Status filled;
   for (int i = 0; i < 100; ++i) {
     SessionLogData ballast;
@@ -353,7 +355,7 @@ TEST_F(GenerationTest, AFullDiskEndsTheTurnBeforeAnUnloggedTokenIsSent) {
   }
   Log();
   ASSERT_EQ(filled.code(), absl::StatusCode::kResourceExhausted) << filled;
-  // There is room for a turn to begin, but not for its prompt.
+  // There is room for the beginning of a turn, but not for its prompt.
   absl::Status deleted = absl::UnknownError("no answer");
   store_->Delete("", "ballast0", [&](absl::Status status) { deleted = std::move(status); });
   Log();
@@ -369,7 +371,7 @@ TEST_F(GenerationTest, AFullDiskEndsTheTurnBeforeAnUnloggedTokenIsSent) {
   EXPECT_TRUE(client.tokens.empty());
   EXPECT_TRUE(Log().token_ids.empty());
 
-  // There is room again, and the store continues.
+  // Now there is room again, and the store works.
   for (int i = 0; i < 100; ++i) store_->Delete("", absl::StrCat("ballast", i), [](absl::Status) {});
   clock_.Advance(absl::Seconds(11));
   Client again;
@@ -414,7 +416,7 @@ TEST_F(GenerationTest, ALostLeaseEndsTheStream) {
   worker->AnswerPrepare({1});
   worker->runs[0]->Say({10});
   loop_.RunUntil([&] { return client.writing; });
-  // Another front finds the lease expired and takes the session.
+  // The lease has expired. So another front can take the session.
   clock_.Advance(absl::Seconds(11));
   bool taken = false;
   store_->BeginTurn({.session_id = "s", .request_id = "other"}, [&](absl::StatusOr<OpenTurn> turn) {
@@ -428,7 +430,7 @@ TEST_F(GenerationTest, ALostLeaseEndsTheStream) {
   EXPECT_EQ(client.tokens, (std::vector<int32_t>{10}));
 }
 
-// A turn of a session whose other turn runs at another front.
+// Another turn of the same session runs at another front.
 class RivalTest : public GenerationTest {
  protected:
   absl::Status Rival() {
@@ -459,14 +461,14 @@ TEST_F(RivalTest, ATurnKeepsItsLeaseForAsLongAsItRuns) {
   EXPECT_EQ(Rival(), absl::OkStatus());
 }
 
-// A turn that is waiting for its next token also notices, and frees its worker.
+// A turn that waits for its next token also notices this, and frees its worker.
 TEST_F(RivalTest, ALostLeaseIsFoundWhenItIsRenewed) {
   PuppetLink* worker = AddWorker("a");
   Client client;
   Begin(&client, SessionTurn());
   loop_.RunUntil([&] { return !worker->prepares.empty(); });
   worker->AnswerPrepare({1});
-  clock_.Advance(absl::Seconds(11));  // as if this front had been suspended
+  clock_.Advance(absl::Seconds(11));  // this has the same effect as suspending this front
   ASSERT_EQ(Rival(), absl::OkStatus());
   EXPECT_FALSE(client.status.has_value());
   loop_.Advance(absl::ZeroDuration());

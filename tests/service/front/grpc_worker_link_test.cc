@@ -1,4 +1,4 @@
-// A front's link over real gRPC, to a worker that the test controls.
+// A front's link to a worker over real gRPC. The test controls the worker.
 #include "service/front/grpc_worker_link.h"
 
 #include <grpcpp/grpcpp.h>
@@ -24,8 +24,8 @@
 namespace tidepool::service {
 namespace {
 
-// Ends each stream of states with OK: the first `telling` streams after one state, the others
-// without any.
+// Ends each stream of states with OK. The first `telling` streams send one state before they end.
+// The others send none.
 class ShortWatches final : public worker::v1::Worker::Service {
  public:
   explicit ShortWatches(int telling) : telling_(telling) {}
@@ -43,7 +43,7 @@ class ShortWatches final : public worker::v1::Worker::Service {
   std::atomic<int> streams_ = 0;
 };
 
-// A server with this worker, and a front's link to it.
+// A server with this worker, and the link of a front to it.
 struct Linked {
   explicit Linked(worker::v1::Worker::Service* worker) {
     KeepCallbackQueue();
@@ -65,7 +65,7 @@ struct Linked {
   std::unique_ptr<WorkerLink> link;
 };
 
-// Like a server whose gRPC cancels calls that arrive during its shutdown.
+// Acts like a server whose gRPC cancels calls that arrive during its shutdown.
 class Cancelling final : public worker::v1::Worker::Service {
  public:
   grpc::Status Prepare(grpc::ServerContext*, const worker::v1::PrepareRequest*,
@@ -111,12 +111,13 @@ TEST(GrpcWorkerLinkTest, WhatAWorkerCancelsIsUnavailable) {
   }
 }
 
-// Closes each connection at its first request. Implements just enough HTTP/2 for that.
+// Closes each connection when its first request arrives. It implements only the part of HTTP/2 that
+// this needs.
 class Refusing {
  public:
   enum class How : uint8_t {
-    // Like a request that the server has not begun: gRPC's own retries would send it again
-    // (transparent retries of gRFC A6).
+    // Says that the server has not begun the request. gRPC's own retries would send such a request
+    // again (transparent retries of gRFC A6).
     kGoAway,
     // Closes the connection without a message, like a process that crashes.
     kBreak,
@@ -147,7 +148,7 @@ class Refusing {
     }
   }
 
-  // Runs until the connection ends; then an exception leaves it.
+  // Runs until the connection ends. Then it ends with an exception.
   boost::asio::awaitable<void> Refuse(Socket socket) {
     const auto write = [&socket](const Bytes& bytes) {
       boost::asio::write(socket, boost::asio::buffer(bytes));
@@ -167,7 +168,7 @@ class Refusing {
       if (head[3] != kHeaders) continue;
       ++requests;
       if (how_ == How::kBreak) co_return;
-      // The last stream begun is 0, the error none.
+      // The number of the last stream is 0, and the error code is 0.
       write({0, 0, 8, kGoAway, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
     }
   }
@@ -220,7 +221,8 @@ TEST(GrpcWorkerLinkTest, TellsAWorkerThatDiesUnansweredFromOneThatIsAway) {
                     ends.push_back(UnaryEndedBy(prepared.status()));
                   });
     loop.RunUntil([&] { return ends.size() == 1; });
-    // Over a connection of its own: the other one is in its back-off.
+    // The second link has a connection of its own, because the connection of the first is in its
+    // back-off.
     const auto second = MakeGrpcWorkerLink(MakeWorkerChannel(address, "", 1 << 20, nullptr),
                                            address, {.executor = &loop, .calls = &calls});
     const auto run =
@@ -232,7 +234,7 @@ TEST(GrpcWorkerLinkTest, TellsAWorkerThatDiesUnansweredFromOneThatIsAway) {
   }
 }
 
-// Records for which request it was called.
+// Records the request for which it was called.
 class Listening final : public worker::v1::Worker::Service {
  public:
   grpc::Status Detokenize(grpc::ServerContext* context, const v1::DetokenizeRequest*,
@@ -265,7 +267,7 @@ TEST(GrpcWorkerLinkTest, TellsForWhoseRequestATextIs) {
 
 TEST(GrpcWorkerLinkTest, AStreamOfStatesThatEndsWellIsOpenedAgainAtOnce) {
   ShortWatches worker(3);
-  // Time does not advance, so with a back-off no stream would ever come.
+  // The time does not advance. So if there were a back-off, the stream would never be opened again.
   Linked linked(&worker);
   int states = 0;
   std::vector<absl::Status> ends;
@@ -276,7 +278,7 @@ TEST(GrpcWorkerLinkTest, AStreamOfStatesThatEndsWellIsOpenedAgainAtOnce) {
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(ends[i].ok()) << ends[i];
   EXPECT_EQ(ends[3].code(), absl::StatusCode::kUnavailable) << "without a state it is a loss";
 
-  // The next attempt has its back-off, of 150 ms at most.
+  // The next attempt comes after a back-off of at most 150 ms.
   linked.loop.RunAll();
   EXPECT_EQ(ends.size(), 4);
   linked.loop.Advance(absl::Milliseconds(150));

@@ -1,4 +1,4 @@
-// Shared by tests of requests with a request_id.
+// A fixture for tests of requests with a request_id.
 #ifndef TIDEPOOL_TESTS_SERVICE_FRONT_IDEMPOTENCY_CACHE_FIXTURE_H_
 #define TIDEPOOL_TESTS_SERVICE_FRONT_IDEMPOTENCY_CACHE_FIXTURE_H_
 
@@ -20,7 +20,7 @@ class IdempotencyCacheTest : public FrontTest {
     return request;
   }
 
-  // The client takes all messages that are waiting.
+  // The client receives all messages that are waiting.
   void TakeAll(Client* client) {
     loop_.RunAll();
     while (client->writing) {
@@ -35,7 +35,7 @@ class IdempotencyCacheTest : public FrontTest {
     return text;
   }
 
-  // The worker's last run.
+  // Returns the last run of the worker.
   static PuppetLink::Run_& LastRun(PuppetLink* worker) { return *worker->runs.back(); }
 };
 

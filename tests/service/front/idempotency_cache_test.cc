@@ -1,4 +1,4 @@
-// Requests with a client-set request_id: repeated, and resumed by several readers.
+// Requests with a request_id from the client: they are repeated, and resumed by several readers.
 #include "service/front/idempotency_cache.h"
 
 #include <gtest/gtest.h>
@@ -80,7 +80,7 @@ TEST_F(IdempotencyCacheTest, AClientThatComesBackReadsOnAsIfNothingHadHappened) 
   first.generation->Cancel(absl::CancelledError("gone"));
   EXPECT_EQ(first.status->code(), StatusCode::kCancelled);
   EXPECT_FALSE(LastRun(worker).gone);
-  // It continues within its credit window, which no reader extends.
+  // The generation continues until its credit is used. Without a reader, it gets no more credit.
   LastRun(worker).Say({13});
   EXPECT_EQ(LastRun(worker).credit, 258);
   loop_.Advance(absl::Seconds(29));
@@ -111,8 +111,8 @@ TEST_F(IdempotencyCacheTest, AnOrphanIsCancelledWhenItsTimeIsOver) {
   EXPECT_FALSE(LastRun(worker).gone);
   loop_.Advance(absl::Seconds(2));
   EXPECT_TRUE(LastRun(worker).gone);
-  // If the client returns anyway, the response is generated again, with a message that ends where
-  // it resumes.
+  // If the client returns after that, the response is generated again. One of its messages ends
+  // where the client resumes.
   Client late;
   Begin(&late, Named(Text(), 1));
   ASSERT_EQ(worker->prepares.size(), 2);
@@ -156,7 +156,7 @@ TEST_F(IdempotencyCacheTest, AnotherBodyIsRefused) {
   LastRun(worker).Say({10}, v1::STOP);
   TakeAll(&first);
   for (const auto& request : {hotter, longer}) EXPECT_TRUE(refused(request));
-  // It is kept for this time, and no longer.
+  // The response is kept for this time, and not longer.
   loop_.Advance(absl::Minutes(10) + absl::Seconds(1));
   Client later;
   Begin(&later, longer);
@@ -187,7 +187,7 @@ TEST_F(IdempotencyCacheTest, TheSeedFollowsFromTheName) {
     Begin(&client, request);
     seeds.push_back(worker->prepares.back().first.request().sampling().seed());
     client.generation->Cancel(absl::CancelledError("gone"));
-    loop_.Advance(absl::Seconds(31));  // past the time of orphans
+    loop_.Advance(absl::Seconds(31));  // longer than the orphan TTL
   }
   EXPECT_EQ(seeds[0], seeds[2]);
   EXPECT_NE(seeds[0], seeds[1]);
@@ -226,8 +226,8 @@ TEST_F(IdempotencyCacheTest, TwoClientsReadOneAnswer) {
   EXPECT_TRUE(slow.status->ok());
 }
 
-// Every reader gets a status that allows a retry: of running responses, of finished ones, and
-// readers that come at the last moment.
+// Every reader gets a status that allows a retry: readers of running responses, readers of finished
+// ones, and readers that come at the last moment.
 TEST_F(IdempotencyCacheTest, AFrontThatClosesEndsEveryReaderWithItsReason) {
   PuppetLink* worker = AddWorker("a");
   const auto named = [](const std::string& id) {
@@ -268,10 +268,11 @@ class LongAnswerTest : public IdempotencyCacheTest {
  protected:
   static constexpr int kMessages = 20;
 
-  // Each message is a little more than a mebibyte, so one less than the limit fits.
+  // Each message is a little larger than 1 MiB. So the number of kept messages is one less than the
+  // limit in MiB.
   static constexpr int kKept = (NamedRequest::kMaxBytes >> 20) - 1;
 
-  // `reader` begins the request and takes all messages.
+  // `reader` begins the request and receives all messages.
   PuppetLink* Make(Client* reader) {
     PuppetLink* worker = AddWorker("a");
     Begin(reader, Named());
@@ -297,15 +298,16 @@ TEST_F(LongAnswerTest, ItsNewestMessagesAreKept) {
   EXPECT_EQ(back.tokens.back(), kMessages - 1);
   EXPECT_EQ(worker->prepares.size(), 1);
 
-  // A client that needs earlier messages would restart the response for the other readers, so it is
-  // refused.
+  // A client that needs earlier messages is refused. Otherwise the response would be generated
+  // again, which would end the streams of the other readers.
   Client early;
   Begin(&early, Named(Text(), kMessages - kKept - 1));
   ASSERT_TRUE(early.status.has_value());
   EXPECT_EQ(early.status->code(), StatusCode::kFailedPrecondition) << *early.status;
   EXPECT_FALSE(reader.status.has_value()) << *reader.status;
   EXPECT_EQ(worker->prepares.size(), 1);
-  // Without other readers it is generated again, with a message that ends here.
+  // If there are no other readers, the response is generated again. One of its messages ends where
+  // this client resumes.
   for (Client* gone : {&reader, &back}) gone->generation->Cancel(absl::CancelledError("gone"));
   Client late;
   Begin(&late, Named(Text(), kMessages - kKept - 1));

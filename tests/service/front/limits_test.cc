@@ -1,4 +1,4 @@
-// The effect of limits, of principals and workers, on generations at a front.
+// The limits of principals and of workers, for generations at a front.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -62,13 +62,14 @@ TEST_F(PrincipalLimitsTest, OnePrincipalLeavesRoomForOthers) {
   BeginAs("other", {}, 0, &other);
   EXPECT_FALSE(other.status.has_value()) << *other.status;
 
-  // A place becomes free when its generation ends.
+  // When a generation ends, its slot is free for another one.
   other.generation->Cancel(absl::CancelledError("enough"));
   greedy.front()->generation->Cancel(absl::CancelledError("enough"));
   EXPECT_TRUE(one_more());
 }
 
-// All requests share the loop, so checks that depend on a request's length run elsewhere.
+// All requests share the loop. So checks that take time in proportion to a request's length run on
+// other threads.
 TEST_F(PrincipalLimitsTest, WhatWasCheckedElsewhereIsNotCheckedOnTheLoop) {
   PuppetLink* worker = AddWorker("a");
   Client refused, taken;
@@ -104,7 +105,7 @@ TEST_F(PrincipalLimitsTest, TextsOfOnePrincipalLeaveRoomForOthers) {
   ask("other");
   EXPECT_EQ(worker->texts.size(), before + 1);
 
-  // Finished calls free their places.
+  // A call that has ended frees its slot.
   for (const auto& done : {worker->texts.front(), worker->texts.back()}) {
     done(v1::TokenizeResponse());
   }
@@ -115,7 +116,7 @@ TEST_F(PrincipalLimitsTest, TextsOfOnePrincipalLeaveRoomForOthers) {
   EXPECT_TRUE(ends.empty());
 }
 
-// Complete, with responses of a chosen size.
+// Calls of Complete whose responses have a size that the test chooses.
 class WholeAnswerTest : public FrontTest {
  protected:
   struct Call {
@@ -159,9 +160,10 @@ TEST_F(WholeAnswerTest, EndsPastItsLimitAndNamesTheCallThatHasNone) {
   Say(kMiB, call.get());
   ASSERT_TRUE(call->end.has_value());
   EXPECT_EQ(call->end->status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(call->end->status().message(),
-            "the answer is past 32 MiB, the most that is sent as one; ask with Generate, which "
-            "streams, or for fewer tokens or logprobs");
+  EXPECT_EQ(
+      call->end->status().message(),
+      "the response exceeds 32 MiB, the limit for one message; use Generate, which streams, or "
+      "request fewer tokens or logprobs");
   EXPECT_TRUE(call->run->gone);
   EXPECT_EQ(core_->whole_answers().bytes(), 0);
 }
@@ -194,7 +196,7 @@ TEST_F(WholeAnswerTest, SharesItsRoomWithTheOthers) {
   ASSERT_TRUE(second->end.has_value());
   EXPECT_EQ(second->end->status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(base::RetryAfterOf(second->end->status()).has_value());
-  // The ended call has freed its part of the budget.
+  // The call that has ended frees its part of the budget.
   Say(kMiB / 2, first.get());
   for (Call* call : {first.get(), brief.get()}) {
     EXPECT_FALSE(call->end.has_value());
@@ -248,7 +250,7 @@ TEST_F(WorkerLimitsTest, ABurstPastTheQueueIsToldTheQueuesSize) {
   PuppetLink* a = AddWorker("a");
   a->places = 3;
   a->SayState();
-  // All are sent before the worker's next state tells of the first.
+  // All requests are sent before the next state of the worker includes the first one.
   std::array<Client, 6> burst;
   for (Client& client : burst) Begin(&client, Text());
   while (!a->prepares.empty()) {
@@ -275,7 +277,7 @@ TEST_F(WorkerLimitsTest, AFullQueueIsToldWithoutAskingItsWorker) {
   EXPECT_EQ(base::RetryAfterOf(*refused.status), absl::Seconds(2));
   EXPECT_EQ(refused.status->message(), "the queue is full: 3 requests run or wait; retry later");
   EXPECT_EQ(a->prepares.size(), 1);
-  // A place is free once a run has ended, before the worker's next state tells of it.
+  // When a run has ended, its slot is free, even before the worker's next state arrives.
   a->runs[0]->Say({10}, v1::STOP);
   a->runs[0]->events.on_end(absl::OkStatus(), EndedBy::kWorker);
   first.Take();

@@ -1,4 +1,4 @@
-// Turns of sessions whose front is gone: what clients that return get from the log.
+// Turns of sessions whose front is gone. Clients that return get them from the log.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace {
 using absl::StatusCode;
 using Tokens = std::vector<int32_t>;
 
-// Another front, or this one after a crash: only the session's log is left.
+// Starts another front, or this front again after a crash. Only the session's log is left.
 class LoggedTurnTest : public IdempotencyCacheTest {
  protected:
   void StartAnotherFront() {
@@ -24,7 +24,7 @@ class LoggedTurnTest : public IdempotencyCacheTest {
                                         [](LogLevel, absl::string_view) {});
   }
 
-  // A turn with {10, 11, 12}, and possibly an end, in the log.
+  // Leaves a turn in the log, with the output {10, 11, 12}. The turn has ended if `finish` says so.
   v1::GenerateRequest Leave(v1::FinishReason finish) {
     PuppetLink* worker = AddWorker("a");
     worker->lead = lead_;
@@ -55,8 +55,8 @@ class LoggedTurnTest : public IdempotencyCacheTest {
   std::string lead_;
 };
 
-// A leading space of the response belongs to its first token: only a client without any token gets
-// it.
+// If a response begins with a space, the space belongs to its first token. So only a client without
+// any token gets it.
 TEST_F(LoggedTurnTest, AnAnswersLeadingSpaceComesOnce) {
   lead_ = " ";
   const v1::GenerateRequest request = Leave(v1::STOP);
@@ -111,7 +111,7 @@ TEST_F(LoggedTurnTest, AFinishedTurnIsGivenAgainFromItsLog) {
   EXPECT_EQ(Log().turns.size(), 1);
 }
 
-// A wrong request at one front does not affect the stream at another.
+// A wrong request at one front does not disturb the stream at another front.
 TEST_F(LoggedTurnTest, AnotherBodyAtAnotherFrontDisturbsNothing) {
   FrontCore other(&loop_, &clock_, store_.get(), [](LogLevel, absl::string_view) {});
   PuppetLink* worker = AddWorker("a");
@@ -149,7 +149,7 @@ TEST_F(LoggedTurnTest, AnotherBodyAtAnotherFrontDisturbsNothing) {
   EXPECT_EQ(Log().turns.size(), 1);
 }
 
-// Fields that the log does not keep may differ.
+// A repeated request may have other values in fields that the log does not keep.
 TEST_F(LoggedTurnTest, ALoggedTurnComesBackWithoutItsLogprobs) {
   PuppetLink* first = AddWorker("a");
   v1::GenerateRequest request = Named(SessionTurn());
@@ -217,7 +217,7 @@ TEST_F(LoggedTurnTest, ATurnThatGoesOnInOtherArithmeticSaysSo) {
   EXPECT_TRUE(client.messages.back().usage().numerics_changed());
   EXPECT_EQ(changes(), 1);
   EXPECT_EQ(Log().turns[0].numerics_id, kSeveralNumerics);
-  // The log stores that the numerics changed, so another front reports it as well.
+  // The log says that the numerics_id has changed, so another front reports this, too.
   StartAnotherFront();
   Client again;
   Return(&again, request);
@@ -227,8 +227,8 @@ TEST_F(LoggedTurnTest, ATurnThatGoesOnInOtherArithmeticSaysSo) {
   EXPECT_EQ(changes(), 0);
 }
 
-// For example, a worker of another release, or with another date, would render it differently: it
-// is still the same request.
+// A worker of another release, or on another date, may render the request differently. It is still
+// the same request.
 TEST_F(LoggedTurnTest, ATurnGoesOnBehindThePromptOfItsLog) {
   v1::GenerateRequest request = Leave(v1::FINISH_REASON_UNSPECIFIED);
   Client client;

@@ -1,4 +1,4 @@
-// Generations whose worker drains: they continue on another worker, and nothing counts as a
+// Generations whose worker drains. They continue on another worker, and this does not count as a
 // failure.
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 class MigrateTest : public FrontTest {
  protected:
-  // A stream that runs on `worker`, the only one so far.
+  // Begins a stream, which runs on `worker`. There is no other worker yet.
   std::shared_ptr<PuppetLink::Run_> BeginAt(PuppetLink* worker, Client* client) {
     Begin(client, Text());
     worker->AnswerPrepare({1, 2, 3});
@@ -36,7 +36,7 @@ TEST_F(MigrateTest, GoesOnAtOnceAtAnotherWorker) {
   PuppetLink* b = AddWorker("b");
   left->Say({10, 11});
   left->SayMigrate();
-  // The move is immediate and does not use the retry budget.
+  // The stream moves at once, and does not wait in the FailoverQueue.
   EXPECT_TRUE(left->gone);
   ASSERT_EQ(b->runs.size(), 1);
   EXPECT_EQ(b->runs[0]->start.output_token_ids_size(), 2);
@@ -55,7 +55,7 @@ TEST_F(MigrateTest, MoreOftenThanAStreamMayFail) {
   std::vector<int32_t> expected;
   for (int move = 1; move <= 6; ++move) {
     workers.push_back(AddWorker("w" + std::to_string(move)));
-    run->Say({move});  // too few tokens to clear the prompt of suspicion
+    run->Say({move});  // too few tokens to prove that the prompt is harmless
     expected.push_back(move);
     run->SayMigrate();
     ASSERT_EQ(workers[move]->runs.size(), 1) << move;
@@ -91,19 +91,19 @@ TEST_F(MigrateTest, MovesWhenAnotherComes) {
   EndWith(&client, b->runs[0].get(), {10, 11, 12});
 }
 
-// A state of a newer worker that this front does not know.
+// A newer worker reports a state that this front does not know.
 TEST_F(MigrateTest, AnUnknownStateGetsNothingNew) {
   PuppetLink* a = AddWorker("a");
   a->SayState(static_cast<worker::v1::WorkerState>(99));
   Client client;
   Begin(&client, Text());
   EXPECT_TRUE(a->prepares.empty());
-  // A worker that reports no state is serving.
+  // A worker that reports no state counts as serving.
   a->SayState(worker::v1::WORKER_STATE_UNSPECIFIED);
   EXPECT_EQ(a->prepares.size(), 1);
 }
 
-// Otherwise, three refusals would use up three attempts.
+// If refusals counted, three of them would use up the three attempts.
 TEST_F(MigrateTest, ARunThatDrainingWorkersRefuseIsNoFailure) {
   std::vector<PuppetLink*> workers;
   for (const char* name : {"a", "b", "c"}) workers.push_back(AddWorker(name));
@@ -151,7 +151,7 @@ TEST_F(MigrateTest, NobodyComesForThirtySeconds) {
   EXPECT_EQ(client.status->code(), absl::StatusCode::kUnavailable);
 }
 
-// It was accepted once, so full queues neither end it nor use up its attempts.
+// The stream was accepted before. So full queues neither end it nor use up its attempts.
 TEST_F(MigrateTest, AStreamThatHasBegunWaitsForRoom) {
   PuppetLink* a = AddWorker("a");
   Client client;

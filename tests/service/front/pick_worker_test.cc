@@ -31,7 +31,7 @@ TEST(PickWorkerTest, NoneCanTakeIt) {
   EXPECT_EQ(PickWorker(workers, Request()), std::nullopt);
 }
 
-// Workers of an earlier release do not report the content digest.
+// Workers of earlier releases do not report the content digest.
 TEST(PickWorkerTest, ContentDigestsDecideWhereBothAreKnown) {
   std::vector<WorkerView> workers = {Worker("a"), Worker("b")};
   workers[0].model_digest = "d:1";
@@ -54,7 +54,7 @@ TEST(PickWorkerTest, TheLeastWorkWins) {
   workers[1].queued_prompt_tokens = 200;
   workers[2].queued_prompt_tokens = 500;
   EXPECT_EQ(PickWorker(workers, Request()), 1);
-  // A worker that is four times as fast gets more.
+  // A worker that is four times as fast may have more work.
   workers[0].prefill_tokens_per_second = 400;
   EXPECT_EQ(PickWorker(workers, Request()), 0);
 }
@@ -68,7 +68,7 @@ TEST(PickWorkerTest, CachedTokensCountAsDone) {
   EXPECT_EQ(CachedTokens(workers[0], request), 0);
   EXPECT_EQ(CachedTokens(workers[1], request), 160);
   EXPECT_EQ(PickWorker(workers, request), 1);
-  // Until its queue costs more time than the cache saves.
+  // The worker is preferred until its queue costs more time than its cache saves.
   workers[1].queued_prompt_tokens = 200;
   EXPECT_EQ(PickWorker(workers, request), 0);
 }
@@ -125,7 +125,7 @@ TEST(PickWorkerTest, AffinityBreaksTies) {
   }
   for (const auto& [name, count] : counts) EXPECT_GT(count, 50) << name;
 
-  // If a worker leaves, only its own sessions move.
+  // If a worker leaves, only the sessions on it move to another worker.
   const std::vector<WorkerView> fewer = {workers[0], workers[1], workers[2]};
   for (int i = 0; i < 400; ++i) {
     PickRequest request = Request();
@@ -142,9 +142,9 @@ TEST(PickWorkerTest, WhatASessionLeftCountsAsCached) {
   PickRequest request = {.model_digest = "d", .prompt_tokens = 320, .affinity = "s"};
   const size_t other = 1 - *PickWorker(workers, request);
   workers[other].session_tokens = 300;
-  EXPECT_EQ(CachedTokens(workers[other], request), 288);  // whole blocks
+  EXPECT_EQ(CachedTokens(workers[other], request), 288);  // only whole blocks count
   EXPECT_EQ(PickWorker(workers, request), other);
-  // Never more than the prompt's tokens.
+  // The result is never more than the number of the prompt's tokens.
   workers[other].session_tokens = 4000;
   EXPECT_EQ(CachedTokens(workers[other], request), 320);
 }
@@ -163,10 +163,10 @@ TEST(PickWorkerTest, NoiseBreaksNoAffinity) {
   std::vector<WorkerView> workers = {Worker("a"), Worker("b")};
   PickRequest request = {.model_digest = "d", .prompt_tokens = 40, .affinity = "s"};
   const size_t home = *PickWorker(workers, request);
-  workers[home].prefill_tokens_per_second = 8000;  // 5 ms
+  workers[home].prefill_tokens_per_second = 8000;  // takes 5 ms
   workers[1 - home].prefill_tokens_per_second = 40'000;
   EXPECT_EQ(PickWorker(workers, request), home);
-  request.prompt_tokens = 4000;  // half a second
+  request.prompt_tokens = 4000;  // takes half a second
   EXPECT_EQ(PickWorker(workers, request), 1 - home);
 }
 
@@ -174,14 +174,14 @@ TEST(PickWorkerTest, AffinityYieldsToLoad) {
   std::vector<WorkerView> workers = {Worker("a"), Worker("b"), Worker("c")};
   PickRequest request = {.model_digest = "d", .prompt_tokens = 100'000, .affinity = "s"};
   const size_t home = *PickWorker(workers, request);
-  // Within the 20 %, but with many more sequences than the others.
+  // The worker's time is within 20 %, but it has many more sequences than the others.
   workers[home].sequences = 40;
   workers[(home + 1) % 3].sequences = 10;
   workers[(home + 2) % 3].sequences = 10;
   EXPECT_NE(PickWorker(workers, request), home);
   workers[home].sequences = 12;
   EXPECT_EQ(PickWorker(workers, request), home);
-  // A worker that is more than 20 % slower is not equal.
+  // A worker that is more than 20 % slower is not preferred.
   workers[home].queued_prompt_tokens = 30'000;
   EXPECT_NE(PickWorker(workers, request), home);
 }

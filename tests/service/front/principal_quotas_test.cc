@@ -17,7 +17,7 @@ using Place = PrincipalQuotas::Place;
 
 class PrincipalQuotasTest : public testing::Test {
  protected:
-  // How many requests in a row are accepted, up to 100. Each ends at once.
+  // Returns how many requests in a row are accepted, at most 100. Each request ends at once.
   int StartMany(const std::string& principal, const PrincipalLimits& limits) {
     int started = 0;
     while (started < 100 && quotas_.Acquire(principal, limits).ok()) ++started;

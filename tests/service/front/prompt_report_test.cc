@@ -1,4 +1,4 @@
-// The prompt reports of a response, with workers that fail.
+// The prompt report of a response whose workers fail.
 #include "service/front/prompt_report.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,8 @@ class PromptReportTest : public FrontTest {
     request.set_prompt_logprobs(1);
     return request;
   }
-  // The worker reports `count` prompt tokens from `first` on; entry i is for token 100 + i.
+  // The worker reports `count` prompt tokens. The first one is at position `first`. The entry of
+  // position i is for token 100 + i.
   static void SayPrompt(PuppetLink::Run_* run, int64_t first, int count) {
     worker::v1::RunResponse response;
     response.set_attempt(run->start.attempt());
@@ -111,7 +112,7 @@ TEST_F(PromptReportTest, WorkersOfAnEarlierReleaseAreRefused) {
     EXPECT_EQ(client.status->code(), absl::StatusCode::kUnimplemented);
     EXPECT_TRUE(absl::StrContains(client.status->message(), name)) << *client.status;
   }
-  // It was prepared on a newer worker, and runs on an older one.
+  // The request is prepared on a newer worker and runs on an older one.
   worker->understands = kUnderstands;
   Client client;
   Begin(&client, Scored());
@@ -143,7 +144,7 @@ TEST_F(PromptReportTest, EchoComesFirstAndOnce) {
   EXPECT_EQ(client.tokens, (std::vector<int32_t>{10, 11}));
 }
 
-// A repeated request gets the prompt report again, unless it resumes after output tokens.
+// A repeated request gets the prompt report again, unless it resumes after some output tokens.
 TEST_F(PromptReportTest, ANamedRequestTellsOfItsPromptAgain) {
   PuppetLink* worker = AddWorker("a");
   v1::GenerateRequest request = Scored();

@@ -1,4 +1,4 @@
-// The log line of a request's end.
+// The log line that is written when a request ends.
 #include "service/front/request_log.h"
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ TEST_F(RequestLogTest, TellsWhoseItWasAndWhatItCameTo) {
       {"span_id", line.fields.at("span_id")}};
   EXPECT_EQ(line.fields, expected);
 
-  // The worker gets the same trace, with this span as the parent.
+  // The worker gets the same trace. The parent is the span of this front.
   const worker::v1::Start& start = worker->runs[0]->start;
   EXPECT_EQ(start.request_id(), "r1");
   EXPECT_EQ(start.caller().principal(), "alice");
@@ -102,7 +102,7 @@ TEST_F(RequestLogTest, TellsWhoseItWasAndWhatItCameTo) {
   EXPECT_EQ(worker->prepares[0].first.caller().traceparent(), start.caller().traceparent());
 }
 
-// Same value as in metrics and for clients.
+// Metrics and clients get the same value.
 TEST_F(RequestLogTest, AReasonToFinishOfANewerWorkerIsAStop) {
   PuppetLink* worker = AddWorker("a");
   Client client;
@@ -180,7 +180,7 @@ TEST_F(RequestLogTest, HoldsNothingOfThePromptUnlessAsked) {
     message->set_content("secret");
   }
   EXPECT_EQ(ask("r3", chat).fields.at("prompt"), "system: secret\nuser: secret");
-  // Characters stay whole where a long one is cut.
+  // A long text is cut between two characters, not inside one.
   text.request.set_text(absl::StrCat(std::string(4095, 'x'), "\xc3\xa9"));
   EXPECT_EQ(ask("r4", text).fields.at("prompt"), absl::StrCat(std::string(4095, 'x'), "..."));
 }

@@ -1,5 +1,5 @@
-// A front over three workers of a slow model, which run tick by tick, are killed and started again,
-// and which prompts can kill.
+// A front with three workers of a slow model. Each tick is one step of the workers. The test can
+// kill workers and start them again, and prompts can kill them.
 #ifndef TIDEPOOL_TESTS_SERVICE_FRONT_SIMULATED_WORKERS_H_
 #define TIDEPOOL_TESTS_SERVICE_FRONT_SIMULATED_WORKERS_H_
 
@@ -32,7 +32,7 @@ class SimulatedWorkersTest : public FrontTest {
     }
   }
 
-  // The prompt is its number; other principals than the default one are named.
+  // A prompt is represented by its number. `principal` is empty for the default principal.
   Client* Ask(int prompt, const std::string& principal = "",
               absl::Duration timeout = absl::Minutes(60)) {
     Client* client = &clients_.emplace_back();
@@ -49,7 +49,7 @@ class SimulatedWorkersTest : public FrontTest {
     dead_until_.erase(worker);
   }
 
-  // Every stream to the worker breaks, the one of its states last.
+  // Breaks every stream to the worker. The stream of its states breaks last.
   void Cut(PuppetLink* worker) {
     const auto prepares = std::move(worker->prepares);
     worker->prepares.clear();
@@ -62,7 +62,7 @@ class SimulatedWorkersTest : public FrontTest {
     }
     worker->lose(absl::UnavailableError("reset"));
   }
-  // Its process dies and is started again a second later.
+  // Kills the worker's process. It starts again one second later.
   void Kill(PuppetLink* worker) {
     Cut(worker);
     ++kills_;
@@ -74,7 +74,7 @@ class SimulatedWorkersTest : public FrontTest {
     return found != poison_.end() && run.position >= found->second;
   }
 
-  // False: one of them kills the worker.
+  // Returns false if one of the prompts kills the worker.
   bool AnswerPrepares(PuppetLink* worker) {
     while (!worker->prepares.empty()) {
       int prompt = 0;
@@ -89,7 +89,8 @@ class SimulatedWorkersTest : public FrontTest {
     return true;
   }
 
-  // One step of all workers: a token for each stream, and a crash where a stream is poison.
+  // Runs one step of all workers. Each stream gets a token, or kills its worker if its prompt is
+  // poison.
   void Tick() {
     for (PuppetLink* worker : workers_) {
       const auto dead = dead_until_.find(worker);
@@ -127,7 +128,7 @@ class SimulatedWorkersTest : public FrontTest {
     for (absl::Duration passed; passed < time; passed += kTick) Tick();
   }
 
-  // Where the prompt runs; null: nowhere.
+  // Returns the worker on which the prompt runs, or null.
   PuppetLink* Where(int prompt) const {
     for (PuppetLink* worker : workers_) {
       for (const auto& run : worker->runs) {
@@ -155,9 +156,10 @@ class SimulatedWorkersTest : public FrontTest {
 
   std::vector<PuppetLink*> workers_;
   std::map<PuppetLink*, absl::Duration> dead_until_;
-  std::map<int, int64_t> poison_;  // prompts, and the token at which each kills its worker
+  // for each prompt that kills its worker: the token at which it does so
+  std::map<int, int64_t> poison_;
   std::deque<Client> clients_;
-  std::set<const Client*> deaf_;  // they take no messages
+  std::set<const Client*> deaf_;  // clients that do not read
   int unpreparable_ = 0;          // the prompt that kills whoever prepares it
   int silent_ = 0;                // the prompt that gets no tokens
   uint64_t processes_ = 0;

@@ -1,4 +1,4 @@
-// Streams use all transitions of stream_state.h, and no others (FrontTest checks the latter).
+// All transitions in stream_state.h occur. FrontTest checks that no others occur.
 #include "service/front/stream_state.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace tidepool::service {
 namespace {
 
-// The table of the header, written independently.
+// The table of stream_state.h, written again, independently.
 TEST(StreamStateTest, TheTableIsWhatItsHeaderTells) {
   using enum StreamState;
   const std::map<StreamState, std::vector<StreamState>> table = {
@@ -50,9 +50,9 @@ class StreamWalkTest : public SimulatedWorkersTest {
     loop_.RunAll();
   }
 
-  // Random events that affect streams.
+  // Makes random events that affect streams.
   void Disturb() {
-    // Nobody ends those whose time is over, but workers that leave.
+    // The deadline of a stream ends it only when its worker leaves.
     const absl::Duration timeout = Chance(0.2) ? absl::Seconds(2) : absl::Minutes(60);
     if (Chance(0.3)) Ask(static_cast<int>(random_() % 40), "", timeout);
     if (Chance(0.1)) Kill(AnyWorker());
@@ -92,7 +92,7 @@ TEST_F(StreamWalkTest, GoesEveryWayOfTheTable) {
   unpreparable_ = 4;
   int ticks = 0;
   for (; ticks < kMaxTicks && !Missing().empty(); ++ticks) {
-    // Calm enough now and then for a prompt to be tried by itself.
+    // In 60 of 100 ticks there are no disturbances, so that the calm is long enough for a trial.
     if (ticks % 100 < 40) Disturb();
     Tick();
     if (Chance(0.02)) Drain(AnyWorker());

@@ -1,4 +1,4 @@
-// How far a response is generated ahead of its client.
+// How many tokens of a response are generated before its client reads them.
 #include <gtest/gtest.h>
 
 #include "service/front/credit_window.h"
@@ -19,14 +19,14 @@ TEST_F(WindowTest, LongTokensAreMadeNoFurtherAheadThanTheirBytesAllow) {
   Begin(&client, request);
   worker->AnswerPrepare({1, 2, 3});
   auto run = worker->runs[0];
-  // Before the first token, the maximum size of a token counts.
+  // Before the first token arrives, the expected size of a token is used.
   EXPECT_GT(run->credit, 100);
   EXPECT_LT(run->credit, CreditWindow::kTokens);
   run->Say({10});
   client.Take();
   EXPECT_EQ(run->credit, 1 + CreditWindow::kTokens);
 
-  // 8 KiB of each: 31 of them, with what else is in a message, are 256 KiB.
+  // Each token has 8 KiB of text. With the rest of a message, 31 tokens are 256 KiB.
   while (run->position < run->credit) run->SayLong(11, 8 << 10);
   const int64_t given = run->credit;
   while (client.writing) client.Take();
@@ -36,7 +36,7 @@ TEST_F(WindowTest, LongTokensAreMadeNoFurtherAheadThanTheirBytesAllow) {
   client.Take();
   EXPECT_EQ(run->credit, given + 32);
 
-  // However long tokens are, one more may always come.
+  // One more token is always allowed, even if tokens are long.
   run->SayLong(13, 1 << 20);
   while (run->position < run->credit) run->SayLong(14, 1 << 20);
   while (client.writing) client.Take();

@@ -1,4 +1,4 @@
-// A front's list of workers, with DNS names whose addresses the test sets.
+// A front's list of workers. The test sets the addresses of DNS names.
 #include "service/front/worker_roster.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class PuppetLookup final : public NameLookup {
   void Lookup(const std::string& host, Done done) override {
     asked.emplace_back(host, std::move(done));
   }
-  // Answers the oldest lookup.
+  // Responds to the oldest lookup.
   void Answer(absl::StatusOr<std::vector<std::string>> addresses) {
     const Done done = asked.front().second;
     asked.erase(asked.begin());
@@ -84,7 +84,8 @@ TEST_F(WorkerRosterTest, EachAddressOfANameIsAWorker) {
   EXPECT_EQ(lookup_.asked[0].first, "pool");
   lookup_.Answer(Strings({"10.0.0.2", "fd00::1"}));
   EXPECT_EQ(Addresses(), Strings({"h:1", "10.0.0.2:50061", "[fd00::1]:50061"}));
-  // Certificates must be valid for the DNS name, or for the address if the user gave an address.
+  // A certificate must be valid for the DNS name. If the user gave an address, it must be valid for
+  // the address.
   EXPECT_EQ(names_["[fd00::1]:50061"], "pool:50061");
   EXPECT_EQ(names_["h:1"], "");
 }
@@ -96,7 +97,7 @@ TEST_F(WorkerRosterTest, ANameIsLookedUpAgainAndAgain) {
   EXPECT_TRUE(lookup_.asked.empty());
   loop_.Advance(absl::Seconds(1));
   ASSERT_EQ(lookup_.asked.size(), 1);
-  // Only one lookup at a time, however long it takes.
+  // Only one lookup runs at a time, even if it takes long.
   loop_.Advance(absl::Seconds(20));
   ASSERT_EQ(lookup_.asked.size(), 1);
   lookup_.Answer(Strings({"a", "b"}));

@@ -1,4 +1,4 @@
-// How a front uses its workers' states, and what it does if they stop.
+// How a front uses the states that workers report, and what it does if they stop.
 #include "service/front/worker_set.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 class WorkerSetTest : public FrontTest {};
 
-// Over TLS, a stream of states ends at its maximum age, and a handshake may follow.
+// Over TLS, a stream of states ends at its maximum age. The next stream may need a handshake.
 TEST_F(WorkerSetTest, AStreamStaysWithAWorkerWhoseStatesAreAskedForAnew) {
   PuppetLink* a = AddWorker("a");
   Client client;
@@ -31,7 +31,7 @@ TEST_F(WorkerSetTest, AStreamStaysWithAWorkerWhoseStatesAreAskedForAnew) {
   };
   pass(absl::Milliseconds(250));
   a->lose(absl::OkStatus());
-  pass(absl::Milliseconds(2250));  // nine states are missed
+  pass(absl::Milliseconds(2250));  // nine states are missing
   EXPECT_EQ(health_of_a(), WorkerHealth::kServing);
   a->runs[0]->Say({10});
   client.Take();
@@ -40,7 +40,7 @@ TEST_F(WorkerSetTest, AStreamStaysWithAWorkerWhoseStatesAreAskedForAnew) {
   pass(absl::Milliseconds(1250));
   EXPECT_EQ(health_of_a(), WorkerHealth::kSuspect) << "a state has come, and then none";
 
-  // The wait is limited.
+  // The front waits only for a limited time.
   a->SayState();
   a->lose(absl::OkStatus());
   pass(absl::Milliseconds(3250));
@@ -65,7 +65,7 @@ TEST_F(WorkerSetTest, AnAliasSelectsItsModel) {
   a->aliases = {"fast", "m-q4"};
   a->SayState();
   PuppetLink* b = AddWorker("b");
-  b->digest = "e";  // other weights with the same model name
+  b->digest = "e";  // the same model name, but other weights
   b->aliases = {"m-q8"};
   b->SayState();
   PuppetLink* c = AddWorker("c");
@@ -83,7 +83,7 @@ TEST_F(WorkerSetTest, AnAliasSelectsItsModel) {
             "model 'x' is not served; served: fast, m-q4, second, m, m-q8");
 }
 
-// This applies to all requests, until the worker reports its next state.
+// This applies to all requests until the worker reports its next state.
 TEST_F(WorkerSetTest, ACallThatFailedSendsOthersElsewhere) {
   PuppetLink* a = AddWorker("a");
   PuppetLink* b = AddWorker("b");
@@ -102,7 +102,8 @@ TEST_F(WorkerSetTest, ACallThatFailedSendsOthersElsewhere) {
   ask(&clients[1], "second");
   EXPECT_EQ(a->prepares.size(), 1);
   ASSERT_EQ(b->prepares.size(), 1);
-  // The front retries worker a after its next state, although the failed Run returned nothing.
+  // After the next state of worker a, the front sends it requests again, although the Run that
+  // failed returned nothing.
   a->SayState();
   ask(&clients[2], "third");
   ASSERT_EQ(a->prepares.size(), 2);
@@ -111,7 +112,7 @@ TEST_F(WorkerSetTest, ACallThatFailedSendsOthersElsewhere) {
   ask(&clients[3], "fourth");
   EXPECT_EQ(a->prepares.size(), 2);
   EXPECT_EQ(b->prepares.size(), 2);
-  // An error that the worker itself returns does not make it suspect.
+  // If the worker itself returns an error, it is not suspect.
   a->SayState();
   ask(&clients[4], "fifth");
   a->AnswerPrepare({1});
@@ -152,8 +153,8 @@ TEST_F(WorkerSetTest, AStreamLeavesAWorkerWhoseEngineStandsStill) {
   EXPECT_EQ(client.tokens, (std::vector<int32_t>{10, 11}));
   EXPECT_TRUE(client.status->ok());
 
-  // New streams use the other worker at once, however busy it is, until the stuck one makes
-  // progress.
+  // From now on, new streams go to the other worker, however busy it is, until the stuck worker
+  // makes progress.
   Client next, later;
   Begin(&next, Text());
   ASSERT_EQ(b->prepares.size(), 1);
@@ -168,7 +169,7 @@ TEST_F(WorkerSetTest, AStreamLeavesAWorkerWhoseEngineStandsStill) {
   }
 }
 
-// As if it were the only worker: the front's clients should use another front.
+// A stuck worker counts like no worker: clients of this front should use another front.
 TEST_F(WorkerSetTest, AFrontOfAStuckWorkerIsNotReady) {
   std::vector<bool> ready;
   core_->workers()->OnReadiness([&](bool now) { ready.push_back(now); });

@@ -47,7 +47,7 @@ TEST(StatusTest, ARetryHintCrossesTheWireAsRetryInfo) {
   EXPECT_EQ(retry.retry_delay().nanos(), 50'000'000);
   EXPECT_EQ(FromGrpcStatus(wire), status);
 
-  // Another program's hint can be of any size.
+  // A hint from another program may have any size.
   retry.mutable_retry_delay()->set_seconds(std::numeric_limits<int64_t>::max());
   details.mutable_details(0)->PackFrom(retry);
   const grpc::Status far(grpc::StatusCode::RESOURCE_EXHAUSTED, "full", details.SerializeAsString());
@@ -195,7 +195,7 @@ TEST(ConvertTest, AChunkBecomesAResponse) {
   EXPECT_EQ(relayed.usage().cached_tokens(), 32);
 }
 
-// Metadata is part of the wire format, but not in a .proto file.
+// The names of metadata are part of the protocol, but are not in a .proto file.
 TEST(ConvertTest, MetadataBetweenFrontAndWorkerKeepsItsNames) {
   EXPECT_STREQ(kTakenByWorker, "tidepool-taken-by-worker");
   EXPECT_STREQ(kToldByWorker, "tidepool-told-by-worker");

@@ -12,7 +12,8 @@
 namespace tidepool::service {
 namespace {
 
-// A call whose callback releases the last channel of the process. The context also holds one.
+// A call whose callback releases the last channel of the process. The context also holds this
+// channel.
 struct LastCall {
   std::unique_ptr<v1::Inference::Stub> stub;
   grpc::ClientContext context;
@@ -20,7 +21,7 @@ struct LastCall {
   v1::ListModelsResponse response;
 };
 
-// Without KeepCallbackQueue, this aborts, hangs or reads freed memory within a few rounds.
+// Without KeepCallbackQueue, this test aborts, hangs or reads freed memory within a few rounds.
 TEST(GrpcProcess, TheLastChannelMayGoInACallback) {
   KeepCallbackQueue();
   for (int round = 0; round < 20; ++round) {

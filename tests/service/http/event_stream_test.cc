@@ -33,7 +33,7 @@ class EventStreamTest : public testing::Test {
     return std::make_shared<EventStream>(exchange_, std::move(key), /*choices=*/1,
                                          HttpHeaders{{"x-request-id", "id"}});
   }
-  // Of a client that has received events up to `position`.
+  // Returns the key of a client that has received all events up to `position`.
   static RequestKey Resumed(const std::string& position) {
     return {.id = "name", .resume = *StreamPosition::Parse(position, 1)};
   }

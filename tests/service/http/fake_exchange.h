@@ -1,5 +1,5 @@
-// FakeExchange: an exchange that records the response, and whose socket takes bytes when a test
-// says so.
+// FakeExchange: an exchange that records the response. Its socket takes bytes when the test calls
+// TakeAll.
 #ifndef TIDEPOOL_TESTS_SERVICE_HTTP_FAKE_EXCHANGE_H_
 #define TIDEPOOL_TESTS_SERVICE_HTTP_FAKE_EXCHANGE_H_
 
@@ -13,7 +13,7 @@
 
 namespace tidepool::service {
 
-// The test's thread only. Posted tasks run at once.
+// Use it on the test's thread only. Posted tasks run at once.
 class FakeExchange final : public HttpExchange {
  public:
   void Post(std::function<void()> task) override { task(); }
@@ -26,7 +26,7 @@ class FakeExchange final : public HttpExchange {
   void EndStream() override { ended = true; }
   void OnGone(std::function<void()> callback) override { gone = std::move(callback); }
 
-  // The socket takes all bytes that were written.
+  // The socket takes all bytes that were written until now.
   void TakeAll() {
     for (const auto& taken : std::exchange(untaken_, {})) {
       if (taken) taken();

@@ -1,4 +1,5 @@
-// /openapi.json against the handlers: each documented path and field is tried on a real server.
+// Compares /openapi.json with the handlers: each documented path and field is tried on a real
+// server.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +38,7 @@ class HttpOpenApiTest : public ServeTest {
   }
 };
 
-// A complete request for each path with a body.
+// Returns a complete request for each path that has a body.
 Json Example(const std::string& path) {
   const Json messages = Json::array({{{"role", "user"}, {"content", "hi"}}});
   if (path == "/v1/chat/completions") return {{"messages", messages}, {"max_tokens", 1}};
@@ -47,7 +48,7 @@ Json Example(const std::string& path) {
   return {{"messages", messages}};
 }
 
-// Values that a schema refuses: one of each other type, and some out of range.
+// Returns values that a schema must refuse: one of each other type, and some that are out of range.
 std::vector<Json> WrongValues(const Json& schema) {
   std::vector<Json> wrong;
   if (schema.contains("enum")) return {"surely not this"};
@@ -160,24 +161,25 @@ TEST_F(HttpOpenApiTest, SchemasGoIntoObjectsAndLists) {
   EXPECT_EQ(chat["required"], Json::array({"messages"}));
   EXPECT_EQ(chat["additionalProperties"], false);
   EXPECT_EQ(chat["properties"]["max_tokens"]["type"], Json::array({"integer", "null"}));
-  EXPECT_EQ(chat["properties"]["max_tokens"]["minimum"], 0);  // with echo
+  EXPECT_EQ(chat["properties"]["max_tokens"]["minimum"], 0);  // 0 is allowed with echo
   EXPECT_EQ(chat["properties"]["top_logprobs"]["maximum"], 20);
   EXPECT_EQ(chat["properties"]["store"]["enum"], Json::array({Json(), false}));
   EXPECT_EQ(chat["properties"]["stream_options"]["properties"]["include_usage"]["type"][0],
             "boolean");
   const Json& message = chat["properties"]["messages"]["items"];
-  EXPECT_EQ(message["required"], Json::array({"role"}));  // calls of tools may stand for content
+  // instead of content, a message may have tool calls
+  EXPECT_EQ(message["required"], Json::array({"role"}));
   EXPECT_EQ(message["properties"]["content"]["type"], Json::array({"string", "array", "null"}));
   EXPECT_EQ(message["properties"]["content"]["items"]["required"], Json::array({"type", "text"}));
   EXPECT_EQ(message["properties"]["tool_calls"]["items"]["properties"]["function"]["required"],
             Json::array({"name"}));
   const Json& tool = chat["properties"]["tools"]["items"];
   EXPECT_EQ(tool["properties"]["function"]["properties"]["parameters"]["type"][0], "object");
-  // One of the two is required.
+  // One of the two fields is required.
   const Json tokenize = BodySchemaOf(document, "/tokenize");
   EXPECT_FALSE(tokenize.contains("required"));
   EXPECT_EQ(tokenize["properties"]["messages"]["items"]["required"], Json::array({"role"}));
-  // Fields may be null, elements of lists may not.
+  // A field may be null, but an element of a list must not.
   EXPECT_EQ(chat["properties"]["messages"]["items"]["type"], Json::array({"object"}));
   const Json tokens = BodySchemaOf(document, "/detokenize")["properties"]["tokens"];
   EXPECT_EQ(tokens["items"],
@@ -188,7 +190,7 @@ TEST_F(HttpOpenApiTest, SchemasGoIntoObjectsAndLists) {
   const Json prompt = BodySchemaOf(document, "/v1/completions")["properties"]["prompt"];
   EXPECT_EQ(prompt["minItems"], 1);
   EXPECT_EQ(prompt["minLength"], 1);
-  // Free-form objects take any key.
+  // A free-form object may have any key.
   EXPECT_FALSE(chat["properties"]["metadata"].contains("additionalProperties"));
   EXPECT_FALSE(chat["properties"]["logit_bias"].contains("additionalProperties"));
 }

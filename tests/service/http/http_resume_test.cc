@@ -1,5 +1,5 @@
-// Idempotency-Key, X-Request-Id and Last-Event-ID over real sockets: front and worker in one
-// process, the scripted model.
+// Idempotency-Key, X-Request-Id and Last-Event-ID over real sockets. The front and a worker with
+// the scripted model run in one process.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -97,7 +97,7 @@ TEST_F(HttpResumeTest, TheSameRequestIsComputedOnce) {
     const RawAnswer again = Post(kCompletions, body, {{header, key}});
     EXPECT_EQ(Bare(again.body), Bare(first.body));
     EXPECT_EQ(Stats().workers(0).generated_tokens_total(), computed);
-    // Another body is another request.
+    // A request with another body is a different request.
     const RawAnswer other =
         Post(kCompletions, R"({"prompt":"Hi","max_tokens":30})", {{header, key}});
     EXPECT_EQ(other.status, 409) << other.body;
@@ -166,7 +166,8 @@ TEST_F(HttpResumeTest, OnlyStreamsWithAKeyHaveIds) {
   EXPECT_EQ(events.back().data, "[DONE]");
 }
 
-// Resumes after every event, both while the stream is kept and when it must be computed again.
+// Resumes after every event of a stream: while its events are kept, and when they must be computed
+// again.
 TEST_F(HttpResumeTest, AStreamThatHasEndedGoesOnAfterAnyOfItsEvents) {
   Start();
   const std::string chat =

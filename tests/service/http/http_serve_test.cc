@@ -1,5 +1,5 @@
-// The OpenAI-compatible API over real sockets: front and worker in one process, with the scripted
-// model.
+// The OpenAI-compatible API over real sockets. The front and a worker with the scripted model run
+// in one process.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -35,7 +35,7 @@ class HttpServeTest : public ServeTest {
     EXPECT_TRUE(json.ok()) << answer.body;
     return json.ok() ? *json : Json();
   }
-  // The events of a stream without the final [DONE], which must be present.
+  // Returns the events of a stream, without [DONE], which must be the last one.
   static std::vector<Json> Events(const RawAnswer& answer) {
     std::vector<Json> events;
     absl::string_view rest = answer.body;
@@ -137,7 +137,7 @@ TEST_F(HttpServeTest, EchoWithLogprobsIsSharedByChoices) {
   EXPECT_EQ(whole["choices"][0]["logprobs"]["token_logprobs"][5],
             whole["choices"][1]["logprobs"]["token_logprobs"][5]);
   EXPECT_NE(whole["choices"][0]["text"], whole["choices"][1]["text"]);
-  // A stream has the same, in order.
+  // A stream contains the same, in order.
   std::vector<Json> tokens(4, Json::array());
   std::vector<std::string> texts(4);
   for (const Json& event : Events(Post("/v1/completions", body + R"(,"stream":true})"))) {
@@ -185,7 +185,7 @@ TEST_F(HttpServeTest, AStreamTellsOfItsPromptAndItsUsage) {
     if (event.contains("prompt_token_ids")) ids += event["prompt_token_ids"].size();
     timings += event.contains("timings");
     EXPECT_TRUE(event["usage"].is_object()) << event;
-    // The number of cached tokens is known only at the end; earlier events do not report 0.
+    // The number of cached tokens is known only at the end. Earlier events must not report 0.
     EXPECT_EQ(event["usage"].contains("prompt_tokens_details"),
               event["choices"].empty() && made > 0)
         << event;
@@ -315,7 +315,7 @@ TEST_F(HttpServeTest, ErrorsHaveTheirStatus) {
 TEST_F(HttpServeTest, WhereNoLongAnswerHasRoomShortOnesAndStreamsGoOn) {
   front_limits_.max_whole_bytes = 0;
   Start();
-  // 2,000 tokens with more than a hundred bytes of JSON each.
+  // 2,000 tokens. Each has more than a hundred bytes of JSON.
   const std::string tokens = R"({"prompt":"Hello","ignore_eos":true,"max_tokens":2000)";
   const RawAnswer refused = Post("/v1/completions", tokens + R"(,"logprobs":2})");
   EXPECT_EQ(refused.status, 429) << refused.body;
@@ -331,7 +331,7 @@ TEST_F(HttpServeTest, AFullQueueIs429) {
   engine_->model.Hold();
   std::vector<std::unique_ptr<RawClient>> clients;
   int refused = 0;
-  // More than can run at the same time: some find no place.
+  // These are more requests than may run at the same time, so some find no slot.
   for (int i = 0; i < 80; ++i) {
     clients.push_back(Connect());
     clients.back()->SendPost("/v1/completions", R"({"prompt":"x","max_tokens":1})");
@@ -392,7 +392,8 @@ TEST_F(HttpServeTest, AReaderThatStopsHoldsOnlyItsOwnStreamBack) {
   slow->SendPost("/v1/chat/completions",
                  R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":1900,)"
                  R"("ignore_eos":true,"stream":true,"logprobs":true,"top_logprobs":20})");
-  // Meanwhile another response arrives, and the slow one arrives completely later.
+  // While this client does not read, another response arrives. Later, this response arrives
+  // completely.
   const Json other = Parsed(Post("/v1/completions", R"({"prompt":"Hello","max_tokens":50})"));
   EXPECT_EQ(other["usage"]["completion_tokens"], 50);
   int64_t tokens = 0;
@@ -422,7 +423,7 @@ TEST_F(HttpServeTest, ModelsAndHealth) {
 TEST_F(HttpServeTest, Metrics) {
   Start();
   Post("/v1/completions", R"({"prompt":"Hello","max_tokens":30,"ignore_eos":true})");
-  Generate(Text("Hello", 5));  // requests over gRPC count, too
+  Generate(Text("Hello", 5));  // requests over gRPC are also counted
   const std::string page = Connect()->Get("/metrics").body;
   for (const char* line :
        {"tidepool:request_success_total{model_name=\"scripted\",finished_reason=\"length\"} 2\n",

@@ -18,7 +18,7 @@
 namespace tidepool::service {
 namespace {
 
-// Thread-safe. Responds with the request's contents. Exchanges of /held wait for the test.
+// Responds with the contents of the request. For /held, the test responds. Thread-safe.
 class EchoHandler final : public HttpHandler {
  public:
   HttpHeaders CommonHeaders(const HttpHead& head) override { return {{"X-Host", head.host}}; }
@@ -66,7 +66,7 @@ class HttpServerTest : public testing::Test {
     server_ = *std::move(server);
   }
   std::unique_ptr<RawClient> Connect() { return std::make_unique<RawClient>(server_->port()); }
-  // The response to these bytes.
+  // Returns the response to these bytes.
   std::string Told(const std::string& bytes) {
     const auto client = Connect();
     client->Send(bytes);
@@ -150,7 +150,7 @@ TEST_F(HttpServerTest, ExpectContinue) {
   EXPECT_EQ(client->ReadUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   client->Send("ab");
   EXPECT_EQ(client->ReadAnswer().body, "POST /x ab");
-  // An early refusal saves sending the body.
+  // If the request is refused early, the client does not have to send the body.
   client->Send(
       "POST /refused HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(client->ReadAnswer().status, 404);
@@ -207,7 +207,8 @@ TEST_F(HttpServerTest, WhatIsNoRequestIsRefused) {
   const auto quiet = Connect();
   quiet->Send("POST /x HT");
   quiet->EndSending();
-  EXPECT_EQ(quiet->ReadToEnd(), "");  // a client that sent half a request and left
+  // the client has sent half a request and has closed the connection
+  EXPECT_EQ(quiet->ReadToEnd(), "");
 }
 
 TEST_F(HttpServerTest, EmptyLinesBeforeARequestAreSkipped) {
@@ -215,7 +216,7 @@ TEST_F(HttpServerTest, EmptyLinesBeforeARequestAreSkipped) {
   const auto client = Connect();
   client->Send("\r\nGET /a HTTP/1.1\r\nHost: h\r\n\r\n");
   EXPECT_EQ(client->ReadAnswer().body, "GET /a ");
-  // A newline after a body, as some old clients send, and pipelined requests.
+  // Some old clients send a line break after a body. The second request is pipelined.
   client->Send(
       "POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx\r\n\r\n"
       "GET /c HTTP/1.1\r\nHost: h\r\n\r\n\r\n");
@@ -228,7 +229,7 @@ TEST_F(HttpServerTest, EmptyLinesBeforeARequestAreSkipped) {
   EXPECT_TRUE(absl::StartsWith(Told("\rGET / HTTP/1.1\r\nHost: h\r\n\r\n"), "HTTP/1.1 400 "));
 }
 
-// A connection that has only sent an empty line is idle, so no request times out.
+// A connection on which only an empty line was sent is idle. So no request times out.
 TEST_F(HttpServerTest, AnEmptyLineAloneIsNoRequest) {
   HttpLimits limits;
   limits.idle_timeout = absl::Milliseconds(20);
@@ -253,7 +254,8 @@ TEST_F(HttpServerTest, BodiesShareABudget) {
   Start(limits);
   const auto client = Connect();
   EXPECT_EQ(client->Post("/x", "0123456789").status, 200);
-  EXPECT_EQ(client->Post("/x", "0123456789").status, 200);  // the bytes were released
+  // the bytes of the first request are no longer counted
+  EXPECT_EQ(client->Post("/x", "0123456789").status, 200);
   EXPECT_EQ(client->Post("/x", "0123456789a").status, 503);
 }
 
@@ -315,7 +317,7 @@ TEST_F(HttpServerTest, AReaderThatStopsHoldsTheStreamBack) {
   const auto client = Connect();
   client->Send("GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
   const auto exchange = handler_.TakeHeld();
-  // Like generations, writes each piece after the previous one was taken.
+  // Like a generation, writes each piece when the previous one was taken.
   constexpr int kPieces = 400;
   const std::string piece(64 << 10, 'x');
   std::atomic<int> taken = 0;
@@ -330,8 +332,8 @@ TEST_F(HttpServerTest, AReaderThatStopsHoldsTheStreamBack) {
     exchange->BeginStream({.content_type = "text/plain"});
     exchange->Write(piece, next);
   });
-  // Sockets hold some; the server nothing more. An answer on another connection shows that it does
-  // not wait.
+  // The sockets' buffers hold some pieces, and the server buffers no more. A response on another
+  // connection shows that the server does not wait.
   EXPECT_EQ(Connect()->Get("/other").body, "GET /other ");
   EXPECT_LT(taken, kPieces);
   const RawAnswer answer = client->ReadAnswer();
@@ -370,7 +372,7 @@ TEST_F(HttpServerTest, AStreamThatEndsPastTheAgeIsTheLastAnswerToo) {
   EXPECT_EQ(client->ReadUntil("GET /next "), "\r\n0\r\n\r\n");
 }
 
-// Long before the idle timeout.
+// The age ends long before the idle timeout.
 TEST_F(HttpServerTest, AnIdleConnectionEndsAtItsAge) {
   Start({.idle_timeout = absl::Hours(1), .max_connection_age = kAge});
   const auto client = Connect();
@@ -391,7 +393,7 @@ TEST_F(HttpServerTest, ShutdownLetsAnswersOut) {
   client->Send("GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
   const auto exchange = handler_.TakeHeld();
   std::thread stopping([&] { server_->Shutdown(absl::Seconds(60)); });
-  EXPECT_FALSE(idle->ReadMore());  // closed at once
+  EXPECT_FALSE(idle->ReadMore());  // it was closed at once
   exchange->Post([&] { exchange->Answer({.content_type = "", .body = "late"}); });
   EXPECT_EQ(client->ReadAnswer().body, "late");
   EXPECT_FALSE(client->ReadMore());
@@ -406,7 +408,7 @@ TEST_F(HttpServerTest, ShutdownDoesNotWaitForever) {
   const auto exchange = handler_.TakeHeld();
   server_->Shutdown(absl::Milliseconds(1));
   EXPECT_EQ(client->ReadToEnd(), "");
-  exchange->Post([] {});  // the task never runs, so it touches nothing
+  exchange->Post([] {});  // this task never runs, so it uses no destroyed object
 }
 
 TEST_F(HttpServerTest, AddressesThatAreTakenAreNamed) {

@@ -1,4 +1,4 @@
-// Browsers, proxies and clients made for other servers, over real sockets.
+// Requests of browsers, of proxies, and of clients for other servers, over real sockets.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -27,7 +27,7 @@ class HttpWebTest : public ServeTest {
     EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port)) << address;
     return std::make_unique<RawClient>(port);
   }
-  // `lines` are headers, each with its end.
+  // `lines` are the headers, each with its line break.
   RawAnswer Ask(const std::string& target, const std::string& lines) {
     const auto client = Connect();
     client->Send(absl::StrCat(target, " HTTP/1.1\r\n", lines, "\r\n"));
@@ -66,7 +66,7 @@ TEST_F(HttpWebTest, AnyHostIsServedWhereAnyPageMayAsk) {
   EXPECT_EQ(Ask("GET /v1/models", "Host: any.example\r\n").status, 200);
 }
 
-// For example in a cluster, where probes use a pod's address.
+// This happens, for example, in a cluster, where probes use the address of a pod.
 TEST_F(HttpWebTest, AnyHostIsServedPastThisMachine) {
   http_ = "0.0.0.0:0";
   Start();
@@ -146,7 +146,7 @@ TEST_F(HttpWebTest, RefusalsLeaveALineAndACount) {
   const auto garbage = Connect();
   garbage->Send("nonsense\r\n\r\n");
   EXPECT_EQ(garbage->ReadAnswer().status, 400);
-  // A failed generation is logged by RequestLog instead.
+  // A generation that failed is logged by RequestLog, not by HttpLog.
   EXPECT_EQ(Post("", R"({"prompt":"x","model":"other"})").status, 404);
   EXPECT_EQ(Post("").status, 200);
   {

@@ -1,4 +1,4 @@
-// A front's requests and workers in Prometheus's format.
+// The requests and workers of a front in Prometheus's format.
 #include "service/http/metrics_page.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ TEST_F(RequestMetricsTest, TimesAreTheClients) {
   clock_.Advance(absl::Milliseconds(30));
   measured.Write(Tokens(1));
   clock_.Advance(absl::Milliseconds(20));
-  measured.Write(Tokens(0));  // text without tokens does not count
+  measured.Write(Tokens(0));  // text without tokens is not counted
   clock_.Advance(absl::Milliseconds(40));
   measured.Write(Tokens(3));
   clock_.Advance(absl::Milliseconds(10));
@@ -83,7 +83,7 @@ TEST_F(RequestMetricsTest, EndsAreTold) {
     EXPECT_EQ(sink_.status, status);
     EXPECT_EQ(metrics_.at("m").ends[static_cast<int>(end)], 1) << status;
   }
-  // Unknown model names from clients do not become labels.
+  // Unknown model names that clients send do not become labels.
   MeasuredSink unknown = Measure("");
   unknown.Write(Tokens(1));
   unknown.Finish(absl::NotFoundError("no such model"));
@@ -193,7 +193,7 @@ TEST(MetricsPageTest, NamesAndLabels) {
   }
 }
 
-// A different number for each, so that mixed-up values are detected.
+// Each value is a different number, so that the test detects mixed-up values.
 v1::GetStatsResponse OffloadedStats() {
   v1::GetStatsResponse stats;
   v1::WorkerStats* worker = stats.add_workers();
@@ -227,7 +227,7 @@ v1::GetStatsResponse OffloadedStats() {
     layer->set_hits(200 + number);
     layer->set_misses(300 + number);
   }
-  // What is not on the page.
+  // These values are not on the page.
   offload->mutable_window()->CopyFrom(*total);
   offload->mutable_window()->set_demand_bytes(400);
   return stats;

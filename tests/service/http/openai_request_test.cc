@@ -1,4 +1,5 @@
-// Conversion of OpenAI bodies to requests: tables of accepted and of refused bodies.
+// Converts bodies of OpenAI's API to requests. There are tables of bodies that are accepted and of
+// bodies that are refused.
 #include "service/http/openai_request.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +29,7 @@ absl::StatusOr<OpenAiRequest> Chat(const std::string& text) {
   return ParseChatRequest(*body);
 }
 
-// A chat with one message and these fields.
+// Parses a chat that has one message and these fields.
 absl::StatusOr<OpenAiRequest> ChatWith(const std::string& fields) {
   return Chat(R"({"messages":[{"role":"user","content":"hi"}],)" + fields + "}");
 }
@@ -77,7 +78,7 @@ TEST(CompletionRequestTest, UnsetFieldsStayUnset) {
   EXPECT_FALSE(one.has_model());
   EXPECT_FALSE(one.sampling().has_temperature());
   EXPECT_FALSE(one.sampling().has_seed());
-  EXPECT_EQ(one.stopping().max_tokens(), 16);  // as OpenAI's
+  EXPECT_EQ(one.stopping().max_tokens(), 16);  // the default of OpenAI's API
   const v1::GenerateRequest nulls =
       Only(Completion(R"({"prompt":"x","temperature":null,"seed":null,"stop":null,"n":null})"));
   EXPECT_FALSE(nulls.sampling().has_temperature());
@@ -188,7 +189,8 @@ TEST(ChatRequestTest, FieldsThatCannotChangeTheOutputAreAccepted) {
                     "audio":null,"function_call":null,"tool_calls":null,
                     "provider_specific_fields":{"refusal":null})"),
             with(""));
-  // The OpenAI client's parsed messages, dumped, have more fields that are null.
+  // If the OpenAI client writes its parsed messages as JSON, they contain more fields that are
+  // null.
   EXPECT_EQ(with(R"(,"parsed":null,"thinking_blocks":null)"), with(""));
   const std::string call = R"(,"tool_calls":[{"id":"c","type":"function","function":{"name":"f")";
   EXPECT_EQ(with(call + R"(,"parsed_arguments":null,"provider_specific_fields":{}},

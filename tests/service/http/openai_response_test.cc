@@ -1,4 +1,4 @@
-// Responses in OpenAI's format, and tool calls in them.
+// Responses in OpenAI's format, and the tool calls in them.
 #include "service/http/openai_response.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ TEST(ResponseTest, UsageTellsOfExpertsWhereThereAreAny) {
             R"("expert_demand_bytes":0,"expert_stall_seconds":0.0})");
 }
 
-// From a worker that is newer than this front.
+// The reason is from a worker that is newer than this front.
 TEST(ResponseTest, AnUnknownReasonIsAnEnd) {
   const AnswerHead head = {.endpoint = kChat, .id = "chatcmpl-1", .model = "m", .created = 5};
   ChoiceRenderer choice(head, 0, {});
@@ -99,7 +99,7 @@ TEST(ResponseTest, AWholeAnswerIsTheSameHoweverItCame) {
     size_t bytes = 0;
     for (size_t i = 0; i < tokens.size(); ++i) {
       const bool last = i + 1 == tokens.size();
-      // An incomplete character has no text yet.
+      // A character that is incomplete has no text yet.
       v1::GenerateResponse part = Message(i == 1   ? ""
                                           : i == 2 ? "\xC3\xA9"
                                                    : tokens[i],
@@ -277,7 +277,8 @@ v1::TokenLogprob* AddPrompt(int32_t id, const std::string& token, float logprob,
   return entry;
 }
 
-// The prompt "ab" with tokens 1 and 2, where token 3 is the more probable one for the second.
+// Returns a report of the prompt "ab", which has the tokens 1 and 2. At the second position, token
+// 3 is more probable.
 v1::GenerateResponse PromptMessage() {
   v1::GenerateResponse message;
   message.set_prompt_text("ab");
@@ -335,7 +336,7 @@ TEST(ResponseTest, PromptLogprobsAndTokenIdsAsVllmHasThem) {
     EXPECT_EQ(json["token_ids"], Json::parse("[9]"));
     EXPECT_EQ(json["logprobs"], Json());
   }
-  // In a chat, the prompt's log-probabilities are in a field next to `choices`.
+  // In a chat, the log-probabilities of the prompt are in a field beside `choices`.
   const AnswerHead head = {.endpoint = kChat, .id = "c", .model = "m", .created = 5};
   ChoiceRenderer choice(head, 0, parts);
   choice.Take(PromptMessage());

@@ -1,4 +1,4 @@
-// RawClient: sends raw bytes on a socket, so that tests can act like any HTTP client.
+// RawClient: sends raw bytes on a socket, so that a test can act like any HTTP client.
 #ifndef TIDEPOOL_TESTS_SERVICE_HTTP_RAW_CLIENT_H_
 #define TIDEPOOL_TESTS_SERVICE_HTTP_RAW_CLIENT_H_
 
@@ -20,10 +20,10 @@ namespace tidepool::service {
 struct RawAnswer {
   int status = 0;
   std::string head;
-  std::string body;  // chunks joined
+  std::string body;  // the chunks, joined
 };
 
-// Thread-compatible. Reads block until the server sends something or closes.
+// Thread-compatible. A read blocks until the server sends something or closes the connection.
 class RawClient {
  public:
   explicit RawClient(int port) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -40,7 +40,8 @@ class RawClient {
   void Send(absl::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t sent = send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (sent <= 0) return;  // the server has closed, but its response can be read
+      // the server has closed the connection, but its response can still be read
+      if (sent <= 0) return;
       bytes.remove_prefix(static_cast<size_t>(sent));
     }
   }
@@ -62,7 +63,7 @@ class RawClient {
     }
     return received_;
   }
-  // Reads up to and including `mark`; later bytes stay in the buffer.
+  // Reads up to and including `mark`. Later bytes stay in the buffer.
   std::string ReadUntil(absl::string_view mark) {
     size_t at = std::string::npos;
     while ((at = received_.find(mark.data(), 0, mark.size())) == std::string::npos) {

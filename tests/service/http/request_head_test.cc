@@ -23,7 +23,7 @@ BeastRequestHeader Parsed(const std::string& text) {
   return parser.get().base();
 }
 
-// The fault of a request with these header lines.
+// Returns the fault of a request that has these header lines.
 std::optional<HeaderFault> Fault(const std::string& lines,
                                  const std::string& start = "GET / HTTP/1.1") {
   const BeastRequestHeader header = Parsed(absl::StrCat(start, "\r\n", lines, "\r\n"));

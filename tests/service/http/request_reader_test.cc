@@ -54,7 +54,7 @@ class Owner final : public RequestReader::Owner {
 
 class RequestReaderTest : public testing::Test {
  protected:
-  // What the reader reports for these bytes.
+  // Returns the owner, which records what the reader reports for these bytes.
   std::shared_ptr<Owner> Read(const std::string& bytes) {
     auto owner = std::make_shared<Owner>(
         &pair_,

@@ -29,7 +29,7 @@ class ResponseWriterTest : public testing::Test {
   void RunUntilSent() {
     pair_.RunUntil([this, before = owner_->sent] { return owner_->sent > before; });
   }
-  // The bytes after the response's head.
+  // Returns the bytes after the header of the response.
   std::string BodyUntil(const std::string& end) {
     pair_.ReceiveUntil("\r\n\r\n");
     return pair_.ReceiveUntil(end);
@@ -70,7 +70,7 @@ TEST_F(ResponseWriterTest, SendsAStreamInChunks) {
   writer_.Begin({.keep_alive = true});
   writer_.BeginStream({}, owner_);
   int taken = 0;
-  // Both are collected while the head is being sent.
+  // Both pieces are collected while the header is being sent.
   writer_.Write(
       "abc", [&taken] { ++taken; }, owner_);
   writer_.Write(

@@ -7,7 +7,7 @@
 namespace tidepool::service {
 namespace {
 
-// A message that has only log-probabilities of the prompt.
+// Returns a message that contains only log-probabilities of the prompt.
 v1::GenerateResponse OfPrompt() {
   v1::GenerateResponse message;
   message.add_prompt_logprobs();

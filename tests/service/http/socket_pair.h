@@ -1,4 +1,4 @@
-// SocketPair: both ends of a connection, for tests of a connection's parts.
+// SocketPair: the two ends of a connection, for tests of the classes that use a socket.
 #ifndef TIDEPOOL_TESTS_SERVICE_HTTP_SOCKET_PAIR_H_
 #define TIDEPOOL_TESTS_SERVICE_HTTP_SOCKET_PAIR_H_
 
@@ -19,7 +19,7 @@
 
 namespace tidepool::service {
 
-// The test's thread only.
+// Use it on the test's thread only.
 class SocketPair {
  public:
   SocketPair() : client_(io_) {
@@ -33,7 +33,7 @@ class SocketPair {
   HttpSocket* socket() { return &*socket_; }
   HttpDeadline* deadline() { return &*deadline_; }
 
-  // Runs handlers, waiting for the kernel, until `done`.
+  // Runs handlers until `done` returns true. Waits for the kernel if there is none.
   void RunUntil(const std::function<bool()>& done) {
     while (!done()) {
       io_.restart();
@@ -44,7 +44,7 @@ class SocketPair {
   }
 
   void Send(const std::string& bytes) { boost::asio::write(client_, boost::asio::buffer(bytes)); }
-  // Reads at the client until `end` has arrived. Returns all bytes that were read.
+  // Reads at the client's end until `end` has arrived. Returns all bytes that were read.
   std::string ReceiveUntil(const std::string& end) {
     const size_t size =
         boost::asio::read_until(client_, boost::asio::dynamic_buffer(received_), end);

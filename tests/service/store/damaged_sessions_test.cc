@@ -1,5 +1,5 @@
-// What can be done with the damaged sessions of a SQLite store: they can be deleted, and they do
-// not stop others from expiring.
+// What is possible with damaged sessions of a SQLite store: they can be deleted, and they do not
+// prevent others from expiring.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -14,6 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "service/store/lease.h"
 #include "service/store/sqlite_db.h"
 #include "service/store/sqlite_session_store.h"
 #include "tests/service/store/sample_sessions.h"
@@ -74,10 +75,10 @@ class DamagedSessionsTest : public testing::Test {
   std::string path_;
   std::string whole_;
   std::vector<std::string> expected_;
-  std::vector<std::string> log_;  // of the latest Open
+  std::vector<std::string> log_;  // lines since the last call of Open
 };
 
-// Every page, because any can hold the rows of some sessions.
+// Damages every page, because any page may contain rows of some sessions.
 TEST_F(DamagedSessionsTest, ExpiryPassesSessionsOnAPageThatCannotBeRead) {
   int pages = 0;
   for (size_t at = kPageBytes; at + kPageBytes <= whole_.size(); at += kPageBytes) {
@@ -94,7 +95,7 @@ TEST_F(DamagedSessionsTest, ExpiryPassesSessionsOnAPageThatCannotBeRead) {
     for (const std::string& id : damaged) EXPECT_TRUE(LogNames(id)) << at << ": " << id;
     EXPECT_EQ(DamagedIn(*store), damaged);
     EXPECT_EQ(*Count(*store), damaged.size());
-    // Each is named once.
+    // Each damaged session is logged once.
     const size_t lines = log_.size();
     EXPECT_EQ(*Expire(*store, -absl::Hours(1), 100), 0);
     EXPECT_EQ(log_.size(), lines);
@@ -117,7 +118,7 @@ TEST_F(DamagedSessionsTest, DamagedSessionsDoNotFillASearchForExpiredOnes) {
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(LogNames(SampleId(i))) << i;
 }
 
-// A byte of each column of one session's row, as it is in the file.
+// Damages one byte of each column in the row of one session.
 TEST_F(DamagedSessionsTest, ASessionIsDeletedByTheIdThatListsShow) {
   constexpr int kDamaged = 5;
   const std::string id = SampleId(kDamaged);
@@ -160,13 +161,13 @@ TEST_F(DamagedSessionsTest, ASessionIsDeletedByTheIdThatListsShow) {
   }
 }
 
-// The lease of a process that was killed means nothing to the next one.
+// The lease of a process that was killed has no meaning for the next process.
 TEST_F(DamagedSessionsTest, ADamagedSessionWhoseTurnWasKilledCanBeDeleted) {
   auto store = Open();
   ASSERT_TRUE(Create(*store, "s").ok());
   const auto turn = Begin(*store, "s", "r1");
   ASSERT_TRUE(Append(*store, FirstAppend(turn->epoch)).ok());
-  ASSERT_TRUE(Renew(*store, "s", turn->epoch, absl::Hours(1000)).ok());
+  ASSERT_TRUE(Renew(*store, "s", turn->epoch, kMaxLease).ok());
   std::filesystem::path killed = folder_ / "killed";
   std::filesystem::create_directories(killed);
   for (const char* suffix : {"", "-wal", "-commits"}) {

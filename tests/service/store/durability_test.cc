@@ -1,4 +1,4 @@
-// What --durability costs and buys: how often the store in a file asks the disk to have kept it.
+// The effect of --durability: how often the store in a file calls fsync.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
@@ -18,7 +18,7 @@ namespace {
 std::atomic<int> syncs{0};
 }  // namespace
 
-// In the place of libc's, for SQLite too: the same system calls, counted.
+// Replaces libc's functions, also for SQLite. They make the same system calls and count them.
 extern "C" int fsync(int fd) {
   ++syncs;
   return static_cast<int>(syscall(SYS_fsync, fd));
@@ -84,7 +84,7 @@ TEST_F(DurabilityTest, WhatWaitsTogetherIsKeptTogether) {
   std::vector<StatusAnswer> answers(500);
   for (int i = 0; i < 500; ++i) store->Append(OneToken(i), answers[i].Taker());
   for (StatusAnswer& answer : answers) ASSERT_TRUE(answer.Get().ok());
-  // Many come while the disk is busy with the first.
+  // Many calls arrive while the disk writes the first one.
   EXPECT_LT(syncs - before, 250);
 }
 

@@ -1,4 +1,4 @@
-// A disk without room for one more byte, under the store in a file.
+// The store in a file, on a disk that has no space for one more byte.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -19,7 +19,7 @@
 
 namespace {
 
-std::atomic<int64_t> room{INT64_MAX / 2};  // that files may still grow by, all together
+std::atomic<int64_t> room{INT64_MAX / 2};  // how many bytes all files together may still grow
 
 int64_t SizeOf(int file) {
   struct stat found = {};
@@ -35,7 +35,7 @@ bool TakeRoom(int64_t bytes) {
 
 }  // namespace
 
-// In the place of libc's, for SQLite too.
+// Replaces libc's function, also for SQLite.
 extern "C" ssize_t pwrite64(int file, const void* bytes, size_t size, off64_t at) {
   if (!TakeRoom(at + static_cast<int64_t>(size) - SizeOf(file))) {
     errno = ENOSPC;
@@ -86,7 +86,7 @@ class FullDiskTest : public testing::Test {
   std::string path_;
 };
 
-// Nothing of the log is in the file yet, and it cannot get there.
+// No byte of the log is in the database file yet, and there is no space for it.
 TEST_F(FullDiskTest, SessionsCanBeDeletedAndTheirRoomIsUsed) {
   auto store = SqliteSessionStore::Open({.path = path_}).value();
   for (int i = 0; i < 8; ++i) AddSession(store.get(), absl::StrCat("s", i));

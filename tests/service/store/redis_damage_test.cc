@@ -1,5 +1,5 @@
-// Flips bits in what a Redis server holds, and in the file that it starts from, by a seed: nothing
-// that a client gets may differ without a word.
+// Flips bits in the data of a Redis server, and in the file that it loads at its start. The bits
+// depend on a seed. A client must never get wrong data without an error or a line in the log.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@
 #ifndef TIDEPOOL_FLIPS
 #define TIDEPOOL_FLIPS 100
 #endif
-// Of the file, each of which is a start of the server.
+// Number of flips in the file. Each needs a start of the server.
 #ifndef TIDEPOOL_FILE_FLIPS
 #define TIDEPOOL_FILE_FLIPS 20
 #endif
@@ -46,7 +46,7 @@ std::vector<std::string> Texts(RedisValue array) {
 
 class RedisDamageTest : public testing::Test {
  protected:
-  // A tail that is missing is the server's to notice, and with this it does.
+  // With this setting, the server itself detects a file whose end is missing.
   RedisDamageTest() : server_(RedisServer::Settings{{"aof-load-truncated", "no"}}) {
     auto store = Open();
     FillStore(store.get(), 3);
@@ -63,7 +63,8 @@ class RedisDamageTest : public testing::Test {
     return store.ok() ? *std::move(store) : nullptr;
   }
 
-  // What is given of one session. `found` says that the check of the whole store finds something.
+  // Reads one session and returns the outcome. `found`: the check of the whole store has found
+  // something.
   Outcome Look(SessionStore* store, int i, bool found) {
     const auto log = Get(*store, SampleId(i), SampleOwner(i));
     if (!log.ok()) {
@@ -104,7 +105,7 @@ class RedisDamageTest : public testing::Test {
     return worst;
   }
 
-  // Everything in the server, as it takes it back.
+  // Returns everything that the server contains, in the form in which it can be restored.
   std::vector<std::pair<std::string, std::string>> Dump() {
     std::vector<std::pair<std::string, std::string>> dumped;
     const auto link = server_.Link();
@@ -123,7 +124,7 @@ class RedisDamageTest : public testing::Test {
     }
   }
 
-  // One bit of one key's name, or of what is under it.
+  // Flips one bit in the name of one key, or in its value.
   void Damage(const std::string& key, std::mt19937_64* random) {
     const auto link = server_.Link();
     const std::string type(link->Call({"TYPE", key})->value().text());
@@ -173,7 +174,7 @@ TEST_F(RedisDamageTest, NoFlippedBitOfAKeyIsSilent) {
   Report("keys", outcomes);
 }
 
-// The script that begins a turn gives the lease before the whole log is compared.
+// The script that begins a turn grants the lease before the whole log is compared with its hashes.
 TEST_F(RedisDamageTest, ADamagedSessionIsNotBusyAfterATurnWasRefused) {
   const auto link = server_.Link();
   ASSERT_TRUE(link->Call({"HSET", RedisSessionKey(SampleId(0)), "t0:a", "another answer"}).ok());
@@ -183,6 +184,28 @@ TEST_F(RedisDamageTest, ADamagedSessionIsNotBusyAfterATurnWasRefused) {
     EXPECT_TRUE(absl::IsDataLoss(refused)) << refused;
   }
   EXPECT_TRUE(Delete(*store, SampleId(0), SampleOwner(0)).ok());
+}
+
+// No hash covers the end of a lease.
+TEST_F(RedisDamageTest, ALeaseThatEndsLaterThanAnyLeaseIsNotHeld) {
+  const auto link = server_.Link();
+  const auto store = Open();
+  for (const char* until_us : {"9999999999999999", "1e999"}) {
+    SCOPED_TRACE(until_us);
+    ASSERT_TRUE(Begin(*store, SampleId(0), "new").ok());
+    EXPECT_TRUE(Get(*store, SampleId(0), SampleOwner(0))->info.busy);
+    EXPECT_TRUE(absl::IsAborted(Begin(*store, SampleId(0), "newer").status()));
+    ASSERT_TRUE(
+        link->Call({"HSET", RedisSessionKey(SampleId(0)), "lease_until_us", until_us}).ok());
+    EXPECT_FALSE(Get(*store, SampleId(0), SampleOwner(0))->info.busy);
+    const auto open = Begin(*store, SampleId(0), "newer");
+    ASSERT_TRUE(open.ok()) << open.status();
+    ASSERT_TRUE(Release(*store, SampleId(0), open->epoch).ok());
+  }
+  ASSERT_TRUE(
+      link->Call({"HSET", RedisSessionKey(SampleId(1)), "lease_until_us", "9999999999999999"})
+          .ok());
+  EXPECT_EQ(*Expire(*store, -absl::Hours(1), 100), kSamples);
 }
 
 TEST_F(RedisDamageTest, ADamagedDigestOfARequestIsNotTheClientsFault) {

@@ -23,7 +23,7 @@ constexpr char kBinary[] = "/usr/bin/redis-server";
 constexpr absl::Duration kStartTimeout = absl::Seconds(20);
 constexpr int kPortsTried = 10;
 
-// One that nobody listened on a moment ago.
+// Returns a port that was free a moment ago.
 int FreePort() {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   CHECK(fd >= 0);
@@ -78,7 +78,8 @@ bool RedisServer::TryStart() {
     execv(kBinary, arguments.data());
     _exit(127);
   }
-  // Its own words tell when it serves; until then there is nothing to wait on but it.
+  // The server's log says when it serves. Until then, the only thing to wait for is the process
+  // itself.
   const absl::Duration give_up = base::Clock::Real().Monotonic() + kStartTimeout;
   while (base::Clock::Real().Monotonic() < give_up) {
     if (waitpid(pid_, nullptr, WNOHANG) == pid_) {

@@ -1,4 +1,5 @@
-// A real redis-server of a test's own, in a scratch folder, on a free port of this machine.
+// RedisServer: a real redis-server for one test, in a scratch folder, on a free port of this
+// machine.
 #ifndef TIDEPOOL_TESTS_SERVICE_STORE_REDIS_SERVER_H_
 #define TIDEPOOL_TESTS_SERVICE_STORE_REDIS_SERVER_H_
 
@@ -15,30 +16,31 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. The process and its folder go with it.
+// Thread-compatible. The destructor ends the process and deletes the folder.
 class RedisServer {
  public:
   using Settings = std::map<std::string, std::string>;
 
-  // Settings in addition to, or instead of, those of a safe server.
+  // `settings` are added to the settings of a safe server, or replace them.
   explicit RedisServer(Settings settings = {});
   ~RedisServer();
 
   const RedisAddress& address() const { return address_; }
-  // Settings of the next Start.
+  // The settings for the next call of Start.
   Settings& settings() { return settings_; }
 
-  // On the port of before, returning when it answers. Requires: it does not run.
+  // Starts the server on the same port as before. Returns when the server responds. Requires: it is
+  // not running.
   void Start();
-  // False: it ended instead, or does not answer. Requires: it does not run.
+  // Returns false if the server has ended or does not respond. Requires: it is not running.
   bool TryStart();
-  // Its data.
+  // The folder with its data.
   const std::filesystem::path& folder() const { return folder_; }
-  void Kill();              // -9
+  void Kill();              // sends SIGKILL
   void Signal(int signal);  // such as SIGSTOP
-  // A connection beside the store's.
+  // Opens a connection that the store does not use.
   std::unique_ptr<RedisLink> Link();
-  // The answer's text.
+  // Sends a command and returns the text of the response.
   std::string Ask(const std::vector<std::string>& command);
 
  private:

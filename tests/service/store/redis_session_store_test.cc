@@ -1,4 +1,4 @@
-// What only the store on Redis does; session_store_test.cc has the contract.
+// What only the Redis store does. session_store_test.cc tests the contract of all stores.
 #include "service/store/redis_session_store.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST(RedisSessionStoreTest, RefusesServersThatForget) {
   struct Case {
     RedisServer::Settings settings;
     RedisSafety safety;
-    std::string names;  // empty: accepted
+    std::string names;  // what the error must name; empty: the server is accepted
   };
   const Case cases[] = {
       {{{"appendonly", "no"}}, RedisSafety::kProcess, "appendonly"},
@@ -105,7 +105,8 @@ TEST(RedisSessionStoreTest, PasswordsOpenAndAreNeverShown) {
   EXPECT_TRUE(Create(**right, "s").ok());
 }
 
-// A turn whose session vanished was not told to come again: nothing would be there.
+// The session of a turn has vanished. The error must not ask the client to retry, because the
+// session does not come back.
 TEST(RedisSessionStoreTest, AServerThatWasEmptiedUnderATurnHasLostData) {
   RedisServer server;
   auto store = Open(server);
@@ -117,7 +118,8 @@ TEST(RedisSessionStoreTest, AServerThatWasEmptiedUnderATurnHasLostData) {
   EXPECT_EQ(lost.code(), StatusCode::kDataLoss) << lost;
   EXPECT_TRUE(absl::StrContains(lost.message(), "session 's' disappeared")) << lost;
 
-  // One that was deleted, because its front was silent for too long, has lost its lease alone.
+  // This turn's front was silent for too long, and its session was deleted. So it has only lost its
+  // lease.
   ASSERT_TRUE(Create(*store, "s").ok());
   const auto slow = Begin(*store, "s", "r1");
   ASSERT_TRUE(Renew(*store, "s", slow->epoch, absl::ZeroDuration()).ok());
@@ -150,7 +152,8 @@ TEST(RedisSessionStoreTest, RefusesNewerLayoutsAndReplicas) {
   EXPECT_TRUE(absl::StrContains(replica.status().message(), "slave")) << replica.status();
 }
 
-// Two fronts: whoever has the newer epoch writes, and every token that was acknowledged is there.
+// There are two fronts. Only the one with the newer epoch writes, and every acknowledged token is
+// in the log.
 TEST(RedisSessionStoreTest, TwoStoresRaceForOneSession) {
   const RedisServer server;
   auto one = Open(server);
@@ -159,7 +162,7 @@ TEST(RedisSessionStoreTest, TwoStoresRaceForOneSession) {
   EXPECT_EQ(Create(*two, "s").status().code(), StatusCode::kAlreadyExists);
   std::atomic<int> turns = 0;
   base::Mutex mutex;
-  std::vector<int32_t> logged;  // what the holders of the lease write, in order
+  std::vector<int32_t> logged;  // what the holders of the lease have written, in order
   const auto play = [&](SessionStore& store, const std::string& name) {
     for (int i = 0; i < 30;) {
       const auto turn = Begin(store, "s", absl::StrCat(name, i));
@@ -167,7 +170,7 @@ TEST(RedisSessionStoreTest, TwoStoresRaceForOneSession) {
         ASSERT_EQ(turn.status().code(), StatusCode::kAborted) << turn.status();
         continue;
       }
-      // The lease is the lock; this one only tells the sanitizers so.
+      // The lease already is the lock. This mutex only shows it to the sanitizers.
       base::MutexLock lock(&mutex);
       ASSERT_EQ(turn->log.token_ids, logged);
       AppendRequest append = FirstAppend(turn->epoch);
@@ -198,7 +201,7 @@ TEST(RedisSessionStoreTest, AFrontThatLostItsLeaseIsFenced) {
   ASSERT_TRUE(Create(*one, "s").ok());
   const auto stale = Begin(*one, "s", "r1");
   ASSERT_TRUE(Append(*one, FirstAppend(stale->epoch)).ok());
-  // The client came back to the other front with the same request.
+  // The client sends the same request to the other front.
   const auto fresh = Begin(*two, "s", "r1");
   ASSERT_TRUE(fresh.ok()) << fresh.status();
   EXPECT_EQ(Append(*one, OneToken(stale->epoch, 4, 7)).code(), StatusCode::kAborted);
@@ -217,10 +220,35 @@ TEST(RedisSessionStoreTest, WhileTheServerIsAwayCallsAreUnavailable) {
   EXPECT_EQ(lost.status().code(), StatusCode::kUnavailable);
   EXPECT_TRUE(absl::StrContains(lost.status().message(), server.address().Name())) << lost.status();
   server.Start();
-  // Back-off over, it is found again; what it acknowledged is there.
+  // After the back-off, the store finds the server again. What was acknowledged is still there.
   absl::StatusOr<SessionLogData> log = Get(*store, "s");
   while (absl::IsUnavailable(log.status())) log = Get(*store, "s");
   EXPECT_TRUE(log.ok()) << log.status();
+}
+
+TEST(RedisSessionStoreTest, AServerThatWasAwayForLongIsFoundSoon) {
+  RedisServer server;
+  fakes::ManualClock clock;
+  RedisSessionStoreOptions options = OptionsFor(server);
+  options.clock = &clock;
+  options.patience = absl::Milliseconds(650);
+  auto store = *RedisSessionStore::Open(options);
+  ASSERT_TRUE(Create(*store, "s").ok());
+  server.Kill();
+  for (int round = 0; round < 6; ++round) {
+    Answer<SessionLogData> refused;
+    store->Get("ann", "s", refused.Taker());
+    clock.Advance(absl::Seconds(5));
+    EXPECT_EQ(refused.Get().status().code(), StatusCode::kUnavailable);
+  }
+  server.Start();
+  Answer<SessionLogData> log;
+  store->Get("ann", "s", log.Taker());
+  // The longest back-off with its random part, then the end of the call's patience.
+  clock.Advance(absl::Milliseconds(601));
+  clock.Advance(absl::Milliseconds(49));
+  const auto found = log.Get();
+  EXPECT_TRUE(found.ok()) << found.status();
 }
 
 // The server dies repeatedly during appends: each append is in the log once, in order.
@@ -253,7 +281,8 @@ TEST(RedisSessionStoreTest, AppendsSurviveTheServersDeath) {
   EXPECT_EQ(log->turns[0].answer, "a" + std::string(length - 4, 'x'));
 }
 
-// The server stops answering between doing and saying so: what is sent again is not done again.
+// The server stops after it has run a call and before it has responded. The call is sent again, but
+// has no second effect.
 TEST(RedisSessionStoreTest, ALostAnswerIsFoundByReadingBack) {
   RedisServer server;
   RedisSessionStoreOptions options = OptionsFor(server);
@@ -262,7 +291,7 @@ TEST(RedisSessionStoreTest, ALostAnswerIsFoundByReadingBack) {
   ASSERT_TRUE(Create(*store, "s").ok());
   const auto turn = Begin(*store, "s", "r1");
   ASSERT_TRUE(Append(*store, FirstAppend(turn->epoch)).ok());
-  // When it resumes, it reads the commands and replies on a connection that nobody reads.
+  // When the server resumes, it reads the commands, and responds on a connection that nobody reads.
   std::vector<StatusAnswer> answers(3);
   StatusAnswer deleted;
   ASSERT_TRUE(Create(*store, "t").ok());
@@ -273,7 +302,8 @@ TEST(RedisSessionStoreTest, ALostAnswerIsFoundByReadingBack) {
     store->Append(append, answers[i].Taker());
   }
   store->Delete("ann", "t", deleted.Taker());
-  const absl::StatusOr<SessionInfo> created = Create(*store, "u");  // waits its patience out
+  // waits until its patience has ended
+  const absl::StatusOr<SessionInfo> created = Create(*store, "u");
   EXPECT_EQ(created.status().code(), StatusCode::kUnavailable) << created.status();
   server.Signal(SIGCONT);
   for (StatusAnswer& answer : answers) EXPECT_TRUE(answer.Get().ok());
@@ -284,7 +314,7 @@ TEST(RedisSessionStoreTest, ALostAnswerIsFoundByReadingBack) {
   EXPECT_EQ(log->turns[0].finish, TurnFinish::kStop);
 }
 
-// For this front the server's clock has jumped, because its own clock does not move.
+// This front's clock does not move, so the server's clock seems to have jumped.
 TEST(RedisSessionStoreTest, NoJumpOfTheServersClockMakesASessionOlder) {
   RedisServer server;
   fakes::ManualClock clock;
@@ -298,7 +328,7 @@ TEST(RedisSessionStoreTest, NoJumpOfTheServersClockMakesASessionOlder) {
   EXPECT_EQ(*Expire(*store, absl::ZeroDuration(), 10), 1);
 }
 
-// An older front knows no bodies: it neither writes nor deletes their fields.
+// An older front does not know the fields of bodies. It neither writes nor deletes them.
 TEST(RedisSessionStoreTest, WhatAnOlderFrontLeftOfAnotherTurnCountsAsNothing) {
   RedisServer server;
   auto store = Open(server);
@@ -309,8 +339,8 @@ TEST(RedisSessionStoreTest, WhatAnOlderFrontLeftOfAnotherTurnCountsAsNothing) {
   append.numerics_id = "avx2";
   append.finish = TurnFinish::kStop;
   ASSERT_TRUE(Append(*store, append).ok());
-  // Its turns in the place of this one: the first of another request, then one without a body.
-  // What an older front writes comes with a lease of its own.
+  // An older front writes its own turns in place of this one: first a turn of another request, and
+  // then one without a body. It takes a lease for what it writes.
   const auto write = [&server](std::vector<std::string> command) {
     server.Ask(command);
     server.Ask({"HINCRBY", "tidepool:session:s", "epoch", "1"});
@@ -325,7 +355,7 @@ TEST(RedisSessionStoreTest, WhatAnOlderFrontLeftOfAnotherTurnCountsAsNothing) {
   EXPECT_EQ(Begin(*store, "s", "r1", "two").status().code(), StatusCode::kAlreadyExists);
   write({"HDEL", "tidepool:session:s", "t0:b", "t0:n"});
   EXPECT_TRUE(Begin(*store, "s", "r1", "two").ok());
-  // That was sealed again.
+  // The session was sealed again.
   EXPECT_TRUE(Get(*store, "s").ok());
   server.Ask({"HSET", "tidepool:session:s", "t0:r", "r9"});
   EXPECT_EQ(Get(*store, "s").status().code(), StatusCode::kDataLoss);

@@ -1,4 +1,5 @@
-// Redis servers that come back without a store, with an older one, or with another one.
+// Redis servers that come back without their store, with an older state of it, or with another
+// store.
 #include "service/store/redis_witness.h"
 
 #include <gmock/gmock.h>
@@ -51,7 +52,7 @@ class RedisWitnessTest : public testing::Test {
     return store.ok() ? *std::move(store) : nullptr;
   }
 
-  // The faults of a start, as the log has them.
+  // Returns the faults that the log has after a start.
   std::vector<std::string> FaultsOfAStart(int database = 0) {
     auto store = Open(database);
     std::vector<std::string> faults = *Verify(*store);
@@ -76,7 +77,7 @@ class RedisWitnessTest : public testing::Test {
     return {};
   }
 
-  // Replaces the first `from` of a file of the server. Requires: the server does not run.
+  // Replaces the first `from` in a file of the server. Requires: the server is not running.
   void Replace(const std::string& part, const std::string& from, const std::string& to) const {
     const std::filesystem::path path = File(part);
     std::ifstream in(path, std::ios::binary);
@@ -91,13 +92,13 @@ class RedisWitnessTest : public testing::Test {
   RedisServer server_;
   std::string witness_path_;
   base::Mutex mutex_;
-  std::vector<std::string> log_ TIDEPOOL_GUARDED_BY(mutex_);  // since the latest Open
+  std::vector<std::string> log_ TIDEPOOL_GUARDED_BY(mutex_);  // lines since the last call of Open
 };
 
 TEST_F(RedisWitnessTest, AnEmptyServerThatWasNeverUsedIsNoFault) {
   EXPECT_THAT(FaultsOfAStart(), IsEmpty());
   EXPECT_THAT(FaultsOfAStart(), IsEmpty());
-  // Nothing was lost with it.
+  // The store was empty, so nothing was lost.
   server_.Ask({"FLUSHALL"});
   EXPECT_THAT(FaultsOfAStart(), IsEmpty());
 }
@@ -114,7 +115,7 @@ TEST_F(RedisWitnessTest, AnEmptyServerThatHadSessionsIsAFaultUntilItIsUsed) {
   EXPECT_THAT(FaultsOfAStart(), IsEmpty());
 }
 
-// One bit of the manifest makes a file of changes one that Redis deletes.
+// After one flipped bit in the manifest, Redis deletes a file of changes.
 TEST_F(RedisWitnessTest, ADamagedManifestIsAFault) {
   Fill();
   server_.Kill();
@@ -123,7 +124,7 @@ TEST_F(RedisWitnessTest, ADamagedManifestIsAFault) {
   EXPECT_THAT(FaultsOfAStart(), ElementsAre(HasSubstr("all of its 12 sessions are lost")));
 }
 
-// Redis alone shows it, also to a front that knows nothing.
+// Redis alone shows this fault, even to a front that remembers nothing.
 TEST_F(RedisWitnessTest, ADamagedSelectCommandIsAFaultWithoutAWitness) {
   witness_path_ = "";
   Fill();
@@ -175,7 +176,7 @@ TEST_F(RedisWitnessTest, AnotherStoreIsAFault) {
               ElementsAre(HasSubstr("the database has another store, with 1 sessions")));
 }
 
-// At a new connection, and on the same one.
+// The fault is detected at a new connection, and also on the connection that is open.
 TEST_F(RedisWitnessTest, ARunningFrontNoticesAServerThatIsEmptied) {
   auto store = Open();
   FillStore(store.get(), 1);

@@ -1,4 +1,5 @@
-// Sessions of all kinds, for tests that damage a store, and what came of the damage.
+// Sample sessions of all kinds, for tests that damage a store, and the possible outcomes of the
+// damage.
 #ifndef TIDEPOOL_TESTS_SERVICE_STORE_SAMPLE_SESSIONS_H_
 #define TIDEPOOL_TESTS_SERVICE_STORE_SAMPLE_SESSIONS_H_
 
@@ -19,7 +20,7 @@ namespace tidepool::service {
 
 inline constexpr int kSamples = 12;
 
-// The session as a client sees it, without the epoch of its lease.
+// Returns the session as a client sees it. The epoch of the lease is not included.
 inline std::string Told(const SessionLogData& log) { return SessionToJson(log); }
 
 inline std::string SampleId(int i) { return absl::StrCat("session-", i); }
@@ -66,7 +67,7 @@ inline void Converse(SessionStore* store, int i, int turn) {
   }
 }
 
-// Turns of all kinds, logs that were cut, branches that were inserted.
+// Fills the store with turns of all kinds, logs that were cut, and branches that were inserted.
 inline void FillStore(SessionStore* store, int turns) {
   for (int i = 0; i < kSamples; ++i) {
     if (i % 4 == 3) {
@@ -83,7 +84,7 @@ inline void FillStore(SessionStore* store, int turns) {
 
 enum class Outcome : uint8_t { kNoEffect, kNoticed, kSilent };
 
-// A line with how many there were of each.
+// Prints a line with the number of each outcome.
 inline void Report(const char* what, const std::map<Outcome, int>& outcomes) {
   const auto count = [&](Outcome outcome) {
     const auto found = outcomes.find(outcome);

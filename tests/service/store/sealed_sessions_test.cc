@@ -1,13 +1,15 @@
-// The rows, the logs and their hashes over the tables of one database.
+// SealedSessions and SealedLogs with the tables of one database.
 #include "service/store/sealed_sessions.h"
 
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "service/store/lease.h"
 #include "service/store/sealed_logs.h"
 #include "tests/service/store/memory_db.h"
 
@@ -25,7 +27,7 @@ class SealedSessionsTest : public testing::Test {
         .value();
   }
 
-  // A session with a turn of three tokens of input and one of output.
+  // Adds a session with one turn: three tokens of input and one token of output.
   SessionRow AddWithTurn(const std::string& id, TurnFinish finish) {
     SessionRow row = Add(id);
     EXPECT_TRUE(logs_->StartTurn(&row, {.request_id = "r", .input_ids = {1, 2, 3}}).ok());
@@ -104,6 +106,17 @@ TEST_F(SealedSessionsTest, ARowIsBusyUntilItsLeaseEnds) {
   StoreTime later = kNow;
   later.monotonic += absl::Microseconds(1);
   EXPECT_FALSE(sessions_->Find("one", later)->info.busy);
+}
+
+TEST_F(SealedSessionsTest, ALeaseThatEndsLaterThanAnyLeaseIsNotHeld) {
+  SessionRow row = Add("one");
+  const int64_t last = absl::ToInt64Microseconds(kNow.monotonic + kMaxLease);
+  for (const auto& [until_us, busy] : {std::pair(last, true), std::pair(last + 1, false),
+                                       std::pair(last | int64_t{1} << 60, false)}) {
+    row.lease_until_us = until_us;
+    ASSERT_TRUE(sessions_->Save(&row).ok());
+    EXPECT_EQ(sessions_->Find("one", kNow)->info.busy, busy) << until_us;
+  }
 }
 
 TEST_F(SealedSessionsTest, ALogIsReadAsItWasWritten) {

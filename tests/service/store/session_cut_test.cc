@@ -12,7 +12,8 @@
 namespace tidepool::service {
 namespace {
 
-// Input [0, 5), output [5, 10); input [10, 14), output [14, 20).
+// The first turn has the input [0, 5) and the output [5, 10). The second has the input [10, 14) and
+// the output [14, 20).
 SessionLogData TwoTurns(SessionKind kind) {
   SessionLogData log;
   log.info = {.session_id = "s", .kind = kind, .token_count = 20, .turn_count = 2};
@@ -100,7 +101,8 @@ TEST(SessionCutTest, OutsideTheLogIsRefusedByItsRange) {
   }
 }
 
-// The third turn's rendering dropped the second one's answer: what was behind 14 is gone.
+// The template has left the second turn's response out when it rendered the third turn. So the log
+// was truncated at 14.
 TEST(SessionCutTest, ATurnThatBranchedIsTakenBackWithoutTheOneItCut) {
   SessionLogData log = TwoTurns(SessionKind::kChat);
   log.turns.push_back({.request_id = "r3",
@@ -115,10 +117,10 @@ TEST(SessionCutTest, ATurnThatBranchedIsTakenBackWithoutTheOneItCut) {
   const SessionLogData before = Cut(log, 14);
   ASSERT_EQ(before.turns.size(), 2);
   EXPECT_EQ(before.turns[1], log.turns[1]);
-  // And once more: what is at the end already stays.
+  // A second cut at the same position changes nothing.
   EXPECT_EQ(Cut(before, 14).turns, before.turns);
   EXPECT_EQ(Cut(before, 10).turns.size(), 1);
-  // 16 was the second turn's answer; it is the third one's message now.
+  // Position 16 was in the second turn's response. Now it is in the third turn's message.
   EXPECT_FALSE(PlanCut(log, 16).ok());
 }
 
@@ -133,12 +135,13 @@ TEST(SessionCutTest, ARunningTurnEndsWhereItStands) {
 
 TEST(SessionCutTest, AnAnswerIsCutToTheTextOfItsTokens) {
   EXPECT_EQ(CutAnswer("Hello there", "Hello"), "Hello");
-  EXPECT_EQ(CutAnswer(" Hello there", "Hello"), " Hello");  // decoded alone, the space went
+  // the space is lost because the tokens were decoded alone
+  EXPECT_EQ(CutAnswer(" Hello there", "Hello"), " Hello");
   EXPECT_EQ(CutAnswer("\n Hello", "\n Hello"), "\n Hello");
-  EXPECT_EQ(CutAnswer("gr\xC3\xBCn", "gr\xEF\xBF\xBD"), "gr");  // half a character
-  EXPECT_EQ(CutAnswer("yes", "yes STOP"), "yes");               // the stop string was taken off
+  EXPECT_EQ(CutAnswer("gr\xC3\xBCn", "gr\xEF\xBF\xBD"), "gr");  // half of a character
+  EXPECT_EQ(CutAnswer("yes", "yes STOP"), "yes");  // the stop string was removed from the response
   EXPECT_EQ(CutAnswer("abc", ""), "");
-  EXPECT_EQ(CutAnswer(" Hello", ""), "");  // a control token has no text, and no space
+  EXPECT_EQ(CutAnswer(" Hello", ""), "");  // a control token has no text and no space
   EXPECT_EQ(CutAnswer(" Hello", " "), " ");
   EXPECT_EQ(CutAnswer("\n\n Hello", "\n"), "\n");
   EXPECT_EQ(CutAnswer(" \xC3\xBC", " \xEF\xBF\xBD"), " ");

@@ -68,12 +68,12 @@ TEST(SessionJsonTest, ASessionComesBackAsItWas) {
   EXPECT_EQ(read->info.principal, "ann");
   EXPECT_EQ(read->info.kind, SessionKind::kChat);
   EXPECT_EQ(SessionToJson(*read), line);
-  // The second turn is as an older program wrote it.
+  // The second turn has the fields that an older program wrote.
   EXPECT_EQ(read->turns[1].body_digest, "");
   EXPECT_EQ(line.find("body_digest"), line.rfind("body_digest"));
 }
 
-// As an older program wrote it, or somebody who changes it.
+// Returns the line as an older program would have written it, or a person who has changed it.
 std::string WithoutHash(const std::string& line) {
   return absl::StrCat(line.substr(0, line.rfind(",\"hash\":")), "}");
 }
@@ -90,7 +90,7 @@ TEST(SessionJsonTest, ReadsAnExportLineByLine) {
 TEST(SessionJsonTest, ADamagedLineDoesNotKeepOthersFromBeingRead) {
   const std::string line = SessionToJson(Chat());
   const std::string bad = absl::StrReplaceAll(WithoutHash(line), {{"\"start\":4", "\"start\":7"}});
-  // A line break that is gone joins two sessions.
+  // If a line break is missing, two sessions are in one line.
   const std::string joined =
       absl::StrCat(line, "*", absl::StrReplaceAll(line, {{"\"s\"", "\"z\""}}));
   std::vector<SessionLogData> sessions;
@@ -123,7 +123,7 @@ TEST(SessionJsonTest, AHashNoticesWhatWasChanged) {
   EXPECT_TRUE(absl::StartsWith((*faults)[0], "line 2, session 's': it does not match its hash"))
       << (*faults)[0];
   EXPECT_TRUE(sessions.empty());
-  // Not where it was written, it cannot be compared.
+  // A hash that is not at the end of its line cannot be compared.
   const std::string moved = absl::StrCat("{\"hash\":\"x\",", WithoutHash(line).substr(1));
   EXPECT_EQ(SessionFromJson(moved).status().code(), absl::StatusCode::kDataLoss);
 }
@@ -188,7 +188,7 @@ TEST(SessionCheckTest, CountsAreWhatTheyCount) {
   log = Chat();
   log.info.turn_count = 1;
   EXPECT_FALSE(CheckSession(log).ok());
-  // A session that went back to before a turn that had cut the one before it.
+  // This session was truncated to before a turn that had truncated the turn before it.
   log = Chat();
   log.turns.resize(1);
   log.token_ids.resize(4);

@@ -64,7 +64,8 @@ TEST(SessionSealsTest, ChainsDependOnTheSessionTheRowAndAllRowsBefore) {
   EXPECT_EQ(HashOf(start, chunk), HashOf(start, chunk));
   EXPECT_NE(HashOf(start, chunk), HashOf(ChunksStart("b"), chunk));
   EXPECT_NE(HashOf(start, chunk), HashOf(start, {.start = 1, .tokens = "1234", .text = "t"}));
-  // The values have lengths, so that text cannot move from one column to the next.
+  // Each value is hashed with its length. So text cannot move from one column to the next without
+  // changing the hash.
   EXPECT_NE(HashOf(start, chunk), HashOf(start, {.start = 0, .tokens = "1234t", .text = ""}));
   const TurnRow turn = {.turn = {.request_id = "r"}, .messages = "[]"};
   EXPECT_NE(HashOf(start, 0, turn), HashOf(start, 1, turn));

@@ -1,4 +1,4 @@
-// The contract of every SessionStore.
+// The contract that every SessionStore must fulfil.
 #include "service/store/session_store.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ TEST_P(SessionStoreTest, AppendComparesBeforeItSets) {
   EXPECT_EQ(Append(*store, beyond).code(), StatusCode::kAborted);
   EXPECT_EQ(Get(*store, "s")->info.token_count, 0);
   EXPECT_TRUE(Append(*store, FirstAppend(turn->epoch)).ok());
-  // The same again is of another length.
+  // The same append again expects another length.
   EXPECT_EQ(Append(*store, FirstAppend(turn->epoch)).code(), StatusCode::kAborted);
   EXPECT_EQ(Get(*store, "s")->info.token_count, 4);
 }
@@ -81,7 +81,7 @@ TEST_P(SessionStoreTest, OneTurnAtATime) {
   EXPECT_TRUE(Get(*store, "s")->info.busy);
   EXPECT_EQ(Delete(*store, "s").code(), StatusCode::kAborted);
 
-  // The same request takes over, and the old epoch is worth nothing.
+  // The same request takes the lease over, and the old epoch is no longer valid.
   const auto again = Begin(*store, "s", "r1");
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(again->epoch, first->epoch + 1);
@@ -93,8 +93,8 @@ TEST_P(SessionStoreTest, OneTurnAtATime) {
   EXPECT_EQ(Get(*store, "s")->turns[0].answer, "a");
   EXPECT_EQ(Get(*store, "s")->turns[0].finish, TurnFinish::kRunning);
 
-  // After it has expired, another turn can take it. The loser's tokens are in the log, as a
-  // cancelled turn.
+  // After the lease has expired, another turn can take it. The tokens of the first turn stay in the
+  // log, as a cancelled turn.
   EXPECT_TRUE(Renew(*store, "s", again->epoch, absl::ZeroDuration()).ok());
   EXPECT_FALSE(Get(*store, "s")->info.busy);
   const auto taken = Begin(*store, "s", "r2");
@@ -104,7 +104,7 @@ TEST_P(SessionStoreTest, OneTurnAtATime) {
   EXPECT_EQ(taken->log.turns[0].end, 4);
   EXPECT_EQ(taken->log.turns[0].answer, "a");
   EXPECT_EQ(taken->log.token_ids, (std::vector<int32_t>{1, 2, 3, 10}));
-  // A lost lease cannot be released by its former owner.
+  // A turn that has lost its lease cannot release it.
   EXPECT_TRUE(Release(*store, "s", again->epoch).ok());
   EXPECT_TRUE(Get(*store, "s")->info.busy);
   EXPECT_TRUE(Release(*store, "s", taken->epoch).ok());
@@ -125,7 +125,8 @@ TEST_P(SessionStoreTest, ATurnGoesOnForItsOwnRequest) {
                            .output_text = "b",
                            .finish = finish});
   };
-  // While it runs, when it was cancelled, and when the store was opened again.
+  // Checks the log while the turn runs, after it was cancelled, and after the store was opened
+  // again.
   const auto running = Begin(*store, "s", "r1");
   ASSERT_EQ(running->log.turns.size(), 1);
   EXPECT_EQ(running->log.turns[0].finish, TurnFinish::kRunning);
@@ -146,7 +147,7 @@ TEST_P(SessionStoreTest, ATurnGoesOnForItsOwnRequest) {
   ASSERT_EQ(log->turns.size(), 1);
   EXPECT_EQ(log->turns[0].answer, "abbb");
   EXPECT_EQ(log->turns[0].end, 7);
-  // What has ended stays as it is.
+  // A turn that has ended does not change.
   const auto ended = Begin(*store, "s", "r1");
   EXPECT_EQ(ended->log.turns[0].finish, TurnFinish::kStop);
   EXPECT_TRUE(Release(*store, "s", ended->epoch).ok());
@@ -299,7 +300,7 @@ TEST_P(SessionStoreTest, ShowsEverybodysToWhomAsksForThem) {
   EXPECT_TRUE(Verify(*store)->empty());
 }
 
-// Two turns, more tokens than one row holds.
+// Returns a session with two turns and more tokens than one row holds.
 SessionLogData LongSession() {
   SessionLogData log;
   log.info = {.session_id = "s",
@@ -347,7 +348,7 @@ TEST_P(SessionStoreTest, InsertsAWholeSession) {
   EXPECT_EQ(read->info.kind, SessionKind::kChat);
   EXPECT_EQ(List(*store, 10, "")->sessions.size(), 1);
 
-  // It continues like any other session.
+  // This session continues like any other.
   const auto turn = Begin(*store, "s", "r3");
   ASSERT_TRUE(turn.ok()) << turn.status();
   AppendRequest append = FirstAppend(turn->epoch);
@@ -383,7 +384,7 @@ TEST_P(SessionStoreTest, ReplacesWhatNobodyChangedMeanwhile) {
   const auto read = Get(*store, "s");
   EXPECT_EQ(read->token_ids, log.token_ids);
   EXPECT_EQ(read->turns, log.turns);
-  // What was read before is out of date.
+  // The session has changed since it was read.
   EXPECT_EQ(Replace(*store, log).status().code(), StatusCode::kAborted);
 
   const auto turn = Begin(*store, "s", "r2");

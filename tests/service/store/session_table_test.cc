@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "service/store/lease.h"
 #include "tests/service/store/memory_db.h"
 
 namespace tidepool::service {
@@ -124,7 +125,7 @@ TEST_F(SessionTableTest, DeletedKeysAreNotReused) {
 }
 
 TEST_F(SessionTableTest, FindsUnchangedSessionsThatHaveNoLease) {
-  for (const char* id : {"old", "older", "leased", "new"}) Insert(id, "ann");
+  for (const char* id : {"old", "older", "leased", "new", "last"}) Insert(id, "ann");
   const auto change = [&](const std::string& id, int64_t seconds, int64_t lease_until_us) {
     SessionRow row = **table_.Find(id);
     row.info.update_time = absl::FromUnixSeconds(seconds);
@@ -135,11 +136,16 @@ TEST_F(SessionTableTest, FindsUnchangedSessionsThatHaveNoLease) {
   change("older", 10, 0);
   change("leased", 10, 6);
   change("new", 31, 0);
+  const int64_t longest = 5 + absl::ToInt64Microseconds(kMaxLease);
+  change("last", 10, longest);
   const absl::Time latest = absl::FromUnixSeconds(30);
   const absl::Duration now = absl::Microseconds(5);
   EXPECT_THAT(Rows(table_.UnchangedSince(latest, now, 10)), ElementsAre(2, 1));
   EXPECT_THAT(Rows(table_.UnchangedSince(latest, now, 1)), ElementsAre(2));
-  EXPECT_THAT(Rows(table_.InUse()), ElementsAre(1, 3));
+  EXPECT_THAT(Rows(table_.InUse()), ElementsAre(1, 3, 5));
+  change("last", 15, longest + 1);
+  EXPECT_THAT(Rows(table_.UnchangedSince(latest, now, 10)), ElementsAre(2, 5, 1))
+      << "it ends later than any lease";
 }
 
 TEST_F(SessionTableTest, AColumnOfAnotherClassIsReportedAndFoundByItsBytes) {

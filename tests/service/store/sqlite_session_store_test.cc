@@ -1,4 +1,4 @@
-// What only the store in a file does; session_store_test.cc has the contract.
+// What only the store in a file does. session_store_test.cc tests the contract of all stores.
 #include "service/store/sqlite_session_store.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST_F(SqliteSessionStoreTest, LeasesExpireByTheClock) {
   ASSERT_TRUE(Create(*store, "s").ok());
   const auto first = Begin(*store, "s", "r1");
   ASSERT_TRUE(first.ok());
-  // Renewed, the lease outlives its first ten seconds; then it expires.
+  // A lease that is renewed lasts longer than its first ten seconds. Later it expires.
   clock.Advance(absl::Seconds(8));
   EXPECT_TRUE(Renew(*store, "s", first->epoch, absl::Seconds(10)).ok());
   clock.Advance(absl::Seconds(8));
@@ -72,7 +72,7 @@ TEST_F(SqliteSessionStoreTest, LeasesTakeNoNoticeOfTheWallClock) {
   EXPECT_TRUE(Begin(*store, "s", "r2").ok()) << "it has expired";
 }
 
-// However the wall clock is set, a session lives as long as nobody has changed it for its time.
+// The wall clock may be set to any time: a session exists for its whole TTL after its last change.
 TEST_F(SqliteSessionStoreTest, NoJumpOfTheWallClockMakesASessionOlder) {
   const absl::Duration ttl = absl::Hours(24);
   fakes::ManualClock clock;
@@ -87,7 +87,7 @@ TEST_F(SqliteSessionStoreTest, NoJumpOfTheWallClockMakesASessionOlder) {
   EXPECT_EQ(*Expire(*store, ttl, 10), 1);
   EXPECT_EQ(Get(*store, "before").status().code(), StatusCode::kNotFound);
 
-  // Back, and forth again: what was written in between counts as written now.
+  // Set the clock back, and forward again. What was written in between counts as written now.
   clock.JumpWall(-absl::Hours(2 * 365 * 24));
   ASSERT_TRUE(Create(*store, "behind").ok());
   EXPECT_EQ(*Expire(*store, ttl, 10), 0);
@@ -97,8 +97,9 @@ TEST_F(SqliteSessionStoreTest, NoJumpOfTheWallClockMakesASessionOlder) {
   EXPECT_EQ(*Expire(*store, ttl, 10), 1);
   EXPECT_EQ(Get(*store, "behind").status().code(), StatusCode::kNotFound);
 
-  // Opened again under a clock that is right, the wall clock counts: what it says was written
-  // ahead of its time gets older from then on, and the time without a front counts too.
+  // The store is opened again, and the wall clock is right. From now on the wall clock counts,
+  // including the time in which no front was running. So sessions that were written with a time in
+  // the future now get older.
   ASSERT_TRUE(Create(*store, "last").ok());
   store.reset();
   clock.Advance(absl::Hours(25));
@@ -145,7 +146,7 @@ TEST_F(SqliteSessionStoreTest, RefusesForeignAndNewerFiles) {
   EXPECT_TRUE(absl::StrContains(foreign.status().message(), "another program")) << foreign.status();
 }
 
-// The layout of version 1, as files have it that were written then, and a session in it.
+// The schema of version 1, as in files of that time, with one session.
 constexpr char kVersion1[] = R"(
 CREATE TABLE sessions (
   key INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL UNIQUE,
@@ -197,7 +198,7 @@ TEST_F(SqliteSessionStoreTest, BringsOlderFilesUpToDate) {
                                                     .end = 2,
                                                     .answer = "x",
                                                     .finish = TurnFinish::kStop}}));
-    // Its turn is known by the request_id alone, and new ones by all.
+    // The old turn is recognised by its request_id alone. New turns are recognised by all fields.
     const auto again = Begin(*store, "old", "r", "one");
     ASSERT_TRUE(again.ok()) << again.status();
     ASSERT_TRUE(Release(*store, "old", again->epoch).ok());
@@ -223,12 +224,13 @@ TEST_F(SqliteSessionStoreTest, BringsOlderFilesUpToDate) {
   }
 }
 
-// A step that fails half-way leaves the file as it was.
+// If a step fails, the file does not change.
 TEST_F(SqliteSessionStoreTest, AMigrationIsWholeOrNothing) {
   Open().reset();
   {
     auto db = SqliteDb::Open(path_);
-    ASSERT_TRUE(db->Execute("PRAGMA user_version = 1").ok());  // its index exists already
+    // the index of this step already exists
+    ASSERT_TRUE(db->Execute("PRAGMA user_version = 1").ok());
   }
   EXPECT_FALSE(SqliteSessionStore::Open({.path = path_}).ok());
   auto db = SqliteDb::Open(path_);
@@ -244,7 +246,7 @@ TEST_F(SqliteSessionStoreTest, AFullDiskFailsTheAppendAndKeepsTheRest) {
   huge.output_ids.assign(100'000, 5);
   const absl::Status full = Append(*store, huge);
   EXPECT_EQ(full.code(), StatusCode::kResourceExhausted) << full;
-  // The store still works, and has nothing of the failed append.
+  // The store still works, and contains nothing of the append that failed.
   EXPECT_EQ(Get(*store, "s")->info.token_count, 4);
   EXPECT_TRUE(Append(*store, {.session_id = "s",
                               .epoch = turn->epoch,
@@ -254,7 +256,8 @@ TEST_F(SqliteSessionStoreTest, AFullDiskFailsTheAppendAndKeepsTheRest) {
                   .ok());
 }
 
-// SQLite calls it an I/O error. A limit of a file's size stands for a quota, which a test has not.
+// SQLite reports this as an I/O error. The test uses a limit of the file size in place of a quota,
+// which it cannot set.
 TEST_F(SqliteSessionStoreTest, AFileThatMayNotGrowIsAFullDisk) {
   struct sigaction ignore = {}, before = {};
   ignore.sa_handler = SIG_IGN;
@@ -293,7 +296,7 @@ TEST_F(SqliteSessionStoreTest, AFileThatIsTakenAwayIsNoticedUntilItIsBack) {
     const absl::Status refused = Create(*store, "t").status();
     EXPECT_EQ(refused, gone);
     EXPECT_TRUE(Get(*store, "s").ok()) << "it can still be read";
-    // Another file of the same name is not it.
+    // Another file with the same name is not the store.
     std::ofstream(file) << "x";
     EXPECT_EQ(Create(*store, "t").status().code(), StatusCode::kUnavailable);
     std::filesystem::rename(file + ".away", file);
@@ -302,7 +305,7 @@ TEST_F(SqliteSessionStoreTest, AFileThatIsTakenAwayIsNoticedUntilItIsBack) {
   EXPECT_TRUE(Create(*store, "t").ok());
 }
 
-// `cp` over the file keeps its name and its inode.
+// `cp` over the file changes neither its name nor its inode.
 TEST_F(SqliteSessionStoreTest, AFileThatIsWrittenOverIsNoticedForGood) {
   for (const bool cut_log : {false, true}) {
     std::filesystem::remove(path_);
@@ -324,7 +327,8 @@ TEST_F(SqliteSessionStoreTest, AFileThatIsWrittenOverIsNoticedForGood) {
   }
 }
 
-// A write can make a truncated file as long as before, so the next look comes too late.
+// A write can give a truncated file its old size again, so the next periodic check would come too
+// late.
 TEST_F(SqliteSessionStoreTest, RefusesTheNextWriteAfterAFileIsTruncated) {
   for (const char* suffix : {"", "-wal"}) {
     const std::string file = path_ + suffix;
@@ -369,7 +373,7 @@ TEST_F(SqliteSessionStoreTest, NoticesADamagedLogAndDoesNotCopyItIntoTheFile) {
   }
 }
 
-// Its own checkpoints are none of that.
+// The store's own checkpoints are not reported as changes of another program.
 TEST_F(SqliteSessionStoreTest, AStoreKnowsItsOwnWritesFromOthers) {
   auto store = Open();
   HealthWatch health(store.get());
@@ -380,7 +384,7 @@ TEST_F(SqliteSessionStoreTest, AStoreKnowsItsOwnWritesFromOthers) {
   EXPECT_TRUE(Create(*store, "last").ok());
 }
 
-// A disk that takes not one byte more: what frees room has some that was kept for it.
+// The disk has no space for one more byte. A call that frees space may use the reserve.
 TEST_F(SqliteSessionStoreTest, ASessionCanBeDeletedWhenAFileMayNotGrow) {
   struct sigaction ignore = {}, before = {};
   ignore.sa_handler = SIG_IGN;
@@ -395,7 +399,7 @@ TEST_F(SqliteSessionStoreTest, ASessionCanBeDeletedWhenAFileMayNotGrow) {
   large.output_ids.assign(50'000, 5);
   large.finish = TurnFinish::kStop;
   ASSERT_TRUE(Append(*store, large).ok());
-  // The log is as long as it may get.
+  // The log has its maximum size.
   const rlimit full = {.rlim_cur = std::filesystem::file_size(path_ + "-wal"),
                        .rlim_max = usual.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
@@ -409,8 +413,8 @@ TEST_F(SqliteSessionStoreTest, ASessionCanBeDeletedWhenAFileMayNotGrow) {
   sigaction(SIGXFSZ, &before, nullptr);
 }
 
-// A child appends one token after another and says so for each that was acknowledged; it is killed
-// in the middle. Whatever it said must be there.
+// A child process appends tokens one by one, and reports each append that was acknowledged. It is
+// killed in the middle. All appends that it has reported must be in the store.
 TEST_F(SqliteSessionStoreTest, SurvivesKill) {
   int pipe_ends[2];
   ASSERT_EQ(pipe(pipe_ends), 0);

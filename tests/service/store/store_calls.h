@@ -1,4 +1,4 @@
-// A SessionStore's calls, waited for.
+// Calls of a SessionStore that wait for the result.
 #ifndef TIDEPOOL_TESTS_SERVICE_STORE_STORE_CALLS_H_
 #define TIDEPOOL_TESTS_SERVICE_STORE_STORE_CALLS_H_
 
@@ -149,7 +149,7 @@ class HealthWatch {
   absl::Status status_ TIDEPOOL_GUARDED_BY(mutex_);
 };
 
-// Of session "s": three tokens of input, one of output.
+// Returns an append for session "s" with three tokens of input and one of output.
 inline AppendRequest FirstAppend(int64_t epoch) {
   return {.session_id = "s",
           .epoch = epoch,

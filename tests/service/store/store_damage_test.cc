@@ -1,5 +1,5 @@
-// Flips bits and zeroes pages of a store's files, by a seed, and looks at what comes of each:
-// nothing that a client gets may differ without a word.
+// Flips bits and zeroes pages in the files of a store, depending on a seed, and checks the effect
+// of each. A client must never get wrong data without an error or a line in the log.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -32,7 +32,7 @@ namespace {
 constexpr size_t kPage = 4096;
 constexpr const char* kFiles[] = {"", "-wal", "-commits"};
 
-// The files of one store by their suffixes.
+// The files of one store. The keys are their suffixes.
 using Files = std::map<std::string, std::string>;
 
 std::string ReadBytes(const std::string& path) {
@@ -74,7 +74,7 @@ class StoreDamageTest : public testing::Test {
     }
   }
 
-  // What each session says, of a store that is whole.
+  // Returns the contents of each session in an undamaged store.
   std::map<std::string, std::string> Expect(const Files& files) {
     Put(files);
     const auto store = Open();
@@ -89,11 +89,11 @@ class StoreDamageTest : public testing::Test {
     return told;
   }
 
-  // What is given of one session: the same, an error, or something else.
+  // Reads one session and returns the outcome: the same contents, an error, or something else.
   Outcome Look(SessionStore* store, int i, const std::string& expected) {
     const auto log = Get(*store, SampleId(i), SampleOwner(i));
     if (!log.ok()) {
-      // NOT_FOUND does not report damage; a log line at the start does.
+      // NOT_FOUND does not report damage. A line in the log at the start does.
       const bool told = !absl::IsNotFound(log.status()) || !log_.empty();
       EXPECT_FALSE(absl::IsInvalidArgument(log.status())) << log.status();
       return told ? Outcome::kNoticed : Outcome::kSilent;
@@ -129,7 +129,8 @@ class StoreDamageTest : public testing::Test {
     return outcome;
   }
 
-  // Checks a damaged store. `lost`: an older state is accepted if the log reports it.
+  // Checks a damaged store. If `lost` is true, an older state is accepted, but only if the log
+  // reports it.
   Outcome Judge(const Files& files, const std::map<std::string, std::string>& expected, bool lost) {
     Put(files);
     const auto store = Open();
@@ -141,7 +142,7 @@ class StoreDamageTest : public testing::Test {
     };
     add(LookAtLists(store.get()));
     for (int i = 0; i < kSamples; ++i) add(Look(store.get(), i, expected.at(SampleId(i))));
-    // Whatever was noticed at the start, the check finds too.
+    // Verify must also find what was found at the start.
     if (!log_.empty()) {
       const auto faults = Verify(*store);
       EXPECT_TRUE(!faults.ok() || !faults->empty() || HasDamage(*store)) << log_.front();
@@ -158,7 +159,7 @@ class StoreDamageTest : public testing::Test {
     return false;
   }
 
-  // A store that was closed: all is in the file.
+  // Returns the files of a store that was closed. Everything is in the database file.
   Files Checkpointed() {
     auto store = Open();
     FillStore(store.get(), 3);
@@ -166,7 +167,7 @@ class StoreDamageTest : public testing::Test {
     return Load();
   }
 
-  // A store as a killed process leaves it: all is in the write-ahead log alone.
+  // Returns the files that a killed process leaves. Everything is only in the write-ahead log.
   Files Killed() {
     auto store = Open();
     FillStore(store.get(), 1);
@@ -191,7 +192,7 @@ class StoreDamageTest : public testing::Test {
 
   std::filesystem::path folder_;
   std::string path_;
-  std::vector<std::string> log_;  // of the latest Open
+  std::vector<std::string> log_;  // lines since the last call of Open
   absl::Status open_status_;
 };
 
@@ -217,7 +218,7 @@ TEST_F(StoreDamageTest, NoZeroedPageIsSilent) {
 
 TEST_F(StoreDamageTest, DamageNamesTheSessionAndLeavesTheOthers) {
   Files files = Checkpointed();
-  // The first copy of the third session's messages.
+  // This is the first copy of the third session's messages.
   const size_t at = files[""].find("digest-1");
   ASSERT_NE(at, std::string::npos);
   files[""][at] = 'D';
@@ -237,7 +238,7 @@ TEST_F(StoreDamageTest, DamageNamesTheSessionAndLeavesTheOthers) {
   EXPECT_TRUE(Verify(*store)->empty()) << Verify(*store)->front();
 }
 
-// SQLite's own word for a page that it cannot read says nothing of a session.
+// If SQLite cannot read a page, its own message does not name a session.
 TEST_F(StoreDamageTest, DamageOfAnyPageNamesTheSessionWhichCanBeDeleted) {
   const Files whole = Checkpointed();
   int damaged = 0;
@@ -284,7 +285,8 @@ TEST_F(StoreDamageTest, ADamagedCounterOfKeysIsMadeAgain) {
   }
 }
 
-// One bit of the row's header: the id's bytes stay, and no query by text finds it any more.
+// One bit of the row's header changes. The bytes of the id stay the same, but a query by text does
+// not find it any more.
 TEST_F(StoreDamageTest, AnIdThatIsNoTextAnyMoreIsDamageAtEveryStart) {
   Files files = Checkpointed();
   const int sample = 3;
@@ -313,7 +315,7 @@ TEST_F(StoreDamageTest, AnIdThatIsNoTextAnyMoreIsDamageAtEveryStart) {
   }
 }
 
-// As an index holds them that was made from the damaged row.
+// An index that was built from the damaged row contains such a value.
 TEST_F(StoreDamageTest, NoColumnOfAnotherTypeIsSilent) {
   const Files whole = Checkpointed();
   const auto expected = Expect(whole);
@@ -349,7 +351,7 @@ TEST_F(StoreDamageTest, NoColumnOfAnotherTypeIsSilent) {
 
 TEST_F(StoreDamageTest, LostTransactionsAreToldAtEveryStart) {
   Files files = Killed();
-  // In the middle of the log: everything after it is lost.
+  // Damages the middle of the log. Everything after it is lost.
   std::string& log = files["-wal"];
   for (size_t i = 0; i < 40; ++i) log[log.size() / 2 + i] ^= 0x55;
   Put(files);
@@ -379,7 +381,7 @@ TEST_F(StoreDamageTest, AStoreThatIsGoneIsMissed) {
   Files files = Checkpointed();
   files.erase("");
   Put(files);
-  // Nothing is written here: each start says it.
+  // Nothing is written to the store, so each start reports the loss.
   for (int start = 0; start < 2; ++start) {
     const auto store = Open();
     ASSERT_EQ(log_.size(), 1) << start;
@@ -390,7 +392,7 @@ TEST_F(StoreDamageTest, AStoreThatIsGoneIsMissed) {
   EXPECT_TRUE(log_.empty()) << log_[0];
 }
 
-// A process that is killed between two commits, and between a commit and the note of it.
+// A process is killed between two commits, or between a commit and the write of the witness.
 TEST_F(StoreDamageTest, NoKillRaisesAFalseAlarm) {
   auto store = Open();
   FillStore(store.get(), 1);
@@ -405,7 +407,7 @@ TEST_F(StoreDamageTest, NoKillRaisesAFalseAlarm) {
   Put(after);
   Open();
   EXPECT_TRUE(log_.empty()) << log_[0];
-  // Killed while it was made, before there was a note.
+  // The process was killed while it created the store, before it wrote a witness.
   Put({});
   store = Open();
   Files made = Load();
@@ -433,7 +435,7 @@ TEST_F(StoreDamageTest, AMissingOrDamagedNoteOfCommitsIsNoticedAndWrittenAgain) 
     store.reset();
     store = Open();
     EXPECT_TRUE(log_.empty()) << log_[0];
-    // What it was for works again.
+    // The damaged part works again.
     Files old = Load();
     ASSERT_TRUE(Create(*store, "one-more").ok());
     store.reset();

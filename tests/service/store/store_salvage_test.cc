@@ -1,4 +1,4 @@
-// What can still be read of a store with pages that SQLite cannot read.
+// What can still be read in a store with pages that SQLite cannot read.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -46,7 +46,7 @@ class StoreSalvageTest : public testing::Test {
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
 
-  // Pages count from 1.
+  // The first page has the number 1.
   void ZeroPage(int64_t page) const {
     std::string bytes = whole_;
     bytes.replace((page - 1) * kPageBytes, kPageBytes, kPageBytes, '\0');
@@ -59,7 +59,7 @@ class StoreSalvageTest : public testing::Test {
         absl::StrCat("SELECT rootpage FROM sqlite_schema WHERE name = '", name, "'"));
   }
 
-  // How many sessions are as they were; the others are damaged, and named.
+  // Returns how many sessions are unchanged. All others must be damaged and named.
   int CountWhole(SessionStore& store) const {
     int whole = 0;
     for (int i = 0; i < kSamples; ++i) {
@@ -75,8 +75,8 @@ class StoreSalvageTest : public testing::Test {
     return whole;
   }
 
-  // Deletes the damaged sessions of a store, and checks that the others stay whole. Returns how
-  // many it deleted.
+  // Deletes the damaged sessions of a store, and checks that the others stay readable. Returns how
+  // many were deleted.
   int DeleteDamaged(const std::string& bytes) const {
     std::ofstream(path_, std::ios::binary) << bytes;
     const auto store = SqliteSessionStore::Open({.path = path_});
@@ -132,7 +132,7 @@ TEST_F(StoreSalvageTest, NoIndexIsNeeded) {
   }
 }
 
-// The rows of sessions fill several pages: those of one are lost, and named.
+// The rows of sessions fill several pages. Only the rows of one page are lost, and they are named.
 TEST_F(StoreSalvageTest, APageOfSessionsCostsOnlyThoseSessions) {
   constexpr int kMany = 60;
   std::filesystem::remove(path_);
@@ -141,7 +141,8 @@ TEST_F(StoreSalvageTest, APageOfSessionsCostsOnlyThoseSessions) {
   store.reset();
   whole_ = Bytes();
   const auto root = static_cast<size_t>(RootOf("sessions") - 1) * kPageBytes;
-  // The last child of the table's root: https://www.sqlite.org/fileformat2.html#b_tree_pages
+  // This is the last child of the table's root. See
+  // https://www.sqlite.org/fileformat2.html#b_tree_pages
   const auto last_child = static_cast<unsigned char>(whole_[root + 11]);
   ZeroPage(last_child);
   EXPECT_TRUE(absl::IsDataLoss(Open(StoreUse::kServe).status()));
@@ -177,8 +178,8 @@ TEST_F(StoreSalvageTest, AStoreThatServesIsVerifiedPastAPageThatCannotBeRead) {
   }
 }
 
-// Rows of several sessions share a page. Deleting some of a damaged page must not damage the
-// others.
+// Rows of several sessions are on the same page. If some rows of a damaged page are deleted, the
+// others must stay undamaged.
 TEST_F(StoreSalvageTest, DeletingADamagedSessionLeavesTheOthersReadable) {
   int deleted = 0;
   std::mt19937_64 random(20260105);
@@ -187,7 +188,7 @@ TEST_F(StoreSalvageTest, DeletingADamagedSessionLeavesTheOthersReadable) {
     const int64_t page = 2 + damage / 4;
     std::string bytes = whole_;
     if (damage % 4 == 0) {
-      // As after a file that ends in the page.
+      // The page looks as if the file ended inside it.
       bytes.replace((page - 1) * kPageBytes + 600, kPageBytes - 600, kPageBytes - 600, '\0');
     } else {
       const int64_t at = (page - 1) * kPageBytes + random() % (kPageBytes - 40);
@@ -198,7 +199,7 @@ TEST_F(StoreSalvageTest, DeletingADamagedSessionLeavesTheOthersReadable) {
   EXPECT_GT(deleted, 0);
 }
 
-// Fields of a list are strings of protobuf messages, which must be UTF-8.
+// The fields of a list are strings in protobuf messages. So they must be UTF-8.
 TEST_F(StoreSalvageTest, ADamagedRowIsListedAsUtf8UnderTheNameThatClientsKnow) {
   const size_t row = whole_.find(SampleId(5) + SampleOwner(5));
   ASSERT_NE(row, std::string::npos);

@@ -1,4 +1,4 @@
-// The stores that the contract is tested over.
+// The stores for which the contract is tested.
 #ifndef TIDEPOOL_TESTS_SERVICE_STORE_STORE_UNDER_TEST_H_
 #define TIDEPOOL_TESTS_SERVICE_STORE_STORE_UNDER_TEST_H_
 
@@ -16,11 +16,11 @@
 
 namespace tidepool::service {
 
-// Where sessions lie while no store has them open; they go with it.
+// A place where sessions are stored while no store has them open. The destructor deletes them.
 class StorePlace {
  public:
   virtual ~StorePlace() = default;
-  // `max_sessions` is of one principal; 0: any number.
+  // `max_sessions` is the maximum for each principal. 0: no limit.
   virtual absl::StatusOr<std::unique_ptr<SessionStore>> Open(int64_t max_sessions) = 0;
 };
 
@@ -31,12 +31,12 @@ struct StoreKind {
 
 std::vector<StoreKind> StoresUnderTest();
 
-// A test over each of them.
+// A test that runs for each store.
 class SessionStoreTest : public testing::TestWithParam<StoreKind> {
  protected:
   void SetUp() override { place_ = GetParam().make(); }
 
-  // On the same data each time.
+  // Opens the store. The data is the same each time.
   std::unique_ptr<SessionStore> Open(int64_t max_sessions = 0) {
     auto store = place_->Open(max_sessions);
     EXPECT_TRUE(store.ok()) << store.status();

@@ -1,4 +1,5 @@
-// What every SessionStore knows of the request behind a turn, and of what made its output.
+// What every SessionStore stores about the request of a turn, and about the workers that generated
+// its output.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -15,8 +16,9 @@ using absl::StatusCode;
 INSTANTIATE_TEST_SUITE_P(Stores, SessionStoreTest, testing::ValuesIn(StoresUnderTest()),
                          [](const auto& kind) { return kind.param.name; });
 
-// From before its first append until long after its end, and over a restart: a request_id belongs
-// to one request, and what comes as another disturbs nothing.
+// This is true from before the first append until long after the end of the turn, and also after a
+// restart: a request_id belongs to one request. Another request with the same id is refused and
+// changes nothing.
 TEST_P(SessionStoreTest, AnotherBodyDoesNotTakeATurnOver) {
   auto store = Open();
   ASSERT_TRUE(Create(*store, "s").ok());
@@ -59,13 +61,13 @@ TEST_P(SessionStoreTest, AnotherBodyDoesNotTakeATurnOver) {
   const auto replayed = Begin(*store, "s", "r1", "one");
   EXPECT_TRUE(replayed.ok()) << replayed.status();
   ASSERT_TRUE(Release(*store, "s", replayed->epoch).ok());
-  // What has no digest is not compared: of either side.
+  // If one of the two has no digest, they are not compared.
   EXPECT_TRUE(Begin(*store, "s", "r1").ok());
   EXPECT_TRUE(Release(*store, "s", replayed->epoch + 1).ok());
   EXPECT_TRUE(Begin(*store, "s", "r2", "whatever").ok());
 }
 
-// A lease without a turn in the log leaves no request behind.
+// If a lease has no turn in the log, nothing of its request is stored.
 TEST_P(SessionStoreTest, ATurnThatNeverBeganIsForgotten) {
   auto store = Open();
   ASSERT_TRUE(Create(*store, "s").ok());
@@ -96,7 +98,7 @@ TEST_P(SessionStoreTest, KnowsWhatMadeATurn) {
   store.reset();
   store = Open();
   EXPECT_EQ(Get(*store, "s")->turns[0].numerics_id, kSeveralNumerics);
-  // A copy has it, and the turn that takes its place does not.
+  // A copy contains the numerics_id. A turn that replaces the turn does not.
   SessionLogData log = *Get(*store, "s");
   log.turns[0].body_digest = "one";
   ASSERT_TRUE(Replace(*store, log).ok());

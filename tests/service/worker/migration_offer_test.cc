@@ -9,7 +9,7 @@ TEST(MigrationOfferTest, IsDueIfTheResponseWillNotFinishInTime) {
   MigrationOffer offer;
   offer.OnStart(absl::Seconds(10), /*position=*/0, /*max_tokens=*/100);
   EXPECT_FALSE(offer.due());
-  // One token per second, and 96 are left.
+  // The speed is one token per second, and 96 tokens are left.
   offer.OnWorkerEnd(absl::Seconds(14), absl::Seconds(109), /*position=*/4);
   EXPECT_TRUE(offer.due());
 }
@@ -24,7 +24,7 @@ TEST(MigrationOfferTest, IsNotDueIfTheResponseWillFinishInTime) {
 TEST(MigrationOfferTest, MeasuresTheSpeedOfThisAttemptOnly) {
   MigrationOffer offer;
   offer.OnStart(absl::Seconds(0), /*position=*/50, /*max_tokens=*/60);
-  // 2 tokens in 10 seconds, so the other 8 need 40 seconds.
+  // The speed is 2 tokens in 10 seconds, so the other 8 tokens need 40 seconds.
   offer.OnWorkerEnd(absl::Seconds(10), absl::Seconds(49), /*position=*/52);
   EXPECT_TRUE(offer.due());
 }

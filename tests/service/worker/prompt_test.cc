@@ -194,7 +194,8 @@ TEST_F(PromptTest, TokensTurnsAreAppended) {
 
 TEST_F(PromptTest, AChatGoesOnBehindTheAnswersOwnTokens) {
   Ask("more");
-  // The word as five bytes: as the model made it, not as a tokenizer would.
+  // The word is five byte tokens, as the model generated it. A tokenizer would make one token of
+  // it.
   Answered("opera", Join({Bytes("opera"), {fakes::kEndToken}}));
   EXPECT_EQ(Prompt(), Join({log_, NextTurn("more")}));
   EXPECT_EQ(kept_, log_.size());
@@ -228,7 +229,7 @@ TEST_F(PromptTest, ARewrittenAnswerBranchesTheLog) {
 TEST_F(PromptTest, AnOtherFirstTurnBranchesTheLog) {
   Ask("more");
   Answered("b", Join({Bytes("b"), {fakes::kEndToken}}));
-  // As if the template, or a tool of this turn, now rendered the first message differently.
+  // The template, or a tool of this turn, now renders the first message differently.
   request_.mutable_session()->mutable_messages(0)->set_content("ho");
   Prompt();
   EXPECT_EQ(kept_, 7);  // <|start|>user\nh
@@ -249,7 +250,7 @@ TEST_F(PromptTest, WhatDoesNotFitIsRefused) {
   const absl::Status outside = Prepare().status();
   EXPECT_EQ(outside.code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE(absl::StrContains(outside.message(), "vocabulary")) << outside;
-  // The client is not responsible for a session's log.
+  // An invalid log of a session is not the client's fault.
   Ask("hi");
   Answered("x", {fakes::kByteVocabSize});
   request_.mutable_request()->set_session_id("s7");

@@ -1,4 +1,4 @@
-// A Run on a draining worker, with a transport that the test controls.
+// A Run on a worker that drains, with a transport that the test controls.
 #include "service/worker/run_session.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ class RunSessionTest : public testing::Test {
     session_->OnWritten();
   }
 
-  // Generates more tokens; the peer reads all of them.
+  // Generates more tokens. The peer reads all of them.
   void Make(int64_t tokens) {
     engine_.model.Allow(tokens);
     const int64_t wanted = transport_.tokens + tokens;

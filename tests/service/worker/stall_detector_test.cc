@@ -31,7 +31,7 @@ TEST_F(StallDetectorTest, StuckWhileWorkIsPendingAndNothingMoves) {
 TEST_F(StallDetectorTest, WithoutWorkItIsNeverStuck) {
   EXPECT_FALSE(Stuck(0, false, 7));
   EXPECT_FALSE(Stuck(10000, false, 7));
-  // The time counts from when the work came.
+  // The time counts from the moment when work became pending.
   EXPECT_FALSE(Stuck(10001, true, 7));
   EXPECT_FALSE(Stuck(10060, true, 7));
   EXPECT_TRUE(Stuck(10061, true, 7));

@@ -1,4 +1,4 @@
-// Texts and chats to tokens, and back.
+// Converts texts and chats to tokens, and tokens to texts.
 #include "service/worker/text_calls.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ TEST(TextCallsTest, AChatIsRenderedAndTokenised) {
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_TRUE(absl::StartsWith(response->text(), "<|start|>user\nh<|start|><|end_of_text|>"))
       << response->text();
-  // Control tokens in a message stay text.
+  // Control tokens that are written in a message stay text.
   EXPECT_EQ(response->token_ids(0), fakes::kStartToken);
   EXPECT_EQ(response->token_ids(7), '<');
   EXPECT_EQ(response->tokens_size(), response->token_ids_size());

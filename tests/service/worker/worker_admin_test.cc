@@ -22,7 +22,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Asks and waits for the answer.
+// Makes a call and waits for its result.
 template <typename Response, typename Request>
 absl::StatusOr<Response> Ask(WorkerAdmin* admin,
                              void (WorkerAdmin::*call)(const Request&, WorkerAdmin::Done<Response>),
@@ -140,11 +140,11 @@ TEST_F(WorkerAdminTest, GrowthLeavesTheKvWhatItMayStillTake) {
   v1::SetOffloadRequest request;
   const v1::OffloadSettings before = Set(request)->workers(0).settings();
   const int64_t untouched = engine_->Stats().untouched_bytes;
-  // all of the KV memory, except for a part of a block
+  // This is all KV memory, except for a part of a block.
   EXPECT_GE(untouched, (4 << 20) - (1 << 16));
   const int64_t more = 10 * before.record_bytes();
   request.set_expert_memory_bytes(before.expert_memory_bytes() + more);
-  // The sixteen residents are already in memory.
+  // The sixteen resident experts are already in memory.
   const int64_t need = request.expert_memory_bytes() - 16 * before.record_bytes();
   available_ = untouched + need - 1;
   const absl::Status status = Set(request).status();

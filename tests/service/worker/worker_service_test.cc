@@ -1,4 +1,4 @@
-// Which queue of its pools a worker's calls wait in, and how long they count as running.
+// In which queue of the pools a worker's calls wait, and how long a call counts as running.
 #include "service/worker/worker_service.h"
 
 #include <grpcpp/grpcpp.h>
@@ -29,7 +29,7 @@ class WorkerServiceTest : public testing::Test {
  protected:
   ~WorkerServiceTest() override { Open(); }
 
-  // Occupies every thread of the pool, each with its own queue, until Open.
+  // Keeps all threads of the pool busy until Open is called. Each task has its own queue.
   void Block(TaskPool* pool) {
     constexpr int kMoreThanThreads = 16;
     for (int i = 0; i < kMoreThanThreads; ++i) {
@@ -50,8 +50,8 @@ class WorkerServiceTest : public testing::Test {
   WorkerService service_{&*core_, Gate()};
 };
 
-// gRPC's side of a unary call, without a connection. It records the end, and completes when the
-// test says so.
+// gRPC's side of a unary call, without a connection. It records the end of the call. The call is
+// complete when the test calls Sent.
 class FakeCall final : public grpc::ServerCallbackUnary {
  public:
   explicit FakeCall(std::function<void(const grpc::Status&)> on_end) : on_end_(std::move(on_end)) {}
@@ -61,7 +61,7 @@ class FakeCall final : public grpc::ServerCallbackUnary {
     BindReactor(reactor);
     LetGo();
   }
-  // The response is in the kernel.
+  // The kernel has the response.
   void Sent() { LetGo(); }
 
   void Finish(grpc::Status status) override { on_end_(status); }
@@ -76,10 +76,10 @@ class FakeCall final : public grpc::ServerCallbackUnary {
 
   const std::function<void(const grpc::Status&)> on_end_;
   grpc::ServerUnaryReactor* reactor_ = nullptr;
-  std::atomic<int> holders_{2};  // Take, and what is to be sent
+  std::atomic<int> holders_{2};  // one for Take, and one for the bytes that must be sent
 };
 
-// A Prepare without a connection that records its end.
+// A Prepare call without a connection. It records its end.
 struct Preparing {
   Preparing(const std::string& principal, std::function<void(const std::string&)> on_end)
       : call([principal, on_end](const grpc::Status& status) {
@@ -117,13 +117,13 @@ TEST_F(WorkerServiceTest, ThePromptsOfAPrincipalWaitInItsOwnLine) {
   Open();
   core_.reset();  // runs all posted tasks
   ASSERT_EQ(order.size(), 201);
-  // A task of the other queue comes first. The threads do not finish in the order in which they
-  // started.
+  // The queues take turns, so the task of the other queue runs early. Its exact place varies,
+  // because threads do not finish tasks in the order in which they started them.
   EXPECT_LT(std::find(order.begin(), order.end(), "other") - order.begin(), 100);
   for (const auto& prompt : prompts) EXPECT_GT(prompt->response.token_ids_size(), 0);
 }
 
-// If a shutdown considered the call done, it would close its connection.
+// If a shutdown considered the call ended, it would close the connection too early.
 TEST_F(WorkerServiceTest, ACallRunsUntilItsAnswerIsSent) {
   std::promise<void> finished;
   Preparing prompt("alice", [&](const std::string&) { finished.set_value(); });

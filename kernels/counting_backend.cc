@@ -1,0 +1,77 @@
+#include "kernels/counting_backend.h"
+
+#include "kernels/ops.h"
+
+namespace tidepool::kernels {
+namespace {
+
+class CountingBackend final : public KernelBackend {
+ public:
+  CountingBackend(Precision precision, int threads) : precision_(precision), threads_(threads) {}
+
+  std::string Description() const override { return "counting"; }
+  Precision precision() const override { return precision_; }
+  int threads() const override { return threads_; }
+
+  Activation Quantize(ConstMatrixView x, Arena* arena) override {
+    Activation result =
+        AllocateActivation(x.rows, x.cols, precision_, ActivationParts::kInt8Only, arena).View();
+    result.values = x;
+    return result;
+  }
+  Activation Norm(ConstMatrixView x, absl::Span<const float>, float, Arena* arena) override {
+    return AllocateActivation(x.rows, x.cols, precision_, ActivationParts::kAll, arena).View();
+  }
+  void MatMulHead(const Activation&, const HeadTarget& target, Arena* arena) override {
+    const size_t mark = arena->used();
+    AllocateHeadScratch(target, threads_, arena);
+    arena->ResetTo(mark);
+  }
+  Activation MatMulGlu(const Activation& x, const FfnWeights& ffn, Arena* arena) override {
+    return AllocateActivation(x.values.rows, ffn.gate.rows, precision_, ActivationParts::kAll,
+                              arena)
+        .View();
+  }
+  Activation Attend(const AttendCall& call, Arena* arena) override {
+    const ActivationBuffer result = AllocateAttended(call, precision_, arena);
+    arena->Reserve(AttendScratchBytes(call, threads_));
+    return result.View();
+  }
+  void GroupedFfn(const Activation&, absl::Span<const ExpertGroup> groups, MatrixView,
+                  Arena* arena) override {
+    if (groups.empty()) return;
+    const size_t mark = arena->used();
+    AllocateGroupScratch(groups, precision_, arena);
+    arena->ResetTo(mark);
+  }
+
+  // The other ops allocate nothing.
+  void Embed(const PackedMatrix&, absl::Span<const int32_t>, MatrixView) override {}
+  void HeadNorm(MatrixView, absl::Span<const float>, float) override {}
+  void MatMul(const Activation&, absl::Span<const MatMulTarget>) override {}
+  void MatMulHeads(const Activation&, absl::Span<const PackedMatrix>, MatrixView) override {}
+  void RopeTable(absl::Span<const int64_t>, absl::Span<const double>, float, MatrixView,
+                 MatrixView) override {}
+  void Rope(MatrixView, int, RopeStyle, ConstMatrixView, ConstMatrixView) override {}
+  void StoreKv(ConstMatrixView, ConstMatrixView, const KvLayer&,
+               absl::Span<const KvSpan>) override {}
+  void Gate(ConstMatrixView, const GateSpec&, int32_t*, float*) override {}
+  void CombineExperts(ConstMatrixView, int, const int32_t*, const float*, MatrixView) override {}
+  void AccumulateExpert(ConstMatrixView, const ExpertTerms&, MatrixView) override {}
+  void Add(ConstMatrixView, MatrixView) override {}
+  void AddScaled(ConstMatrixView, float, MatrixView) override {}
+  void Scale(MatrixView, float) override {}
+  void AddGated(ConstMatrixView, absl::Span<const float>, MatrixView) override {}
+
+ private:
+  const Precision precision_;
+  const int threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<KernelBackend> MakeCountingBackend(Precision precision, int threads) {
+  return std::make_unique<CountingBackend>(precision, threads);
+}
+
+}  // namespace tidepool::kernels
