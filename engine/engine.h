@@ -71,7 +71,7 @@ class Engine {
   virtual void SetMaxQueued(int64_t max_queued) = 0;
   // Refuses new requests. Requests that were accepted continue.
   virtual void StopAccepting() = 0;
-  // Waits until no request runs or waits. Returns false if `timeout` passes before.
+  // Waits until no request runs or waits. Returns false if `timeout` passes first.
   virtual bool WaitIdle(absl::Duration timeout) = 0;
 };
 

@@ -1,5 +1,5 @@
-// Sizes by which Attend divides its work. They limit its arena bytes: AttendScratchBytes (ops.h)
-// adds them up, and kernels/cpu/attention.cc stays within them.
+// The sizes by which Attend divides its work. They limit the arena bytes of Attend:
+// AttendScratchBytes (ops.h) adds them up, and kernels/cpu/attention.cc uses at most this sum.
 #ifndef TIDEPOOL_KERNELS_ATTEND_BOUNDS_H_
 #define TIDEPOOL_KERNELS_ATTEND_BOUNDS_H_
 

@@ -94,7 +94,7 @@ inline constexpr int kKvSegmentTokens = 128;
 // With values_in_keys, the first v_dim elements of a key are also its value (MLA's compressed KV).
 // Blocks then have no values, and v_offset is not used.
 struct KvLayer {
-  DType dtype = DType::kF16;  // see IsKvType
+  DType dtype = DType::kF16;  // IsKvType lists the possible types
   int kv_heads = 0;
   int k_dim = 0;
   int v_dim = 0;
@@ -266,8 +266,8 @@ class KernelBackend {
   virtual void MatMulHeads(const Activation& x, absl::Span<const PackedMatrix> weights,
                            MatrixView out) = 0;
 
-  // The inner part of a gated FFN, before `down`: glu(gate x + gate_bias, up x + up_bias),
-  // [x.rows, gate.rows].
+  // Computes the inner part of a gated FFN, which is everything before `down`: glu(gate x +
+  // gate_bias, up x + up_bias). Returns [x.rows, gate.rows].
   virtual Activation MatMulGlu(const Activation& x, const FfnWeights& ffn, Arena* arena) = 0;
 
   // Writes the cos and sin of position * inv_freq, each multiplied by `scale`. Both are [positions,

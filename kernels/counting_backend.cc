@@ -45,7 +45,7 @@ class CountingBackend final : public KernelBackend {
     arena->ResetTo(mark);
   }
 
-  // The other ops allocate nothing.
+  // All other ops allocate nothing.
   void Embed(const PackedMatrix&, absl::Span<const int32_t>, MatrixView) override {}
   void HeadNorm(MatrixView, absl::Span<const float>, float) override {}
   void MatMul(const Activation&, absl::Span<const MatMulTarget>) override {}

@@ -1,5 +1,6 @@
-// A KernelBackend that computes nothing, for a dry run that measures the arena of a pass. Its ops
-// allocate what the CPU's ops allocate, by the same functions (ops.h).
+// A KernelBackend that computes nothing. A dry run of a pass uses it to measure the arena that the
+// pass needs. Its ops allocate the same memory as the CPU's ops, because both use the same
+// functions (ops.h).
 //
 //   Arena arena = Arena::Counting();
 //   const auto backend = MakeCountingBackend(real.precision(), real.threads());
@@ -14,7 +15,7 @@
 
 namespace tidepool::kernels {
 
-// No op accesses the memory of its arguments.
+// The ops do not access the memory of their arguments.
 std::unique_ptr<KernelBackend> MakeCountingBackend(Precision precision, int threads);
 
 }  // namespace tidepool::kernels

@@ -93,11 +93,11 @@ ActivationBuffer AllocateAttended(const AttendCall& call, Precision precision, A
 size_t AttendScratchBytes(const AttendCall& call, int threads) {
   const KvLayer& layer = call.layer;
   const int64_t dims = layer.k_dim + layer.v_dim;
-  // A running fold, or a segment's part of one: v_dim floats, rounded up, and two more.
+  // The floats of a fold, or of a segment's part of a fold: v_dim, rounded up, and two more.
   const int64_t fold = (layer.v_dim + kFoldUnit - 1) / kFoldUnit * kFoldUnit + 2;
-  // Memory per thread: one block's keys, values and scales as float32; for a job's query vectors
-  // the scores, running folds, a segment's parts, and 32 bytes for positions and visible slots; the
-  // folds that several threads compute, and the parts that wait to be merged.
+  // Floats per thread. For one block: its keys, values and scales. For each query vector of a job:
+  // the scores, its fold, the part of a segment, and 32 bytes for positions and visible slots. For
+  // all jobs: the folds that several threads compute, and the parts that are not merged yet.
   const int64_t scratch = dims * (kKvBlockTokens + 1) + kFoldUnit +
                           kFoldVectors * (kKvSegmentTokens + 2 * fold + 8) +
                           (kAttendPartsPerThread + kAttendLongFoldsPerThread) * fold;

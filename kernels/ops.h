@@ -67,8 +67,8 @@ ActivationBuffer AllocateActivation(int64_t rows, int64_t cols, Precision precis
 // An upper bound of the arena bytes of one Activation, including alignment.
 size_t ActivationBytes(int64_t rows, int64_t cols);
 
-// The memory of MatMulHead: [threads][target.rows()], of which only argmax rows are used. So the
-// size does not depend on how many rows are argmax rows.
+// Allocates the memory of MatMulHead: [threads][target.rows()]. Only the rows of argmax rows are
+// used. So the size does not depend on how many rows are argmax rows.
 ArgMax* AllocateHeadScratch(const HeadTarget& target, int threads, Arena* arena);
 
 // Takes output `index` of a row into account in the row's argmax. Must be called in ascending order
@@ -87,19 +87,20 @@ inline void AddToArgMax(int32_t index, float value, ArgMax* best) {
 // Merges the argmax of two sets of outputs of one row.
 void MergeArgMax(const ArgMax& other, ArgMax* best);
 
-// The memory of GroupedFfn. It grows with the rows of all groups, but not with the groups.
+// The memory of GroupedFfn. It grows with the total number of rows, but not with the number of
+// groups.
 struct GroupScratch {
-  int64_t* offsets = nullptr;  // [groups]: each group's first row in `hidden`
+  int64_t* offsets = nullptr;  // [groups]: first row of each group in `hidden`
   ActivationBuffer hidden;     // [rows of all groups, width]
 };
 GroupScratch AllocateGroupScratch(absl::Span<const ExpertGroup> groups, Precision precision,
                                   Arena* arena);
 
-// The result of Attend.
+// Allocates the result of Attend.
 ActivationBuffer AllocateAttended(const AttendCall& call, Precision precision, Arena* arena);
 
-// An upper bound of the other arena bytes of Attend, which depend on its slots. It grows with the
-// rows of the call. `threads` is the backend's.
+// An upper bound of all other arena bytes of Attend, which depend on the slots. It grows with the
+// rows of the call. `threads` is the number of threads of the backend.
 size_t AttendScratchBytes(const AttendCall& call, int threads);
 
 // The KV slots [begin, end) that one query row sees. There is always at least one.

@@ -36,8 +36,7 @@
 //            8 x { int8 sc[8][2]; two bits; nibbles }     d sc[half] (q - 32)
 //   Q3_K     f16 d[8]; 8 x { int8 sc[8][2]; bit; pairs }  d sc[half] (q - 4)
 //   Q2_K     f16 d[8], dmin[8];
-//            8 x { uint8 sm[8][2]; pairs }                d (sm[half] & 15) q - dmin (sm[half] >>
-//            4)
+//            8 x { uint8 sm[8][2]; pairs }        d (sm[half] & 15) q - dmin (sm[half] >> 4)
 //
 // Half 0 of a block is columns 0 to 15, and half 1 is columns 16 to 31. The six-bit scales of Q4_K,
 // Q5_K, Q3_K and IQ4_XS are stored as bytes, which costs 1.2 to 3.6 % more memory. From signed

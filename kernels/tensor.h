@@ -111,15 +111,16 @@ class Buffer {
   size_t size_ = 0;
 };
 
-// The memory of one forward pass. Allocations live until Reset. Thread-compatible.
+// The memory of one forward pass. Allocations are valid until Reset. Thread-compatible.
 class Arena {
  public:
   explicit Arena(size_t bytes) : buffer_(bytes), base_(buffer_.data()), capacity_(buffer_.size()) {}
-  // An arena without memory. After a dry run of a pass, high_water() is the size that its arena
-  // needs. Nothing may access what it allocates.
+  // Returns an arena without memory, for a dry run of a pass. Afterwards, high_water() is the size
+  // of the arena that the pass needs. The memory that it allocates must not be accessed.
   static Arena Counting() { return Arena(); }
 
-  // Returns `count` elements of T, aligned to kAlignment, not initialised. Requires: they fit.
+  // Returns `count` elements of T, which are aligned to kAlignment and not initialised. Requires:
+  // they fit.
   template <typename T>
   T* Allocate(int64_t count) {
     return reinterpret_cast<T*>(AllocateBytes(count * sizeof(T)));
@@ -127,8 +128,9 @@ class Arena {
   MatrixView AllocateMatrix(int64_t rows, int64_t cols) {
     return MatrixView(Allocate<float>(rows * cols), rows, cols);
   }
-  // Ends the process unless `bytes` more fit, and counts them in high_water(). An op whose memory
-  // depends on more than shapes calls this with an upper bound before it allocates.
+  // Ends the process if `bytes` more bytes do not fit, and counts them in high_water(). If the
+  // memory of an op does not only depend on shapes, the op calls this with an upper bound before it
+  // allocates.
   void Reserve(size_t bytes) {
     if (bytes > capacity_ - used_) DieFull(bytes);
     if (used_ + bytes > high_water_) high_water_ = used_ + bytes;
@@ -142,10 +144,10 @@ class Arena {
   size_t high_water() const { return high_water_; }
 
  private:
-  // The address is not null, because offsets are added to it.
+  // The address must not be null, because offsets are added to it.
   Arena() : base_(reinterpret_cast<std::byte*>(kAlignment)), capacity_(PTRDIFF_MAX / 2) {}
 
-  // Inlined, because a step allocates some hundreds of times.
+  // Inlined, because a forward pass allocates some hundreds of times.
   std::byte* AllocateBytes(size_t bytes) {
     const size_t begin = (used_ + kAlignment - 1) & ~(kAlignment - 1);
     if (begin > capacity_ || bytes > capacity_ - begin) DieFull(bytes);

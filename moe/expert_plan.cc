@@ -28,7 +28,8 @@ ExpertPlan MakeExpertPlan(absl::Span<const int32_t> ids, const float* weights, i
   const auto pairs = static_cast<int64_t>(ids.size());
   const int64_t tokens = pairs / top_k;
   const ExpertPlanMemory plan = AllocateExpertPlan(tokens, top_k, arena);
-  // Pair indices sorted by expert, then by token. So the order depends only on the routing.
+  // The indices of the pairs, sorted by expert and then by token. So the order depends only on the
+  // routing.
   int32_t* const order = plan.order;
   for (int64_t i = 0; i < pairs; ++i) order[i] = static_cast<int32_t>(i);
   std::sort(order, order + pairs,
@@ -44,7 +45,7 @@ ExpertPlan MakeExpertPlan(absl::Span<const int32_t> ids, const float* weights, i
     plan.tokens[i] = token;
     plan.weights[i] = weights[order[i]];
     plan.rows[i] = static_cast<int32_t>(i);
-    // Pairs come in ascending order of experts, so each token's slots are filled in that order.
+    // Pairs are in ascending order of experts, so each token's slots are filled in this order.
     const int64_t slot = int64_t{token} * top_k + plan.filled[token]++;
     plan.slot_rows[slot] = static_cast<int32_t>(i);
     plan.slot_weights[slot] = weights[order[i]];

@@ -1,4 +1,4 @@
-// ExpertPlan: the (token, slot) pairs of one MoE layer's routing, sorted by expert.
+// ExpertPlan: the (token, expert) pairs of one MoE layer's routing, sorted by expert.
 #ifndef TIDEPOOL_MOE_EXPERT_PLAN_H_
 #define TIDEPOOL_MOE_EXPERT_PLAN_H_
 
@@ -33,7 +33,7 @@ struct ExpertPlan {
 ExpertPlan MakeExpertPlan(absl::Span<const int32_t> ids, const float* weights, int top_k,
                           kernels::Arena* arena);
 
-// The memory of a plan. Arrays are [tokens * top_k], except for `filled` [tokens].
+// The memory of a plan. All arrays are [tokens * top_k], except for `filled`, which is [tokens].
 struct ExpertPlanMemory {
   int32_t* order = nullptr;
   int32_t* experts = nullptr;

@@ -49,13 +49,13 @@ struct ExpertLookups {
   int64_t misses = 0;
 };
 
-// Maximum sizes of one Run.
+// The maximum sizes of one Run.
 struct ExpertShape {
   int64_t tokens = 0;
   int top_k = 0;
   int64_t hidden = 0;
   const kernels::FfnWeights* expert = nullptr;  // any expert of the layer; only its shape is used
-  std::optional<absl::FunctionRef<void()>> asked = std::nullopt;  // as in Routing
+  std::optional<absl::FunctionRef<void()>> asked = std::nullopt;  // see Routing::asked
 };
 
 // Limits for the arena memory of a Run. They do not include the part that grows with the number of
@@ -64,7 +64,7 @@ struct SchedulerMemory {
   int64_t whole_bytes = int64_t{32} << 20;  // outputs of all pairs of a layer, if they fit
   // used if they do not fit: outputs that are not summed yet; the sums are not included
   int64_t kept_bytes = int64_t{16} << 20;
-  int64_t call_bytes = int64_t{9} << 19;  // scratch of one GroupedFfn call
+  int64_t call_bytes = int64_t{9} << 19;  // scratch memory of one GroupedFfn call
 };
 
 // Engine thread only, except where noted.
@@ -80,9 +80,9 @@ class ExpertScheduler {
   absl::Status Run(const Routing& routing, const kernels::Activation& x, kernels::MatrixView out,
                    kernels::Arena* arena);
 
-  // A dry run: allocates from a counting arena the most that a Run with this number of tokens, or
-  // with fewer, uses with any routing. Frees it before it returns, like Run. Per token, the memory
-  // grows by a row of sums, and by a few words per expert of the token.
+  // A dry run. From a counting arena, allocates the maximum memory that a Run can use for up to
+  // this number of tokens, with any routing. Like Run, frees the memory at the end. Per token, the
+  // memory grows by a row of sums, and by a few words for each expert of the token.
   void Measure(const ExpertShape& shape, kernels::KernelBackend* counting,
                kernels::Arena* arena) const;
 

@@ -62,7 +62,8 @@ class OffloadControl {
   // than available_bytes. FAILED_PRECONDITION: kStatic has no profile, and no expert was used yet.
   // UNAVAILABLE: the memory cannot shrink, because reads that do not end still use it.
   virtual absl::Status Change(const OffloadChange& change) = 0;
-  // If the policy has a refresh interval, it refreshes each layer at the layer's next routing.
+  // After this call, a policy with a refresh interval refreshes each layer at the layer's next
+  // routing.
   virtual void RefreshSoon() = 0;
   virtual ExpertMap Map() const = 0;
 };

@@ -13,8 +13,7 @@
 // forbids changes of values. It supports:
 // - all expressions;
 // - the tags if, for (else, if, recursive), set, with, filter, macro, call, do, raw, break,
-//   continue
-//   and generation;
+//   continue and generation;
 // - Jinja's tests, and its filters except random, pprint, wordwrap and those for HTML;
 // - the methods of Python's strings, lists and dicts that do not change the value; % and format;
 // - namespace, range, dict, cycler, joiner, raise_exception and strftime_now.

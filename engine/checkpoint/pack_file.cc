@@ -44,8 +44,8 @@ absl::StatusOr<size_t> ReadStart(int file, absl::Span<std::byte> buffer) {
   return done;
 }
 
-// Compares two times. Archives store times in whole seconds, so if the found time has no fraction,
-// the fraction of the other is ignored.
+// Compares two times. Archives store times in whole seconds, so if the found time is a whole number
+// of seconds, only the seconds are compared.
 bool SameTime(int64_t recorded_ns, int64_t found_ns) {
   constexpr int64_t kSecond = 1000000000;
   if (found_ns % kSecond == 0) return recorded_ns / kSecond == found_ns / kSecond;

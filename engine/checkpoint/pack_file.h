@@ -4,11 +4,10 @@
 //
 // Little-endian, from the start of the file:
 //   char[8] "TIDEPACK", u32 format version, u32 MoE layers, u32 experts of a layer, u32 0,
-//   char[32] digest of every byte of the checkpoint (content_digest.h), i64 time of the
-//   checkpoint's last
-//   change (Checkpoint::modified_ns), u64 size of the pack in bytes;
-//   for each expert, ordered by layer, then by expert: u64 size of its record in bytes, u64 XXH3-64
-//   of the record;
+//   char[32] digest of every byte of the checkpoint (content_digest.h),
+//   i64 time of the checkpoint's last change (Checkpoint::modified_ns), u64 bytes of the pack;
+//   for each expert, ordered by layer, then by expert: u64 size of its record in bytes,
+//   u64 XXH3-64 of the record;
 //   u64 XXH3-64 of everything before; zeros up to a multiple of 4,096.
 // Then the records follow in the same order, without gaps. moe/expert_record.h defines the layout
 // of a record, and kernels/panel.h defines the layout of a matrix. If either layout changes, the

@@ -2,10 +2,10 @@
 // tokenizer.
 //
 //   ASSIGN_OR_RETURN(const Throughput decode,
-//                    MeasureThroughput(bundle->model.get(),
-//                                      {.phase = moe::Phase::kDecode, .tokens = 128, .sequences =
-//                                      8},
-//                                      {.cost = cost}));
+//                    MeasureThroughput(
+//                        bundle->model.get(),
+//                        {.phase = moe::Phase::kDecode, .tokens = 128, .sequences = 8},
+//                        {.cost = cost}));
 //   const double tokens_per_s = decode.tokens / decode.seconds[0];
 #ifndef TIDEPOOL_ENGINE_EVALUATION_THROUGHPUT_H_
 #define TIDEPOOL_ENGINE_EVALUATION_THROUGHPUT_H_

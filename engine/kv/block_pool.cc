@@ -112,7 +112,7 @@ void BlockPool::Link(int32_t block) {
     entry.list = entry.value == BlockValue::kBoundary ? kBoundary : kPassed;
   }
   List& list = lists_[entry.list];
-  // Passed output is evicted first.
+  // Blocks with passed output are evicted first.
   const bool oldest = entry.list == kPassed && entry.value == BlockValue::kPassedOutput;
   entry.older = oldest ? kNoBlock : list.newest;
   entry.newer = oldest ? list.oldest : kNoBlock;

@@ -30,20 +30,23 @@ struct BlockKey {
   }
 };
 
-// What a block is worth when its last holder releases it.
+// How useful a block is. The holder that releases it says so.
 enum class BlockValue : uint8_t {
-  kPassedOutput,  // left its window; can only continue a part of the sequence's own output
-  kPassed,        // left its window; no known boundary needs it
-  kBoundary,      // a boundary needs it: a position where sequences end, fork or continue
+  // outside of the sequence's window, and not part of a prompt; useful only to continue an earlier
+  // part of the same output
+  kPassedOutput,
+  kPassed,    // outside of the sequence's window; no known boundary needs it
+  kBoundary,  // needed at a boundary: a position where sequences end, fork or continue
 };
 
 // Engine thread only. A block is unused, held (by one or more holders), or cached (not held, but
-// indexed). If no block is unused, Allocate evicts a cached block. Each class of cached blocks has
-// its own order, the least recently released first:
-// - passed blocks, as long as they are at least 1 / kPassedShare of the cached blocks. Passed
-//   output goes first.
-// - blocks of boundaries
-// - wanted blocks: a sequence that runs now needs them to be found (see Want)
+// indexed). If no block is unused, Allocate evicts a cached block. There are three classes of
+// cached blocks. In each class, the block that was released first is evicted first. Allocate
+// chooses the class in this order:
+// - passed blocks, if they are at least 1 / kPassedShare of all cached blocks. Of these, blocks
+//   with passed output are evicted first.
+// - blocks of boundaries, then passed blocks
+// - wanted blocks: blocks that a running sequence has asked to keep (see Want)
 class BlockPool {
  public:
   explicit BlockPool(int32_t blocks);
@@ -54,13 +57,15 @@ class BlockPool {
   int32_t Allocate();
   // Adds a holder. Requires: the block is held or cached.
   void AddHolder(int32_t block);
-  // Removes a holder. A block of a boundary remains one until it is evicted. Requires: the block is
-  // held.
+  // Removes a holder. If a block was once released with the value kBoundary, it keeps this value
+  // until it is evicted. Requires: the block is held.
   void Release(int32_t block, BlockValue value = BlockValue::kBoundary);
 
-  // From now on, a cached block with this content is evicted last. The content need not exist yet.
+  // From now on, a cached block with this content is evicted after all others. There may be no such
+  // block yet.
   void Want(const BlockKey& key);
-  // Undoes one Want. After the last one, the block counts as released now, for a boundary.
+  // Undoes one call of Want. After the last one, the block is treated as if it were released now,
+  // with the value kBoundary.
   void Unwant(const BlockKey& key);
 
   // Adds a held block that contains these tokens to the index. Does nothing if the index has
@@ -76,15 +81,15 @@ class BlockPool {
   const BlockKey& KeyOf(int32_t block) const { return blocks_[block].key; }
   absl::Span<const int32_t> TokensOf(int32_t block) const { return blocks_[block].tokens; }
 
-  // The cached block that Allocate would reuse next, or kNoBlock.
+  // The cached block that Allocate would evict next, or kNoBlock.
   int32_t NextEvicted() const { return unused_.empty() ? Victim() : kNoBlock; }
-  // All cached blocks, in reverse order of eviction within each class.
+  // All cached blocks. In each class, they are in the reverse order of eviction.
   std::vector<int32_t> CachedBlocks() const;
 
   static constexpr int32_t kPassedShare = 4;
 
   int32_t total() const { return static_cast<int32_t>(blocks_.size()); }
-  // Number of blocks that Allocate can return: unused and cached ones.
+  // Number of blocks that Allocate can return: the unused and the cached ones.
   int32_t free() const { return static_cast<int32_t>(unused_.size()) + cached(); }
   int32_t cached() const {
     return lists_[kPassed].size + lists_[kBoundary].size + lists_[kWanted].size;
@@ -100,8 +105,8 @@ class BlockPool {
   struct Block {
     int32_t holders = 0;
     bool indexed = false;
-    BlockValue value = BlockValue::kPassedOutput;  // the highest since it was indexed
-    // The list of a cached block, and its links.
+    BlockValue value = BlockValue::kPassedOutput;  // the highest value since the block was indexed
+    // The class of a cached block, and its links in the list of this class.
     Class list = kPassed;
     int32_t older = kNoBlock;
     int32_t newer = kNoBlock;
@@ -117,15 +122,15 @@ class BlockPool {
   };
 
   int32_t Victim() const;
-  void Link(int32_t block);    // adds it to the list of its class
-  void Unlink(int32_t block);  // removes it from its list
+  void Link(int32_t block);    // adds the block to the list of its class
+  void Unlink(int32_t block);  // removes the block from its list
 
   std::vector<Block> blocks_;
   std::vector<int32_t> unused_;  // used as a stack
   absl::flat_hash_map<BlockKey, int32_t> index_;
-  absl::flat_hash_map<BlockKey, int32_t> wanted_;  // number of Wants
+  absl::flat_hash_map<BlockKey, int32_t> wanted_;  // number of calls of Want minus calls of Unwant
   std::array<List, kClasses> lists_;
-  int32_t touched_ = 0;  // blocks [0, touched_) were held at least once
+  int32_t touched_ = 0;  // the blocks [0, touched_) were held at least once
 };
 
 }  // namespace tidepool::engine

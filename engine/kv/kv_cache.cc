@@ -25,8 +25,8 @@ absl::Span<const int32_t> TokensOfBlock(absl::Span<const int32_t> tokens, int64_
 // The maximum time that the engine waits until the disk accepts a block.
 constexpr absl::Duration kWritePatience = absl::Milliseconds(20);
 
-// Prompts often differ from later ones in their last message. So the boundaries in this number of
-// blocks before the end of a prompt are known.
+// Prompts with the same beginning often differ in their last message. So all boundaries in the last
+// kPromptEndBlocks blocks of a prompt are treated as known.
 constexpr int64_t kPromptEndBlocks = 4;
 
 }  // namespace
@@ -83,8 +83,8 @@ const BlockHash& KvLease::HashOf(absl::Span<const int32_t> tokens, int64_t block
   return hashes_[block];
 }
 
-// Finds the longest reusable prefix: each full group has all of its blocks, and each window group
-// the ones that the next token needs.
+// Finds the longest prefix that can be reused: each full group has all of its blocks, and each
+// window group has the blocks that the next token needs.
 KvLease::Match KvLease::FindBlocks(absl::Span<const int32_t> tokens, bool with_disk) {
   Match match;
   if (tokens.empty()) return match;
@@ -97,13 +97,13 @@ KvLease::Match KvLease::FindBlocks(absl::Span<const int32_t> tokens, bool with_d
     bool usable = true;
     for (int group = 0; group < cache_->groups(); ++group) {
       const bool found = cache_->IsThere({hash, group}, own, with_disk);
-      // This block has other tokens. The next blocks may also follow other tokens, although their
-      // own tokens are equal. So stop here.
+      // A block with the same key has other tokens. The blocks after it may also belong to other
+      // tokens, although their own tokens are equal. So stop here.
       if (!found && cache_->IsKnown({hash, group}, with_disk)) return match;
       run[group] = found ? run[group] + 1 : 0;
       if (block + 1 - run[group] <= cache_->FirstOfTail(group, block + 1)) continue;
       usable = false;
-      // If a full group lacks this block, no longer prefix is complete.
+      // If a full group lacks this block, it also lacks a part of every longer prefix.
       if (cache_->specs_[group].kind == KvKind::kFull) return match;
     }
     if (usable) match.usable = block + 1;
@@ -155,7 +155,8 @@ int64_t KvLease::AttachPrefix(absl::Span<const int32_t> tokens) {
   }
   slots_ = blocks * kBlockTokens;
   WantTail({blocks, blocks});
-  // Other sequences continued the tokens there, and now this one does. So more will.
+  // The tokens after this boundary are not cached, so at least two sequences continue differently
+  // here. More sequences will probably do so.
   if (match.full > blocks) WantTail({match.full, match.full});
   return slots_;
 }
@@ -203,9 +204,10 @@ void KvLease::Commit(absl::Span<const int32_t> tokens) {
 void KvLease::FreeBlocksOutOfReach() {
   for (int group = 0; group < cache_->groups(); ++group) {
     std::vector<int32_t>& table = tables_[group];
-    // Keeps what is needed to continue after the last full block, where others can attach.
+    // Keeps the blocks that are needed to continue after the last full block, because other
+    // sequences can attach there.
     const int64_t first = cache_->FirstOfTail(group, slots_ / kBlockTokens);
-    // Earlier commits released the blocks before these.
+    // Earlier commits have already released the blocks before `begin`.
     int64_t begin = first;
     while (begin > 0 && table[begin - 1] != kNoBlock) --begin;
     for (int64_t block = begin; block < first; ++block) {

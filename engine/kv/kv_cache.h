@@ -8,15 +8,16 @@
 //   space->Keep();
 //   lease.Commit(absl::MakeSpan(tokens).first(40));           // final: full blocks can be found
 //
-// A group is a set of layers of equal KvSpec, with its own block table. All groups share one pool
-// of blocks of one size: kKvBlockTokens tokens of the group's layers. So the layers of each spec
-// are divided among as many groups as waste little memory.
+// A group is a set of layers with equal KvSpec. It has its own block table. A block holds
+// kKvBlockTokens tokens of one group's layers. All groups share one pool, so their blocks have the
+// same size. The layers of each spec are divided into groups such that little memory is wasted.
 //
-// A prefix is found at a boundary between blocks if all blocks of full groups before it are cached,
-// and the window's blocks of window groups (its tail). Boundaries are known where sequences end,
-// where their prompts end, where they attached a prefix, and where their tokens begin to differ
-// from cached ones. Tails of these boundaries are cached as long as the blocks of full groups.
-// Other blocks that leave a window are cached while there is room (BlockPool).
+// A prefix can be reused up to a boundary between two blocks. For this, full groups need all blocks
+// before the boundary, and window groups need the last blocks before it (the tail of the boundary).
+// A boundary is known in four cases: a sequence ends there; a prompt ends there; a sequence
+// attached a prefix up to there; or a sequence's tokens differ from the cached ones after it. The
+// tails of known boundaries are cached as long as the blocks of full groups. Other blocks outside
+// of the window are cached as long as there is room (BlockPool).
 #ifndef TIDEPOOL_ENGINE_KV_KV_CACHE_H_
 #define TIDEPOOL_ENGINE_KV_KV_CACHE_H_
 
@@ -95,8 +96,8 @@ class KvLease {
   int64_t blocks_held_alone() const;
 
   // Attaches the longest prefix of `tokens` that is cached in every group. It consists of whole
-  // blocks and excludes the last token, which must always be computed. Returns slots(). The prefix
-  // can be found by others as long as this lease exists, unless the memory is needed. Requires:
+  // blocks, and excludes the last token, which must always be computed. Returns slots(). As long as
+  // this lease exists, other sequences can find the prefix, unless its memory is needed. Requires:
   // slots() is 0.
   int64_t AttachPrefix(absl::Span<const int32_t> tokens);
   // If there is a disk, marks the attached blocks as used in the disk's index, so that the disk
@@ -117,9 +118,10 @@ class KvLease {
   // changes nothing.
   std::optional<KvReservation> Reserve(int64_t slots);
 
-  // Declares that `tokens`, counted from slot 0, are final and their KV is written. Full blocks
-  // enter the index. Blocks that no window of the last full block's end reaches are released.
-  // Requires: space was reserved, and `tokens` begin with those of earlier commits.
+  // Declares that `tokens`, counted from slot 0, are final, and that their KV is written. Full
+  // blocks enter the index. A window group releases the blocks that are not needed to continue
+  // after the last full block. Requires: space was reserved, and `tokens` begin with the tokens of
+  // earlier commits.
   void Commit(absl::Span<const int32_t> tokens);
 
   // Returns the block table of each group for the slots [0, slots). Valid until the next Reserve,
@@ -134,15 +136,16 @@ class KvLease {
   friend class KvReservation;
   KvLease(KvCache* cache, const BlockHash& root, int64_t prompt_blocks);
 
-  // The last blocks of window groups before one or more boundaries, which are wanted in the pool.
+  // The tails of one or more boundaries. The pool is asked to keep their blocks (BlockPool::Want).
   struct Tail {
-    int64_t first_boundary = 0;  // in blocks
+    int64_t first_boundary = 0;  // number of blocks before the boundary
     int64_t last_boundary = 0;
   };
-  // What is cached of a prefix, in blocks.
+  // How many blocks of a prefix are cached.
   struct Match {
     int64_t usable = 0;
-    int64_t full = 0;  // in the full groups, or `usable` if there are none
+    // blocks in the full groups; the same as `usable` if there are no full groups
+    int64_t full = 0;
   };
 
   int64_t table_blocks() const { return tables_.empty() ? 0 : tables_[0].size(); }
@@ -154,12 +157,12 @@ class KvLease {
 
   KvCache* cache_ = nullptr;
   BlockHash root_;
-  int64_t prompt_blocks_ = 0;  // full blocks of the prompt
+  int64_t prompt_blocks_ = 0;  // number of full blocks of the prompt
   std::vector<Tail> tails_;
   int64_t slots_ = 0;
   // hashes of the full blocks, from the first; computed when needed
   std::vector<BlockHash> hashes_;
-  std::vector<std::vector<int32_t>> tables_;  // by group; all have the same length
+  std::vector<std::vector<int32_t>> tables_;  // for each group; all tables have the same length
 };
 
 struct KvCacheOptions {
@@ -178,7 +181,7 @@ class KvCache {
   KvCache& operator=(const KvCache&) = delete;
 
   const KvView& view() const { return view_; }
-  // `prompt_tokens`: number of tokens before the sequence's output.
+  // `prompt_tokens` is the number of tokens before the sequence's output.
   KvLease NewLease(absl::string_view salt,
                    int64_t prompt_tokens = std::numeric_limits<int64_t>::max());
 
@@ -203,7 +206,8 @@ class KvCache {
   int64_t blocks_total() const { return pool_.total(); }
   int64_t blocks_free() const { return pool_.free(); }
   int64_t blocks_cached() const { return pool_.cached(); }
-  int64_t blocks_untouched() const { return pool_.untouched(); }  // blocks that were never held
+  // number of blocks that were never held
+  int64_t blocks_untouched() const { return pool_.untouched(); }
   size_t block_bytes() const { return block_bytes_; }
   int groups() const { return static_cast<int>(specs_.size()); }
 
@@ -225,7 +229,7 @@ class KvCache {
   KvCache(std::vector<KvSpec> specs, KvView view, size_t block_bytes, int32_t blocks);
   // The first slot that a row at `slot` can see in this group.
   int64_t FirstVisible(int group, int64_t slot) const;
-  // The first block that a sequence needs in this group to continue after `block` blocks.
+  // The first block that this group needs if a sequence continues after its first `block` blocks.
   int64_t FirstOfTail(int group, int64_t block) const {
     return FirstVisible(group, block * kernels::kKvBlockTokens) / kernels::kKvBlockTokens;
   }

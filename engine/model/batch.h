@@ -39,7 +39,8 @@ struct RowSpan {
   // If above 0, only the argmax of these logits is computed, among the token ids [0, argmax_vocab).
   // All spans of a batch whose value is above 0 must have the same value.
   int32_t argmax_vocab = 0;
-  // The block table of each KV group, for the slots [0, first_slot + rows). A KvLease owns it.
+  // The block table of each KV group, for the slots [0, first_slot + rows). The tables are owned by
+  // a KvLease.
   std::vector<absl::Span<const int32_t>> blocks;
 
   int64_t rows() const { return static_cast<int64_t>(token_ids.size()); }

@@ -167,7 +167,8 @@ void TransformerModel::FillRotations(const Pass& pass) const {
   }
 }
 
-// The end of a layer, or of the embedding. The observer also sees an output that is an error.
+// Ends a layer, or the embedding (kEmbeddingLayer): checks its output. The observer is called
+// before the check, so it also gets an output that fails the check.
 absl::Status TransformerModel::EndLayer(int layer, const Pass& pass) const {
   if (pass.dry()) return absl::OkStatus();
   if (observer_) {
@@ -191,8 +192,8 @@ Branch TransformerModel::FfnBranch(int layer, const Pass& pass) const {
   return {pass.backend, w.ffn_norm, w.ffn_post_norm, config_.norm_eps, config_.residual_scale};
 }
 
-// Computes the rows of a long prompt in parts, each after the KV of the earlier ones. The queries
-// and outputs of all rows at once would need more memory than anything else in a pass.
+// Computes the rows of a long prompt in parts. Each part uses the KV of the earlier parts. The
+// queries and outputs of all rows together would need more memory than everything else in a pass.
 absl::Status TransformerModel::Attention(int layer, const Pass& pass) const {
   const absl::Span<const KvSpan> spans = SpansOf(layer, pass);
   if (pass.x.rows <= kMaxAttentionRows) return AttendRows(layer, pass, 0, spans);
@@ -244,7 +245,7 @@ absl::Status TransformerModel::AttendRows(int layer, const Pass& pass, int64_t f
   const Activation a = branch.Input(x, pass.arena);
   const Qkv qkv = config.has_mla() ? ProjectLatent(layer, pass, a, rotation)
                                    : Project(layer, pass, a, rotation);
-  // Check before storing, because stored KV may be shared.
+  // Check before storing, because other sequences may share the stored KV.
   if (!pass.dry()) RETURN_IF_ERROR(CheckKvValues(layer, kv.dtype, qkv.k, qkv.v));
   pass.backend->StoreKv(qkv.k, qkv.v, kv, spans);
   Activation attended = pass.backend->Attend({.q = qkv.q,
@@ -279,7 +280,7 @@ TransformerModel::Qkv TransformerModel::Project(int layer, const Pass& pass, con
   return qkv;
 }
 
-// The weights are as wide as a head, or as a row.
+// The weights are as wide as a head, or as all heads of a row.
 void TransformerModel::NormQk(const LayerWeights& weights, const Pass& pass, const Qkv& qkv) const {
   if (weights.q_norm.empty()) return;
   pass.backend->HeadNorm(qkv.q, weights.q_norm, config_.norm_eps);
@@ -360,8 +361,9 @@ absl::Status TransformerModel::RoutedExperts(int layer, const Pass& pass, const 
   return computed;
 }
 
-// Predicts a layer's experts: applies its gate to the residual stream one layer earlier, which
-// usually differs little. Passes the prediction to the source as a hint.
+// Predicts the experts of a layer, and passes the prediction to the source as a hint. The
+// prediction applies the layer's gate to the residual stream before the FFN of the previous layer.
+// This usually differs little from the gate's real input.
 void TransformerModel::PrefetchHint(int layer, const Pass& pass) const {
   if (!pass.dry() && !expert_source_->WantsHints()) return;
   if (pass.x.rows > kMaxHintRows) return;
@@ -373,7 +375,7 @@ void TransformerModel::PrefetchHint(int layer, const Pass& pass) const {
   const int32_t* ids = Gate(layer, pass).ids;
   pass.arena->ResetTo(mark);
   if (pass.dry()) return;
-  // The first choices of all rows, then the second choices, and so on.
+  // The first choices of all rows come first, then the second choices, and so on.
   std::vector<int32_t> expected;
   for (int choice = 0; choice < top_k; ++choice) {
     for (int64_t row = 0; row < rows; ++row) expected.push_back(ids[row * top_k + choice]);

@@ -39,8 +39,9 @@ namespace tidepool::engine {
 
 // Receives the batch's rows [rows, hidden_size] after each part of the graph, in order:
 // "embedding"; for each layer N "layer.N.attention" (the residual stream after attention) and
-// "layer.N" (after the FFN or the experts); and "norm", only for rows with requested logits. If a
-// part's output is degenerate, it is the last one. The view is valid during the call.
+// "layer.N" (after the FFN or the experts); and "norm", only for rows with requested logits. If the
+// output of a part is degenerate (hidden_values.h), the pass ends after this part. The view is only
+// valid during the call.
 using LayerObserver = std::function<void(absl::string_view name, kernels::ConstMatrixView rows)>;
 
 // The KV settings of each layer.
@@ -120,28 +121,29 @@ class TransformerModel final : public Model {
     kernels::MatrixView sin;
   };
 
-  // What one pass knows of each row, outside the workspace.
+  // The state of each row in one pass that is not in the workspace.
   struct PassRows {
     std::vector<int32_t> ids;
     std::vector<int64_t> positions;
     std::vector<moe::Phase> phases;
     std::vector<int64_t> requests;
-    std::vector<int32_t> zero_since;     // of CheckHiddenValues
-    std::vector<kernels::KvSpan> spans;  // of the current layer
-    std::vector<Rotation> rotations;     // by rope; the tables are in the workspace
+    std::vector<int32_t> zero_since;     // see CheckHiddenValues
+    std::vector<kernels::KvSpan> spans;  // for the current layer
+    std::vector<Rotation> rotations;     // for each RopeConfig; the tables are in the workspace
   };
 
-  // State that the layers of one pass share.
+  // What all layers of one pass share.
   struct Pass {
     const Batch& batch;
     const KvView& kv;
     kernels::KernelBackend* backend;
     kernels::Arena* arena;
     PassRows* rows;
-    TransformerModel* live;  // gets counts and events; null: a dry run
+    TransformerModel* live;  // the model that counts and calls back; null in a dry run
     kernels::MatrixView x;   // [rows, hidden], the residual stream; in the workspace
 
-    // A dry run allocates and computes nothing. Its arena has no memory.
+    // Whether this is a dry run. A dry run allocates from an arena without memory, and computes
+    // nothing.
     bool dry() const { return live == nullptr; }
   };
 
@@ -155,7 +157,8 @@ class TransformerModel final : public Model {
   TransformerModel(const ModelConfig& config, kernels::KernelBackend* backend,
                    TransformerOptions options, TransformerWeights weights);
 
-  // The forward pass. Const, so that a dry run cannot change the model.
+  // Runs the forward pass, or a dry run of it. It is const, so that a dry run cannot change the
+  // model.
   absl::StatusOr<StepOutput> Walk(Pass pass) const;
   size_t DryRunBytes(const BatchLimits& limits) const;
   void Begin(Pass* pass) const;
@@ -197,11 +200,11 @@ class TransformerModel final : public Model {
   // For each RopeConfig: its frequencies, divided by rope_divisors and by long_rope_divisors.
   std::vector<std::vector<double>> inv_freq_;
   std::vector<std::vector<double>> long_inv_freq_;
-  std::vector<int> moe_layer_;                        // by layer: its index among the MoE layers
-  std::vector<KvSpec> kv_specs_;                      // by layer
-  std::unique_ptr<moe::ExpertSource> expert_source_;  // null without experts
-  std::unique_ptr<moe::ExpertScheduler> expert_scheduler_;  // null without experts
-  PassRows rows_;                                           // of the current or last Forward
+  std::vector<int> moe_layer_;    // for each layer: its index among the MoE layers
+  std::vector<KvSpec> kv_specs_;  // for each layer
+  std::unique_ptr<moe::ExpertSource> expert_source_;        // null if there are no experts
+  std::unique_ptr<moe::ExpertScheduler> expert_scheduler_;  // null if there are no experts
+  PassRows rows_;  // used by the current or the latest Forward
   int64_t forwards_ = 0;
   std::atomic<uint64_t> layers_done_ = 0;  // by all forward passes
   ExpertCounts expert_counts_;

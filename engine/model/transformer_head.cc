@@ -38,8 +38,8 @@ absl::StatusOr<StepOutput> TransformerModel::Head(const Pass& pass) const {
   target.scale = config_.logit_scale;
   target.soft_cap = config_.logit_softcap;
   target.out = pass.arena->AllocateMatrix(logits, config_.vocab_size);
-  // The size does not depend on how many of the rows are argmax rows. So a pass in which all rows
-  // are rows of logits needs the most memory.
+  // The size does not depend on how many of the rows are argmax rows. So a pass in which logits are
+  // requested for all rows needs the most memory.
   target.best = absl::MakeSpan(pass.arena->Allocate<kernels::ArgMax>(wanted),
                                static_cast<size_t>(wanted - logits));
   if (HeadHasTwoTerms()) {
@@ -57,10 +57,11 @@ bool TransformerModel::HeadHasTwoTerms() const {
          kernels::HasInt8Form(backend_->precision(), config_.hidden_size);
 }
 
-// No later layer averages out rounding errors of the head, so int8 rows would cost more precision
-// here than in any other product (a third of the KL divergence from exact results). So each row is
-// split into two int8 rows: its rounded value and the remainder. Both use a weight while it is in
-// registers. Decoding is limited by reading weights, so this costs almost nothing there.
+// After the head, no layer averages out rounding errors. So int8 rows would cost more precision
+// here than in any other product (a third of the KL divergence from exact results). Therefore each
+// row is split into two int8 rows: its rounded value, and the remainder. Each weight is multiplied
+// with both while it is in registers. Decoding is limited by reading weights, so this costs almost
+// nothing there.
 Activation TransformerModel::TwoTerms(const Activation& hidden, const Pass& pass) const {
   const int64_t rows = hidden.values.rows;
   const int64_t cols = hidden.values.cols;

@@ -1,5 +1,5 @@
-// TransformerModel: the projections of multi-head latent attention, in the absorbed form for every
-// row. A second form for prompts would give other bits.
+// TransformerModel: the projections of multi-head latent attention. Every row uses the absorbed
+// form. If prompts used another form, their bits would differ.
 #include <algorithm>
 
 #include "engine/model/linear.h"
@@ -39,7 +39,7 @@ MatrixView ColumnsFrom(MatrixView x, int64_t first) {
 
 }  // namespace
 
-// The queries in the space of the stored keys: [rows, heads * (kv_rank + rope_dim)].
+// Returns the queries in the space of the stored keys: [rows, heads * (kv_rank + rope_dim)].
 MatrixView TransformerModel::LatentQuery(int layer, const Pass& pass, const Activation& x,
                                          const Rotation& rotation) const {
   const LayerWeights& w = weights_.layers[layer];
@@ -61,7 +61,7 @@ MatrixView TransformerModel::LatentQuery(int layer, const Pass& pass, const Acti
     Multiply(pass.backend, x, {w.q.Into(q)});
   }
   if (config.rope != kNoRope) {
-    // A view that begins at the rotated elements of the first head.
+    // This view begins at the rotated elements of the first head.
     const MatrixView rotated = {q.data + mla.nope_dim, q.rows, q.cols, q.stride};
     pass.backend->Rope(rotated, dim, config_.ropes[config.rope].style, rotation.cos, rotation.sin);
   }
@@ -104,7 +104,7 @@ TransformerModel::Qkv TransformerModel::ProjectLatent(int layer, const Pass& pas
   return {LatentQuery(layer, pass, x, rotation), keys, MatrixView(nullptr, rows, 0)};
 }
 
-// Attention's results in the space of the values.
+// Returns the results of attention in the space of the values.
 Activation TransformerModel::LatentValues(int layer, const Pass& pass,
                                           const Activation& attended) const {
   const LayerConfig& config = config_.layers[layer];

@@ -1,5 +1,5 @@
-// TransformerModel::WorkspaceBytes: a dry run of the forward pass counts the arena bytes of
-// Forward.
+// TransformerModel::WorkspaceBytes: counts the arena bytes of a Forward by a dry run of the forward
+// pass.
 #include <algorithm>
 #include <numeric>
 
@@ -10,13 +10,14 @@
 namespace tidepool::engine {
 
 size_t TransformerModel::WorkspaceBytes(const BatchLimits& limits) const {
-  // Only passes of few rows predict experts, which may need more than a few rows more.
+  // Only passes of few rows predict experts. The predictions may need more memory than some more
+  // rows.
   const int64_t few = std::min(limits.rows, kMaxHintRows);
   return std::max(DryRunBytes(limits), DryRunBytes({.rows = few, .logit_rows = limits.logit_rows}));
 }
 
-// The arena bytes of a pass over limits.rows rows. They do not depend on how the rows are divided
-// into spans, and fewer rows do not need more, except for predictions of experts.
+// Returns the arena bytes of a pass over limits.rows rows. They do not depend on how the rows are
+// divided into spans. Fewer rows do not need more bytes, except for predictions of experts.
 size_t TransformerModel::DryRunBytes(const BatchLimits& limits) const {
   Batch batch;
   RowSpan& span = batch.spans.emplace_back();

@@ -33,8 +33,8 @@ struct SamplingParams {
 
 struct StoppingParams {
   int64_t max_tokens = 0;  // maximum output tokens; 0: compute the prompt and sample nothing
-  // Minimum output tokens. Before, no end-of-generation token and no stop token is sampled. Stop
-  // strings are ignored in the text of these tokens.
+  // Minimum number of output tokens. Until it is reached, no end-of-generation token and no stop
+  // token is sampled, and stop strings are ignored in the text.
   int64_t min_tokens = 0;
   std::vector<std::string> stop;
   std::vector<int32_t> stop_token_ids;

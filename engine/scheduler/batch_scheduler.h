@@ -4,10 +4,10 @@
 // - Each sequence that decodes gets one row. Prompts share the other rows (RunningSequences).
 //   Running sequences get KV blocks in order of priority, and then of arrival.
 // - Admission admits waiting sequences, and preempts running ones for them.
-// - If there is no block for a running sequence, another one is preempted: one that lacks credit,
-//   or
-//   else the last in order. A preempted sequence loses its KV and waits again.
-// - A sequence without credit is not planned. It keeps its KV until another one needs the blocks.
+// - If there is no block for a running sequence, another sequence is preempted: one without credit,
+//   or, if all have credit, the last in order. A preempted sequence loses its KV and waits again.
+// - A sequence without credit is not planned. It keeps its KV until another sequence
+//   needs the blocks.
 // - A sequence that cannot have its first token before its deadline is refused (DeadlineJudge).
 //
 // For n waiting sequences, a plan takes O(n log n) time, multiplied by the number of different

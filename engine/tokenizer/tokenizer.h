@@ -139,8 +139,8 @@ class Tokenizer {
   // What is wrong with a merge.
   enum class MergeFault : uint8_t { kNone, kAlphabet, kRepeated };
 
-  // Checks the spec and sets all members below. A subclass sets its defaults of add_bos_ and
-  // add_eos_ before.
+  // Checks the spec and sets all members below. Before it calls this, a subclass sets its defaults
+  // of add_bos_ and add_eos_.
   absl::Status Init();
 
   // Fills token_bytes_, by types_. token_bytes_ already has its final size.

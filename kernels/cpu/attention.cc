@@ -195,7 +195,7 @@ void AttendRows(const CpuContext& context, const AttendCall& call, const Activat
                          AllocateFolds(op, capacity, arena),
                          arena->Allocate<Task>(MostTasks(jobs, task_cost))};
   CHECK_LE(arena->used() - mark, bound);
-  int64_t longest = 0;  // of the split jobs, in segments
+  int64_t longest = 0;  // the longest of the split jobs, in segments
   for (const Job* job = jobs.data; job != jobs.data + jobs.count; ++job) {
     if (job->split != nullptr) longest = std::max(longest, job->fold.end - job->fold.begin);
   }

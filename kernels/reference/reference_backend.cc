@@ -203,7 +203,7 @@ class ReferenceBackend final : public KernelBackend {
   Activation Attend(const AttendCall& call, Arena* arena) override {
     CheckAttend(call);
     const ActivationBuffer result = AllocateAttended(call, precision_, arena);
-    for (int64_t i = 0; i < call.q.rows; ++i) {  // rows without a span give zeros
+    for (int64_t i = 0; i < call.q.rows; ++i) {  // the results of rows without a span are zeros
       std::fill_n(result.values.Row(i), result.values.cols, 0.0f);
     }
     ReferenceAttend(call, result.values);

@@ -23,8 +23,9 @@ class HoldHorizon {
   // whether it may be worth it to hold any of the experts for more forwards.
   bool Add(const std::vector<float>& hazards);
 
-  // [count]: chance of a use while the slot is held, and the expected number of forwards after the
-  // next one until that use or the end.
+  // Both are [count]. chance(): the chance of a use while the slot is held. forwards(): the
+  // expected number of forward passes, after the next one, until this use or until the slot is
+  // given up.
   const std::vector<float>& chance() const { return chance_; }
   const std::vector<float>& forwards() const { return forwards_; }
 

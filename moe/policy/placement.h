@@ -94,7 +94,8 @@ class Placement {
   // and the counters stay the same. Returns the errors of PolicyOptions::Validate.
   absl::StatusOr<std::vector<ExpertRef>> SetPolicy(const PolicyOptions& options);
 
-  // If the policy has a refresh interval, it refreshes each layer at its next Decide.
+  // After this call, a policy with a refresh interval refreshes each layer at the layer's next
+  // Decide.
   void RefreshSoon() { policy_->RefreshSoon(); }
 
   // [layers]: counts since construction.

@@ -76,7 +76,8 @@ class PlacementPolicy {
   // another one. Requires: slots >= residency.least_residents(), and slots >= floor * layers.
   virtual std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) = 0;
 
-  // If the policy has a refresh interval, it refreshes each layer at its next Decide.
+  // After this call, a policy with a refresh interval refreshes each layer at the layer's next
+  // Decide.
   virtual void RefreshSoon() {}
 };
 

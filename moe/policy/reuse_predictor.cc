@@ -7,7 +7,7 @@
 namespace tidepool::moe {
 namespace {
 
-// A slot is held for at most this number of forwards without a use.
+// The maximum number of forward passes without a use for which a slot is held.
 constexpr int kForwards = 33;
 
 // After this number of forwards of all layers, the weight of a sample is halved.
