@@ -27,8 +27,8 @@ import harness
 from chaos_cluster import FRONTS, SILENCE, WORKERS, Cluster
 from harness import Client, Received, sessions_pb
 
-GENERATIONS = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-HITS = int(sys.argv[2]) if len(sys.argv) > 2 else 100
+GENERATIONS = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+HITS = int(sys.argv[2]) if len(sys.argv) > 2 else 50
 SECONDS_EACH = float(sys.argv[3]) if len(sys.argv) > 3 else 0.11
 REAL = "TIDEPOOL_TEST_MODEL" in os.environ
 MODEL = harness.smollm2() if REAL else harness.LLAMA
