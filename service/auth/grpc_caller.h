@@ -26,9 +26,9 @@ absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, const Ga
 
 // The lifetime of a stream that would never end by itself, such as WatchStats. The stream lives as
 // long as its caller has access and, over TLS, at most for the maximum age of a connection. The
-// time begins when this object is constructed. So a stream that begins when its connection reaches
-// the maximum age can keep that connection open for about twice the maximum age (GrpcHost adds up
-// to a tenth), and then until the next call of IsOver. Thread-compatible.
+// time begins when this object is constructed. A stream may begin just when its connection reaches
+// the maximum age. Then it keeps the connection open for about that time once more (GrpcHost adds
+// up to a tenth), and until the next call of IsOver. Thread-compatible.
 class StreamTerm {
  public:
   // `context` must outlive this object.

@@ -73,8 +73,8 @@ struct GenerationInput {
   // When the request was first sent. The chat template gets this time. InfinitePast means now. In a
   // session, the template gets the time when the session was created instead.
   absl::Time asked_at = absl::InfinitePast();
-  // Only for a request with a request_id that is not a turn of a session: the sink gets the whole
-  // response again, from its beginning, and one message ends at resume_after.
+  // Only for a request with a request_id that is not a turn of a session. The sink gets the whole
+  // response again, from its beginning. One message ends at resume_after.
   bool replay = false;
   // The request was sent before, but the time is not known.
   bool begun_before = false;

@@ -93,10 +93,9 @@ class StreamPlacement {
   // Forgets earlier failures, because they do not concern the next step.
   void BeginAttempts();
   void OnTokens(int64_t count);
-  // Returns whether worker() may get credit now. It may not if all of this is true: this stream was
-  // paused when the trial of another stream began on worker(), this stream could also crash the
-  // worker, and the trial still runs. Then the stream waits for the end of the trial, but only for
-  // a limited time, and OnMayResume is called.
+  // Returns whether worker() may get credit now. It may not in one case: this stream was paused
+  // when another stream's trial began on worker(), and it could also crash the worker. Then it
+  // waits for the end of the trial, but only for a limited time. After that, OnMayResume is called.
   bool MayResume();
   // The worker got credit and may compute again. It had no credit, because the client did not read.
   void OnCredit() { trial_.Resume(); }

@@ -1,11 +1,12 @@
-// StreamState: what a stream and its workers are doing, and which states may follow each state.
+// StreamState: what a stream and its workers are doing, and which states may follow each state. In
+// the table, "it" is the stream.
 //
 // clang-format off
 //   state              what happens                                       may be followed by
 //   kStarting          its session or its model is looked up              running, in line, waiting
 //   kRunning           a worker prepares or computes it                   backing off, in line,
 //                                                                         waiting, migrating
-//   kBackingOff        a worker failed it; it pauses                      in line
+//   kBackingOff        its worker has failed; it waits before a retry     in line
 //   kInLine            it waits for its turn among the streams that       running, alone, waiting
 //                      lost a worker
 //   kWaitingForWorker  no worker can take it                              running, in line

@@ -88,7 +88,7 @@ class WorkerLink {
                      Done<v1::DrainResponse> done) = 0;
   // Begins to watch the worker's states, with the RPC Watch. If the stream of states ends, it is
   // opened again, with back-off, as long as the link exists. `on_state` gets each state. `on_lost`
-  // is called each time the stream ends. The status OK means that the worker is not lost: it has
+  // is called each time the stream ends. The status OK means that the worker is not lost. It has
   // closed the stream because of the connection's age, and the next stream is opened at once.
   virtual void Watch(std::function<void(const worker::v1::WatchResponse&)> on_state,
                      std::function<void(absl::Status)> on_lost) = 0;

@@ -40,8 +40,8 @@ std::string JoinParts(const Json& parts, const std::string& path, JsonFields* fi
   return text;
 }
 
-// Converts a tool call of an assistant message to the form that chat templates need: its arguments
-// are an object, and not JSON text as in OpenAI's format.
+// Converts a tool call of an assistant message for chat templates. They need its arguments as an
+// object. In OpenAI's format, the arguments are JSON text.
 Json ReadToolCall(const Json& call, const std::string& path, JsonFields* fields) {
   if (!call.is_object()) {
     fields->Fail(path, "is not an object");

@@ -41,9 +41,9 @@ class StreamPosition {
   std::string Id() const;
 
   // This position is a client's. Returns whether the client already has the event of `choice` that
-  // moves the stream to `other`. Returns false if the client has no token of the choice: all events
-  // before the first token, for example the echo, have the same id, so the client may lack some of
-  // them.
+  // moves the stream to `other`. Returns false if the client has no token of the choice. The
+  // reason: all events before the first token, for example the echo, have the same id. So the
+  // client may lack some of them.
   bool Covers(size_t choice, const StreamPosition& other) const;
   // Returns whether the client has the event `tail`, too.
   bool Covers(Tail tail) const { return tail_ >= tail; }

@@ -93,7 +93,7 @@ absl::Status CheckSession(const SessionLogData& session) {
     }
     length = turn.end;
   }
-  // The log may be shorter than the end of the last turn that is left: this happens if the session
+  // The log may be shorter than the end of the last turn that is left. This happens if the session
   // was truncated to a turn that had itself truncated the turn before it.
   if (session.info.token_count > length) {
     return Wrong("its last turn ends at ", length, ", and its log has ", session.info.token_count,

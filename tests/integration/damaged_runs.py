@@ -1,4 +1,4 @@
-"""Runs a command on a damaged file and says what is wrong with the way it ended."""
+"""Runs a command on a damaged file, and finds out whether it has ended as it should."""
 
 import os
 import re
