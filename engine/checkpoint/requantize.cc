@@ -25,6 +25,9 @@ double BitsPerElement(GgmlType type) {
   return 8.0 * TypeInfo(type).block_bytes / TypeInfo(type).block_elements;
 }
 
+// llama.cpp rounds the inputs of a router of 16 bits to its type, so a router is written as F32.
+bool IsRouter(const GgufTensor& tensor) { return absl::StrContains(tensor.name, "ffn_gate_inp"); }
+
 // Returns whether the type of the tensor should change.
 bool IsMatrixOfWeights(const GgufTensor& tensor) {
   if (tensor.dim_count < 2 || tensor.rows() == 1) return false;
@@ -199,6 +202,7 @@ std::vector<TensorChoice> ChooseTypes(const Checkpoint& file, const RequantizeOp
     TensorChoice& choice = choices.emplace_back();
     choice.name = std::string(tensor.name);
     choice.from = choice.to = tensor.type;
+    if (IsRouter(tensor) && TypeInfo(tensor.type).block_elements == 1) choice.to = GgmlType::kF32;
     if (!IsMatrixOfWeights(tensor)) continue;
     const GgmlType wanted = tensor.name == head
                                 ? options.head_type.value_or(DefaultHeadType(options.type))

@@ -34,7 +34,7 @@ struct RequantizeOptions {
 };
 
 enum class TensorFate : uint8_t {
-  // unchanged, because it is a norm or a router, is not a matrix, or has the requested type already
+  // unchanged, because it is a norm, is not a matrix, or has the requested type already; or a router
   kKept,
   kConverted,
   // converted to another type, because rows are not a multiple of the requested type's block size
@@ -62,10 +62,10 @@ GgmlType DefaultHeadType(GgmlType type);
 // llama.cpp's. Requires: CanQuantize(type).
 uint32_t FileTypeNumber(GgmlType type);
 
-// Chooses the type of each tensor. Matrices named "...weight" get the requested type. Norms,
-// routers, biases and other one-dimensional tensors keep their types. If rows are not a multiple of
-// 256, Q4_K becomes Q5_0, Q5_K becomes Q5_1 and Q6_K becomes Q8_0. If rows are not a multiple of
-// 32, the matrix becomes F16.
+// Chooses the type of each tensor. Matrices named "...weight" get the requested type. Norms, biases
+// and other one-dimensional tensors stay unchanged. Routers of 16 bits become F32. If the row
+// length is not a multiple of 256, Q4_K becomes Q5_0, Q5_K becomes Q5_1 and Q6_K becomes Q8_0. If
+// it is not a multiple of 32, the type becomes F16.
 std::vector<TensorChoice> ChooseTypes(const Checkpoint& file, const RequantizeOptions& options);
 
 // Writes `file` to `path` with the same metadata, except for general.file_type,

@@ -61,8 +61,8 @@ constexpr CommandSpec kCommands[] = {
      "docs/operations.md explains the report.",
      "tidepool bench --model model.gguf -p 512 -n 128 -b 1,8"},
     {Command::kQuantize, "quantize", "write a model as a GGUF file with another weight type",
-     "Matrices are converted to --type. Norms, biases and routers are not converted. The\n"
-     "output head (or the embedding, if the model has no separate head) is converted to\n"
+     "Matrices are converted to --type. Norms and biases are not converted, and routers become\n"
+     "F32. The output head (or the embedding, if the model has no separate head) is converted to\n"
      "--head-type. If the row length of a tensor is not a multiple of the type's block size,\n"
      "another type is used: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, and F16 for the\n"
      "others. The report names such tensors. Scales are chosen for the least squared error. If\n"

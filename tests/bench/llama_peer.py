@@ -28,6 +28,7 @@ def open_context(model, sequences, tokens, batch, args):
     params.n_threads = params.n_threads_batch = args.threads
     params.flash_attn_type = FLASH_ATTENTION[args.flash_attn]
     params.kv_unified = False
+    params.swa_full = False  # as llama.cpp's own programs: a window layer keeps only its window
     context = llama_cpp.llama_init_from_model(model, params)
     if not context:
         raise RuntimeError("llama_init_from_model failed")

@@ -28,6 +28,28 @@ class SyntheticTest : public ::testing::Test {
                         ::testing::UnitTest::GetInstance()->current_test_info()->name(), ".gguf");
   }
 
+  // Root mean square of the logits for a short text, of the model at Path().
+  double LogitDeviation() const {
+    const auto bundle = engine::LoadModel(Path(), {.threads = 2});
+    EXPECT_TRUE(bundle.ok()) << bundle.status();
+    if (!bundle.ok()) return 0;
+    const auto ids = (*bundle)->tokenizer->Encode("The tide is in", engine::SpecialTokens::kAsText,
+                                                  engine::AddBos::kNo);
+    EXPECT_TRUE(ids.ok());
+    EXPECT_LT(ids->size(), 14u);  // merges are used
+    double squares = 0;
+    int64_t count = 0;
+    const absl::Status status =
+        engine::ComputeLogits((*bundle)->model.get(), *ids, {.rows = engine::LogitRows::kAll},
+                              [&](int64_t, absl::Span<const float> logits) {
+                                for (const float logit : logits) squares += double{logit} * logit;
+                                count += static_cast<int64_t>(logits.size());
+                                return absl::OkStatus();
+                              });
+    EXPECT_TRUE(status.ok()) << status;
+    return std::sqrt(squares / static_cast<double>(count));
+  }
+
   // The bytes that these options give.
   std::string Bytes(absl::string_view shape, SyntheticOptions options) const {
     options.existing = base::ExistingFile::kReplace;
@@ -48,24 +70,24 @@ TEST_F(SyntheticTest, ModelsOfEveryTypeRun) {
                                                            {"tiny-moe", GgmlType::kQ5_K},
                                                            {"tiny-moe", GgmlType::kQ8_0}}) {
     Bytes(shape, {.type = type});
-    const auto bundle = engine::LoadModel(Path(), {.threads = 2});
-    ASSERT_TRUE(bundle.ok()) << bundle.status();
-    const auto ids = (*bundle)->tokenizer->Encode("The tide is in", engine::SpecialTokens::kAsText,
-                                                  engine::AddBos::kNo);
-    ASSERT_TRUE(ids.ok());
-    EXPECT_LT(ids->size(), 14u);  // merges are used
-    double squares = 0;
-    int64_t count = 0;
-    const absl::Status status =
-        engine::ComputeLogits((*bundle)->model.get(), *ids, {.rows = engine::LogitRows::kAll},
-                              [&](int64_t, absl::Span<const float> logits) {
-                                for (const float logit : logits) squares += double{logit} * logit;
-                                count += static_cast<int64_t>(logits.size());
-                                return absl::OkStatus();
-                              });
-    ASSERT_TRUE(status.ok()) << status;
     // The logits are as wide as documented: nothing exploded or vanished on the way.
-    EXPECT_NEAR(std::sqrt(squares / static_cast<double>(count)), 2, 0.4) << shape;
+    EXPECT_NEAR(LogitDeviation(), 2, 0.4) << shape;
+  }
+}
+
+TEST_F(SyntheticTest, ShapesOfNewerFamiliesRun) {
+  for (const absl::string_view name : {"gemma3-270m", "gpt-oss-20b"}) {
+    Shape shape = *FindShape(name);
+    shape.layers = 2;
+    shape.hidden = 320;
+    shape.heads = 8;
+    shape.vocabulary = 512;
+    shape.ffn_width = 256;
+    if (shape.experts > 0) shape.expert_width = 256;
+    const auto written = WriteSynthetic(
+        shape, Path(), {.type = GgmlType::kQ4_0, .existing = base::ExistingFile::kReplace});
+    ASSERT_TRUE(written.ok()) << written.status();
+    EXPECT_NEAR(LogitDeviation(), 2, 0.4) << name;
   }
 }
 
@@ -94,6 +116,8 @@ TEST_F(SyntheticTest, PublishedShapesAreAsPublished) {
                                                          {"qwen3-4b", 4022},
                                                          {"qwen3-30b-a3b", 30532},
                                                          {"olmoe", 6919},
+                                                         {"gemma3-270m", 268},
+                                                         {"gpt-oss-20b", 20915},
                                                          {"mixtral-8x7b", 46703}}) {
     const Shape* shape = FindShape(name);
     ASSERT_NE(shape, nullptr) << name;

@@ -90,6 +90,14 @@ GgufMetadata MakeMetadata(const Shape& shape) {
     set("expert_used_count", shape.experts_used);
     if (shape.architecture != "llama") set("expert_feed_forward_length", shape.expert_width);
   }
+  if (shape.extras.window > 0) set("attention.sliding_window", shape.extras.window);
+  if (shape.extras.yarn_context > 0) {
+    const std::string prefix = absl::StrCat(shape.architecture, ".rope.scaling.");
+    metadata.SetString(prefix + "type", "yarn");
+    metadata.SetF32(prefix + "factor", static_cast<float>(shape.context) /
+                                           static_cast<float>(shape.extras.yarn_context));
+    set("rope.scaling.original_context_length", shape.extras.yarn_context);
+  }
   metadata.SetF32(absl::StrCat(shape.architecture, ".rope.freq_base"), shape.rope_base);
   metadata.SetF32(absl::StrCat(shape.architecture, ".attention.layer_norm_rms_epsilon"),
                   shape.norm_eps);

@@ -30,7 +30,7 @@ class Random {
 class RandomBlocks {
  public:
   // The weights have this standard deviation. Requires: `columns`, the length of a row, is a
-  // multiple of 32, and of 256 for types with blocks of 256 elements.
+  // multiple of the type's block size.
   RandomBlocks(engine::GgmlType type, int64_t columns, float deviation, uint64_t seed);
   // Each row is one piece with values from `fill`. Requires: columns is a multiple of the type's
   // block size.
@@ -38,7 +38,10 @@ class RandomBlocks {
                const std::function<void(Random*, absl::Span<float>)>& fill);
 
   // Number of columns in a piece, for rows of this number of columns.
-  static int64_t PieceColumns(int64_t columns) { return columns % 256 == 0 ? 256 : 32; }
+  static int64_t PieceColumns(int64_t columns) {
+    if (columns % 256 == 0) return 256;
+    return columns % 32 == 0 ? 32 : columns;
+  }
 
   size_t row_bytes() const { return pieces_per_row_ * piece_bytes_; }
   // Writes one row. The same seed gives the same row.

@@ -11,10 +11,20 @@
 
 namespace tidepool::tools {
 
+// What only some architectures have.
+struct ShapeExtras {
+  bool post_norms = false;     // norms after attention and FFN, too
+  bool biases = false;         // of attention, routers and experts; and attention sinks
+  bool mxfp4_experts = false;  // whatever the type of the other matrices
+  absl::string_view ffn_norm = "ffn_norm";
+  int64_t window = 0;        // of the layers that the architecture gives one; 0: none
+  int64_t yarn_context = 0;  // original context of YaRN scaling; 0: no scaling
+};
+
 // The sizes of a published model.
 struct Shape {
   absl::string_view name;
-  absl::string_view architecture;  // llama, qwen3 or qwen3moe
+  absl::string_view architecture;  // llama, qwen3, qwen3moe, gemma3 or gpt-oss
   int64_t layers = 0;
   int64_t hidden = 0;
   int64_t heads = 0;
@@ -30,6 +40,7 @@ struct Shape {
   float norm_eps = 0;
   bool tied = false;     // the embedding is the output head
   bool qk_norm = false;  // norms of q and k in each head
+  ShapeExtras extras;
 
   // True if RoPE rotates interleaved pairs. Otherwise it rotates the halves of a head.
   bool interleaved_rope() const { return architecture == "llama"; }

@@ -19,6 +19,8 @@ using Dims = std::array<int64_t, 4>;
 
 // Deviation of the logits.
 constexpr float kLogitDeviation = 2.0f;
+constexpr float kBiasDeviation = 0.1f;
+constexpr float kSinkDeviation = 1.0f;
 // Used with a routing target. kGrowth: the variance that the experts of a layer add to the stream,
 // relative to the stream's variance. The next three describe the reserved channels: the value of
 // the constant channel, the deviation of the slow channels, and their number.
@@ -72,6 +74,14 @@ class TensorList {
   void AddNorm(std::string name, int64_t size) {
     tensors_.push_back({.plan = {std::move(name), GgmlType::kF32, 1, {size, 1, 1, 1}}});
   }
+  // A bias of `size` elements, or one for each of `slabs` experts.
+  void AddBias(std::string name, int64_t size, int64_t slabs = 1,
+               float deviation = kBiasDeviation) {
+    const int dim_count = slabs > 1 ? 2 : 1;
+    tensors_.push_back({.plan = {std::move(name), GgmlType::kF32, dim_count, {size, slabs, 1, 1}},
+                        .deviation = deviation});
+  }
+  void AddBiases(const std::string& prefix);
 
   void AddEnds();
   void AddAttention(int64_t layer, const std::string& prefix);
@@ -90,7 +100,9 @@ class TensorList {
 };
 
 void TensorList::AddEnds() {
-  const GgmlType head = engine::DefaultHeadType(type_);
+  GgmlType head = engine::DefaultHeadType(type_);
+  // `tidepool quantize` writes Q8_0, too, if the rows are not whole blocks.
+  if (shape_.hidden % engine::TypeInfo(head).block_elements != 0) head = GgmlType::kQ8_0;
   const Dims dims = {shape_.hidden, shape_.vocabulary, 1, 1};
   Tensor& embedding =
       AddMatrix("token_embd.weight", shape_.tied ? head : type_, dims, kLogitDeviation);
@@ -123,11 +135,24 @@ void TensorList::AddAttention(int64_t layer, const std::string& prefix) {
     AddNorm(prefix + "attn_q_norm.weight", shape_.head_dim);
     AddNorm(prefix + "attn_k_norm.weight", shape_.head_dim);
   }
+  if (shape_.extras.post_norms) AddNorm(prefix + "post_attention_norm.weight", shape_.hidden);
+  if (shape_.extras.biases) AddBiases(prefix);
+}
+
+// Biases of attention, and its sinks. Those of experts: see AddFfn.
+void TensorList::AddBiases(const std::string& prefix) {
+  const int64_t kv_width = shape_.kv_heads * shape_.head_dim;
+  AddBias(prefix + "attn_q.bias", shape_.heads * shape_.head_dim);
+  AddBias(prefix + "attn_k.bias", kv_width);
+  AddBias(prefix + "attn_v.bias", kv_width);
+  AddBias(prefix + "attn_output.bias", shape_.hidden);
+  AddBias(prefix + "attn_sinks.weight", shape_.heads, 1, kSinkDeviation);
 }
 
 void TensorList::AddFfn(int64_t layer, const std::string& prefix) {
-  AddNorm(prefix + "ffn_norm.weight", shape_.hidden);
+  AddNorm(absl::StrCat(prefix, shape_.extras.ffn_norm, ".weight"), shape_.hidden);
   const bool moe = shape_.experts > 0;
+  const GgmlType type = shape_.extras.mxfp4_experts ? GgmlType::kMXFP4 : type_;
   const std::string suffix = moe ? "_exps.weight" : ".weight";
   const int64_t width = moe ? shape_.expert_width : shape_.ffn_width;
   const int64_t slabs = std::max<int64_t>(1, shape_.experts);
@@ -136,20 +161,26 @@ void TensorList::AddFfn(int64_t layer, const std::string& prefix) {
                                {shape_.hidden, shape_.experts, 1, 1});
     if (stream_ != nullptr) MakeRouter(layer, &router);
   }
-  AddMatrix(prefix + "ffn_gate" + suffix, type_, {shape_.hidden, width, slabs, 1});
-  AddMatrix(prefix + "ffn_up" + suffix, type_, {shape_.hidden, width, slabs, 1});
+  AddMatrix(prefix + "ffn_gate" + suffix, type, {shape_.hidden, width, slabs, 1});
+  AddMatrix(prefix + "ffn_up" + suffix, type, {shape_.hidden, width, slabs, 1});
   float gain = into_stream_;
   if (stream_ != nullptr) {
     gain = static_cast<float>(std::sqrt(kGrowth * stream_->Variance(layer) /
                                         (kGatedVariance * stream_->mix.squared_weights)));
   }
   Tensor& down =
-      AddMatrix(prefix + "ffn_down" + suffix, type_, {width, shape_.hidden, slabs, 1}, gain);
+      AddMatrix(prefix + "ffn_down" + suffix, type, {width, shape_.hidden, slabs, 1}, gain);
   if (stream_ != nullptr) {
     down.row = [stream = stream_](int64_t row, Random*, absl::Span<float>) {
       return stream->IsReserved(row % stream->hidden) ? RowKind::kZero : RowKind::kRandom;
     };
   }
+  if (shape_.extras.post_norms) AddNorm(prefix + "post_ffw_norm.weight", shape_.hidden);
+  if (!shape_.extras.biases || !moe) return;
+  AddBias(prefix + "ffn_gate_inp.bias", shape_.experts);
+  AddBias(prefix + "ffn_gate_exps.bias", width, slabs);
+  AddBias(prefix + "ffn_up_exps.bias", width, slabs);
+  AddBias(prefix + "ffn_down_exps.bias", shape_.hidden, slabs);
 }
 
 // The query or key of the first head: the same vector for all tokens.

@@ -162,8 +162,7 @@ absl::Status ApplyLongRope(const Scaling& scaling, HfModel* model, GgufMetadata*
   const auto name = [&](absl::string_view suffix) {
     return absl::StrCat(scaling.prefix, "scaling.", suffix);
   };
-  metadata->SetString(name("type"), "longrope");
-  metadata->SetF32(name("factor"), static_cast<float>(factor));
+  // No type and no factor: llama.cpp would divide the positions by the factor, too.
   metadata->SetU32(name("original_context_length"), static_cast<uint32_t>(original));
   metadata->SetF32(name("attn_factor"), static_cast<float>(attention));
   return absl::OkStatus();

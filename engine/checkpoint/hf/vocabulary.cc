@@ -116,8 +116,12 @@ absl::Status Vocabulary::AddAdded(const Json* list) {
   return absl::OkStatus();
 }
 
-absl::Status Vocabulary::FillGaps() {
+absl::Status Vocabulary::FillGaps(int64_t vocab_size) {
   if (tokens_.empty()) return FileError(path_, "model.vocab", "no tokens, expected at least one");
+  if (size() < std::min(vocab_size, kMaxTokens)) {
+    tokens_.resize(std::min(vocab_size, kMaxTokens));
+    kinds_.resize(tokens_.size(), 0);
+  }
   for (int64_t id = 0; id < size(); ++id) {
     if (kinds_[id] != 0) continue;
     RETURN_IF_ERROR(Add(absl::StrCat("[PAD", id, "]"), id, TokenKind::kUnused));

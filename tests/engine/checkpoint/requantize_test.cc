@@ -95,6 +95,25 @@ TEST(RequantizeTest, EachTensorTakesItsType) {
   std::remove(OutPath().c_str());
 }
 
+TEST(RequantizeTest, RoutersOf16BitsBecomeF32) {
+  GgufWriter writer = Model();
+  const std::string ones = "\x80\x3f";  // BF16
+  std::string row;
+  while (row.size() < 256 * 4 * ones.size()) row += ones;
+  writer.Tensor("blk.1.ffn_gate_inp.weight", GgmlType::kBF16, {256, 4}, row);
+  const GgufFile in = Open(writer.Build());
+  const auto report = Requantize(in, OutPath(), {.type = GgmlType::kQ8_0});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const auto out = GgufFile::Open(OutPath());
+  ASSERT_TRUE(out.ok()) << out.status();
+  const GgufTensor* router = out->FindTensor("blk.1.ffn_gate_inp.weight");
+  ASSERT_EQ(router->type, GgmlType::kF32);
+  std::vector<float> values(256 * 4);
+  Dequantize(router->type, router->data, absl::MakeSpan(values));
+  EXPECT_EQ(values, std::vector<float>(256 * 4, 1.0f));
+  std::remove(OutPath().c_str());
+}
+
 TEST(RequantizeTest, ThreadsDoNotShow) {
   const GgufFile in = Open(Model().Build());
   RequantizeOptions options = {.type = GgmlType::kQ6_K, .existing = base::ExistingFile::kReplace};

@@ -121,6 +121,16 @@ TEST_P(HfFamilyTest, MetadataEqualsThatOfTheConverter) {
   }
 }
 
+// The embedding has more rows than the tokenizer has tokens, and llama.cpp requires one for each.
+TEST(HfTokenizerTest, RowsOfTheEmbeddingWithoutATokenHavePlaceholders) {
+  const auto file = OpenCheckpoint("tests/golden/hf/llama_f32");
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto tokens = file->Strings("tokenizer.ggml.tokens");
+  ASSERT_TRUE(tokens.ok()) << tokens.status();
+  ASSERT_EQ(static_cast<int64_t>(tokens->size()), file->FindTensor("token_embd.weight")->dims[1]);
+  EXPECT_EQ(tokens->back(), absl::StrCat("[PAD", tokens->size() - 1, "]"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, HfFamilyTest, testing::ValuesIn(Models()),
                          [](const auto& one) { return one.param; });
 

@@ -186,7 +186,7 @@ def render(source, variables):
     """The text, or null where rendering fails."""
     try:
         return compile_template(source).render(**variables)
-    except (jinja2.exceptions.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError,
+    except (AssertionError, jinja2.exceptions.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError,
             RecursionError):
         return None
 
@@ -202,19 +202,23 @@ def split_snippets():
     return snippets
 
 
+def conversations():
+    """All conversations, with defaults for what they do not name."""
+    return [{"tools": None, "template_kwargs": {}, "add_generation_prompt": True} | conversation
+            for conversation in CONVERSATIONS]
+
+
 def main():
     cases = []
-    conversations = [{"tools": None, "template_kwargs": {}, "add_generation_prompt": True} | conversation
-                     for conversation in CONVERSATIONS]
     for path in sorted((HERE / "templates").glob("*.jinja")):
-        for number, inputs in enumerate(conversations):
+        for number, inputs in enumerate(conversations()):
             variables = {key: inputs[key] for key in ("messages", "tools", "add_generation_prompt")}
             variables |= {"documents": None, "bos_token": "<s>", "eos_token": "</s>"} | inputs["template_kwargs"]
             cases.append({"template": path.name, "conversation": number,
                           "text": render(path.read_text(), variables)})
     snippets = [{"source": source, "text": render(source, VARIABLES)}
                 for source in split_snippets() + LAYOUTS]
-    golden = {"conversations": conversations, "cases": cases, "variables": VARIABLES, "snippets": snippets}
+    golden = {"conversations": conversations(), "cases": cases, "variables": VARIABLES, "snippets": snippets}
     parts = []
     for key, value in golden.items():  # one item on a line
         items = value.items() if isinstance(value, dict) else [(None, item) for item in value]
