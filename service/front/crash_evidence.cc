@@ -13,6 +13,12 @@ static_assert(kExcusing < CrashEvidence::kBefore);
 // Between two looks at a verdict that is open.
 constexpr absl::Duration kLook = absl::Milliseconds(250);
 
+// And the same connection to it.
+bool SameProcess(const WorkerSighting& one, const WorkerSighting& other) {
+  return one.link == other.link && one.process_id == other.process_id &&
+         one.watches == other.watches;
+}
+
 }  // namespace
 
 CrashEvidence::Attempt& CrashEvidence::Attempt::operator=(Attempt&& other) noexcept {
@@ -27,6 +33,19 @@ CrashEvidence::Attempt& CrashEvidence::Attempt::operator=(Attempt&& other) noexc
 void CrashEvidence::Attempt::Reset() {
   if (evidence() != nullptr) evidence()->running_.erase(number_);
   evidence_ = nullptr;
+}
+
+void CrashEvidence::Attempt::Answer(const WorkerSighting& worker) {
+  CrashEvidence* const all = evidence();
+  if (all != nullptr) {
+    all->DropAnswered();
+    all->answered_.push_back({.work = all->running_.at(number_).work, .worker = worker});
+    if (all->answered_.size() > kMaxAnswered) all->answered_.pop_front();
+    for (Crash& crash : all->crashes_) {
+      if (all->SameCrash(crash, worker)) all->HoldAnswered(&crash);
+    }
+  }
+  Reset();
 }
 
 void CrashEvidence::Attempt::OnTokens(int64_t count) {
@@ -61,6 +80,13 @@ int64_t CrashEvidence::ProofOf(const Prompt& prompt) {
   return prompt.total < kManyCrashes ? kProvenTokens : kLongProof;
 }
 
+bool CrashEvidence::Counts(const Prompt& prompt, const NearCrash& near) {
+  if (!near.answered) return true;
+  return std::any_of(prompt.near.begin(), prompt.near.end(), [&](const NearCrash& other) {
+    return other.prepare && other.crash != near.crash;
+  });
+}
+
 int64_t CrashEvidence::ProofOf(uint64_t prompt) const {
   const auto found = prompts_.find(prompt);
   return found == prompts_.end() ? kProvenTokens : ProofOf(found->second);
@@ -81,10 +107,7 @@ int64_t CrashEvidence::ReachIn(absl::Duration unheard, const Running& running) c
 }
 
 bool CrashEvidence::SameCrash(const Crash& crash, const WorkerSighting& worker) const {
-  if (crash.worker.link != worker.link || crash.worker.process_id != worker.process_id ||
-      crash.worker.watches != worker.watches) {
-    return false;
-  }
+  if (!SameProcess(crash.worker, worker)) return false;
   // A process dies once; one whose connection broke twice lives in between.
   if (worker.at - crash.worker.at < kSignOfLife) return true;
   return worker.process_id != 0 && look_(crash.worker) != Fate::kLives;
@@ -101,7 +124,51 @@ CrashEvidence::Crash& CrashEvidence::Note(const WorkerSighting& worker) {
     crash.there.push_back(
         {.prompt = running.work.prompt, .place = running.work.place, .proven = IsProven(running)});
   }
+  HoldAnswered(&crash);
   return crash;
+}
+
+void CrashEvidence::HoldAnswered(Crash* crash) {
+  DropAnswered();
+  std::vector<Work> held;
+  std::erase_if(answered_, [&](const Answered& one) {
+    if (!SameProcess(one.worker, crash->worker)) return false;
+    held.push_back(one.work);
+    crash->there.push_back({.prompt = one.work.prompt, .answered = true});
+    return true;
+  });
+  for (const Work& work : held) {
+    Prompt& prompt = Touch(work.prompt);
+    const NearCrash near = {.crash = crash->number,
+                            .sender = work.sender,
+                            .worker = crash->worker,
+                            .prepare = true,
+                            .answered = true};
+    prompt.near.push_back(near);
+    if (prompt.near.size() > kMaxCrashes) prompt.near.erase(prompt.near.begin());
+    Judge(work, *crash, near, &prompt);
+  }
+}
+
+void CrashEvidence::DropAnswered() {
+  const absl::Duration now = clock_->Monotonic();
+  for (; !answered_.empty() && answered_.front().worker.at + kLinger <= now;
+       answered_.pop_front()) {
+    const auto found = prompts_.find(answered_.front().work.prompt);
+    if (found == prompts_.end()) continue;
+    std::erase_if(found->second.near, [](const NearCrash& near) { return near.answered; });
+  }
+}
+
+void CrashEvidence::Judge(const Work& work, const Crash& crash, const NearCrash& near,
+                          Prompt* prompt) {
+  const bool alone = work.under == Suspicion::kAlone &&
+                     std::all_of(crash.there.begin(), crash.there.end(), [&](const Present& one) {
+                       return one.proven || one.prompt == work.prompt;
+                     });
+  if (!alone) return;
+  prompt->judged = near;
+  prompt->accused = true;
 }
 
 CrashEvidence::Prompt& CrashEvidence::Touch(uint64_t prompt) {
@@ -139,10 +206,11 @@ void CrashEvidence::OnCrash(Attempt* attempt, const WorkerSighting& worker) {
                           .sender = running.work.sender,
                           .worker = worker,
                           .place = running.work.place,
-                          .unheard = std::clamp(worker.at - heard, absl::ZeroDuration(), kUnheard)};
+                          .unheard = std::clamp(worker.at - heard, absl::ZeroDuration(), kUnheard),
+                          .prepare = running.work.prepares};
   // The worker may have been known to be lost before this attempt began there.
   const bool known = std::any_of(crash.there.begin(), crash.there.end(), [&](const Present& one) {
-    return one.prompt == digest && one.place == near.place;
+    return one.prompt == digest && one.place == near.place && !one.answered;
   });
   if (!known) crash.there.push_back({.prompt = digest, .place = near.place});
   Prompt& prompt = Touch(digest);
@@ -151,16 +219,11 @@ void CrashEvidence::OnCrash(Attempt* attempt, const WorkerSighting& worker) {
   if (!counted) ++prompt.total;
   prompt.near.push_back(near);
   if (prompt.near.size() > kMaxCrashes) prompt.near.erase(prompt.near.begin());
-  const bool alone = running.work.under == Suspicion::kAlone &&
-                     std::all_of(crash.there.begin(), crash.there.end(), [&](const Present& one) {
-                       return one.proven || one.prompt == digest;
-                     });
-  if (!alone) return;
-  prompt.judged = near;
-  prompt.accused = true;
+  Judge(running.work, crash, near, &prompt);
 }
 
 Suspicion CrashEvidence::Of(uint64_t prompt, int64_t place) {
+  DropAnswered();
   Conclude();
   const auto found = prompts_.find(prompt);
   if (found == prompts_.end()) return Suspicion::kNone;
@@ -171,7 +234,7 @@ Suspicion CrashEvidence::Of(uint64_t prompt, int64_t place) {
   std::set<uint64_t> crashes;
   bool close = false;
   for (const NearCrash& near : suspect.near) {
-    if (!IsAt(suspect, near, place)) continue;
+    if (!Counts(suspect, near) || !IsAt(suspect, near, place)) continue;
     crashes.insert(near.crash);
     // Where it may only be for what nobody heard, others need not wait for it.
     close = close || place - near.place < ProofOf(suspect);
@@ -205,16 +268,21 @@ void CrashEvidence::NoteProven(uint64_t prompt) {
 }
 
 std::vector<std::string> CrashEvidence::OnlyAt(uint64_t prompt) const {
-  const size_t crashes = CrashesOf(prompt);
-  if (crashes == 0 && proven_.contains(prompt)) return {};
+  const auto found = prompts_.find(prompt);
+  const bool crashed = found != prompts_.end() && !found->second.near.empty();
+  if (!crashed && proven_.contains(prompt)) return {};
   std::vector<std::string> names;
+  const auto add = [&names](const std::string& name) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
   for (const auto& [number, running] : running_) {
-    const bool risked = running.work.prompt == prompt && !IsProven(running);
-    const std::string& name = running.work.name;
-    if (!risked || std::find(names.begin(), names.end(), name) != names.end()) continue;
-    names.push_back(name);
+    if (running.work.prompt == prompt && !IsProven(running)) add(running.work.name);
   }
-  const size_t most = crashes == 0 ? kNearCrashes : 1;
+  for (const Answered& one : answered_) {
+    const bool risked = one.work.prompt == prompt && clock_->Monotonic() < one.worker.at + kLinger;
+    if (risked) add(one.work.name);
+  }
+  const size_t most = crashed ? 1 : kNearCrashes;
   return names.size() < most ? std::vector<std::string>() : names;
 }
 
@@ -226,11 +294,14 @@ void CrashEvidence::ForgetPassed(const Running& running) {
   const int64_t start = running.work.place - running.made;
   // Only what it has computed itself since that crash.
   std::erase_if(prompt.near, [&](NearCrash& near) {
-    if (near.worker.at > running.began || !IsAt(prompt, near, start)) return false;
+    const bool before = near.worker.at <= running.began;
+    if (near.answered || !before || !IsAt(prompt, near, start)) return false;
     near.reach = ReachIn(near.unheard, running);
     return !IsAt(prompt, near, running.work.place);
   });
-  if (!prompt.near.empty() || prompt.judged.has_value()) return;
+  const bool suspect = std::any_of(prompt.near.begin(), prompt.near.end(),
+                                   [&](const NearCrash& near) { return Counts(prompt, near); });
+  if (suspect || prompt.judged.has_value()) return;
   if (proof == kLongProof || prompt.accused) {
     prompts_.erase(found);
   }
@@ -251,6 +322,7 @@ bool CrashEvidence::Conclude(uint64_t digest, Prompt* prompt) {
   switch (FindWitness(digest, prompt)) {
     case Witness::kFound:
       ++prompt->excused;
+      prompt->excuses.insert(judged.crash);  // it excuses no later trial
       drop();
       return true;
     case Witness::kMayCome:
@@ -261,7 +333,9 @@ bool CrashEvidence::Conclude(uint64_t digest, Prompt* prompt) {
   if (clock_->Monotonic() < judged.worker.at + kAfter) return false;
   prompt->convicted_at = clock_->Monotonic();
   std::set<uint64_t> senders = {judged.sender};
-  for (const NearCrash& near : prompt->near) senders.insert(near.sender);
+  for (const NearCrash& near : prompt->near) {
+    if (Counts(*prompt, near)) senders.insert(near.sender);
+  }
   for (const uint64_t sender : senders) convict_(sender);
   return true;
 }
@@ -296,11 +370,15 @@ CrashEvidence::Witness CrashEvidence::FindWitness(uint64_t digest, Prompt* promp
 
 bool CrashEvidence::Explained(const Crash& crash, uint64_t digest, const Prompt& prompt,
                               int64_t place) const {
-  const auto is_near = [&](const NearCrash& near) { return near.crash == crash.number; };
+  const auto is_near = [&](const NearCrash& near) {
+    return near.crash == crash.number && Counts(prompt, near);
+  };
   if (std::any_of(prompt.near.begin(), prompt.near.end(), is_near)) return true;
   const int64_t proof = ProofOf(prompt);
   return std::any_of(crash.there.begin(), crash.there.end(), [&](const Present& one) {
-    if (one.prompt == digest) return one.place - place < proof && place - one.place < proof;
+    if (one.prompt == digest) {
+      return !one.answered && one.place - place < proof && place - one.place < proof;
+    }
     const auto other = prompts_.find(one.prompt);
     return other != prompts_.end() && other->second.accused;
   });
@@ -340,17 +418,24 @@ absl::Duration CrashEvidence::CalmIn(uint64_t prompt, absl::Duration since) {
 }
 
 int64_t CrashEvidence::UnprovenBeside(const WorkerLink* worker, uint64_t prompt) const {
-  return std::count_if(running_.begin(), running_.end(), [&](const auto& entry) {
+  const absl::Duration now = clock_->Monotonic();
+  const auto running = std::count_if(running_.begin(), running_.end(), [&](const auto& entry) {
     const Work& work = entry.second.work;
     return work.worker == worker && work.prompt != prompt && !IsProven(entry.second);
   });
+  return running + std::count_if(answered_.begin(), answered_.end(), [&](const Answered& one) {
+           return one.worker.link == worker && one.work.prompt != prompt &&
+                  one.worker.at + kLinger > now;
+         });
 }
 
 size_t CrashEvidence::CrashesOf(uint64_t prompt) const {
   const auto found = prompts_.find(prompt);
   if (found == prompts_.end()) return 0;
   std::set<uint64_t> crashes;
-  for (const NearCrash& near : found->second.near) crashes.insert(near.crash);
+  for (const NearCrash& near : found->second.near) {
+    if (Counts(found->second, near)) crashes.insert(near.crash);
+  }
   return crashes.size();
 }
 

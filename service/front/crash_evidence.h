@@ -6,7 +6,9 @@
 //    A fast worker may have been further than its front had heard: a second crash counts up to the
 //    tokens that it makes in kUnheard, or in the time that nothing was heard before the crash.
 //    A crash while the prompt was prepared counts as one before the first token: a worker may
-//    answer Prepare and then die of it.
+//    answer Prepare and then die of it. A crash within kLinger after such an answer counts only if
+//    another crash was during or after a Prepare of this prompt. It is dropped when a worker that
+//    answers a Prepare of it survives for kLinger.
 // 2. After two crashes near one place the prompt is tried by itself: on a worker where nothing else
 //    runs that could be the cause, and once no worker has died for kCalm. Everybody else goes on,
 //    except streams of that worker whose clients did not read when the trial began, and which could
@@ -83,11 +85,14 @@ class CrashEvidence {
   static constexpr absl::Duration kSignOfLife = absl::Seconds(2);
   static constexpr absl::Duration kBefore = absl::Minutes(1);
   static constexpr absl::Duration kAfter = absl::Seconds(5);
+  // How long a worker that dies of a Prepare may live after its answer.
+  static constexpr absl::Duration kLinger = absl::Milliseconds(500);
   // How long evidence is kept.
   static constexpr absl::Duration kKept = absl::Minutes(10);
   static constexpr size_t kMaxPrompts = 1024;
   static constexpr size_t kMaxCrashes = 4096;
   static constexpr size_t kMaxProven = 4096;
+  static constexpr size_t kMaxAnswered = 4096;
 
   // `convict` is called with each sender whose streams were near the crashes of a prompt that is
   // convicted, from any function here. `clock` outlives this.
@@ -100,6 +105,7 @@ class CrashEvidence {
     uint64_t prompt = 0;    // PromptId::content
     uint64_t sender = 0;    // PromptId::sent
     int64_t place = 0;      // output tokens made so far; none while it is prepared
+    bool prepares = false;
     Suspicion under = Suspicion::kNone;
   };
   // A stream's work at a worker, for as long as it runs there. Does nothing once the evidence is
@@ -111,6 +117,8 @@ class CrashEvidence {
     Attempt& operator=(Attempt&& other) noexcept;
     ~Attempt() { Reset(); }
     void Reset();
+    // The worker answered this Prepare. Ends the attempt.
+    void Answer(const WorkerSighting& worker);
     // It made `count` more tokens.
     void OnTokens(int64_t count);
     // It computes nothing until Resume: its client takes nothing.
@@ -144,14 +152,15 @@ class CrashEvidence {
   // `since`: when its wait began. After kLongestCalm, or where a known death would excuse a crash,
   // it waits only for open verdicts.
   absl::Duration CalmIn(uint64_t prompt, absl::Duration since);
-  // Streams that run there besides this prompt and may be what crashes that worker: suspects, and
-  // those with less than kProvenTokens tokens from this attempt.
+  // Work there besides this prompt that may crash that worker: streams with less than
+  // kProvenTokens tokens from this attempt, and Prepares that were answered within kLinger.
   int64_t UnprovenBeside(const WorkerLink* worker, uint64_t prompt) const;
   // Crashes near this prompt that count; those of its own trials included.
   size_t CrashesOf(uint64_t prompt) const;
-  // Names of the workers that are to take copies of this prompt: those that compute it already,
-  // once as many could die of it as may before it is tried by itself. Empty: any worker, as for a
-  // prompt of which a stream has made kProvenTokens tokens and which was not near crashes since.
+  // Names of the workers that are to take copies of this prompt: those that compute it already, or
+  // answered a Prepare of it within kLinger, once as many could die of it as may before it is tried
+  // by itself. Empty: any worker, as for a prompt of which a stream has made kProvenTokens tokens
+  // and which was not near crashes since.
   std::vector<std::string> OnlyAt(uint64_t prompt) const;
   // Whether the prompt was convicted at that time or later.
   bool ConvictedSince(uint64_t prompt, absl::Duration since) const;
@@ -168,11 +177,17 @@ class CrashEvidence {
     absl::Duration first_at, last_at;
     bool paused = false;
   };
+  // A Prepare of which the worker may still die.
+  struct Answered {
+    Work work;
+    WorkerSighting worker;  // when it answered
+  };
   // A stream that ran on a worker when it crashed.
   struct Present {
     uint64_t prompt = 0;
     int64_t place = 0;
     bool proven = false;
+    bool answered = false;  // the worker had just answered a Prepare of it
   };
   struct Crash {
     uint64_t number = 0;
@@ -186,6 +201,8 @@ class CrashEvidence {
     int64_t place = 0;
     absl::Duration unheard;  // before it
     int64_t reach = 0;       // tokens past `place` that may have been made in that time
+    bool prepare = false;    // during a Prepare of it, or after the answer to one
+    bool answered = false;   // after the answer
   };
   struct Prompt {
     std::vector<NearCrash> near;
@@ -200,6 +217,7 @@ class CrashEvidence {
 
   static bool IsProven(const Running& running);
   static int64_t ProofOf(const Prompt& prompt);
+  static bool Counts(const Prompt& prompt, const NearCrash& near);
   static bool IsAt(const Prompt& prompt, const NearCrash& near, int64_t place);
   // What the stream of `running` may have made unheard of in such a time.
   int64_t ReachIn(absl::Duration unheard, const Running& running) const;
@@ -208,6 +226,12 @@ class CrashEvidence {
   bool SameCrash(const Crash& crash, const WorkerSighting& worker) const;
   Prompt& Touch(uint64_t prompt);
   void DropOld();
+  // Opens a verdict if the attempt ran alone.
+  static void Judge(const Work& work, const Crash& crash, const NearCrash& near, Prompt* prompt);
+  // Holds the crash against prompts that its worker had just prepared.
+  void HoldAnswered(Crash* crash);
+  // Workers survived these Prepares.
+  void DropAnswered();
   void OnTokens(Running* running, int64_t count);
   void NoteProven(uint64_t prompt);
   void ForgetPassed(const Running& running);
@@ -226,7 +250,8 @@ class CrashEvidence {
   const std::function<void(uint64_t)> convict_;
   uint64_t next_number_ = 1;
   absl::flat_hash_map<uint64_t, Running> running_;
-  std::deque<Crash> crashes_;  // in the order of their times
+  std::deque<Answered> answered_;  // in the order of their times
+  std::deque<Crash> crashes_;      // in the order of their times
   std::map<uint64_t, Prompt> prompts_;
   // Prompts of which a stream made kProvenTokens tokens.
   absl::flat_hash_set<uint64_t> proven_;

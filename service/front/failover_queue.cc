@@ -18,6 +18,10 @@ void FailoverQueue::Ticket::Reset() {
   if (line_ != nullptr) std::exchange(line_, nullptr)->Leave(number_);
 }
 
+void FailoverQueue::Ticket::HoldFor(absl::Duration time) {
+  if (line_ != nullptr) line_->HoldFor(number_, time);
+}
+
 void FailoverQueue::Ticket::GoTo(const std::string& worker) {
   if (line_ == nullptr) return;
   worker_ = worker;
@@ -66,8 +70,25 @@ FailoverQueue::Ticket FailoverQueue::Enter(Kind kind, const std::string& model_d
   return Ticket(this, number);
 }
 
+void FailoverQueue::HoldFor(uint64_t number, absl::Duration time) {
+  const auto held = under_way_.find(number);
+  if (held == under_way_.end()) return;
+  held->second.stays = true;
+  loop_->PostAfter(time, [this, weak = std::weak_ptr<int>(alive_), number] {
+    if (weak.expired()) return;
+    const auto found = under_way_.find(number);
+    if (found == under_way_.end()) return;
+    found->second.stays = false;
+    if (found->second.left) Leave(number);
+  });
+}
+
 void FailoverQueue::Leave(uint64_t number) {
   const auto found = under_way_.find(number);
+  if (found != under_way_.end() && found->second.stays) {
+    found->second.left = true;
+    return;
+  }
   if (found != under_way_.end()) {
     if (found->second.kind == Kind::kAlone) EndTrial();
     under_way_.erase(found);

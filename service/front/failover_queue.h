@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "service/base/event_loop.h"
 
 namespace tidepool::service {
@@ -49,6 +50,8 @@ class FailoverQueue {
     void Reset();
     // Sets the worker that the stream starts on.
     void GoTo(const std::string& worker);
+    // The stream keeps its place for this time, even if the ticket is released before.
+    void HoldFor(absl::Duration time);
     bool held() const { return line_ != nullptr; }
     // Returns the worker on which the stream starts. Empty if that is not known yet.
     const std::string& worker() const { return worker_; }
@@ -90,11 +93,14 @@ class FailoverQueue {
     Kind kind = Kind::kUsual;
     std::string model_digest;
     std::string worker;  // empty: unknown
+    bool stays = false;  // HoldFor
+    bool left = false;   // the ticket was released meanwhile
   };
   using Line = std::deque<Waiting>;  // in the order of the calls of Enter
 
   std::vector<std::string> WorkersOf(const std::vector<Kind>& kinds) const;
   void Leave(uint64_t number);
+  void HoldFor(uint64_t number, absl::Duration time);
   void EndTrial();
   void Advance();
   using Lines = std::map<std::string, Line>;  // by model digest; no line in it is empty

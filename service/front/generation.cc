@@ -194,7 +194,7 @@ void Generation::OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareR
       !status.ok()) {
     return End(std::move(status));
   }
-  placement_.BeginAttempts();
+  placement_.OnPrepared();
   if (has_logged_turn()) return FindReceivedText();
   if (absl::Status status = LimitSession(); !status.ok()) return End(std::move(status));
   if (auto echo = prompt_report_.Echo(prepared_); echo.has_value()) {

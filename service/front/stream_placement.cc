@@ -75,6 +75,16 @@ bool StreamPlacement::MayResume() {
   return false;
 }
 
+void StreamPlacement::OnPrepared() {
+  trial_.Answer(Sight());
+  // The stream can end before the worker dies.
+  if (tried_alone()) ticket_.HoldFor(CrashEvidence::kLinger);
+  if (!tried_alone() || SuspicionAt(StreamStep::kRun) != Suspicion::kAlone) return BeginAttempts();
+  failed_workers_.clear();
+  failures_ = RetryState();
+  GoTo(StreamState::kRunning);
+}
+
 void StreamPlacement::BeginAttempts() {
   failed_workers_.clear();
   failures_ = RetryState();
@@ -238,6 +248,10 @@ Suspicion StreamPlacement::SuspicionAt(StreamStep step) const {
 }
 
 void StreamPlacement::Try(StreamStep step) {
+  if (tried_alone() && SuspicionAt(step) == Suspicion::kAlone) {
+    GoTo(StreamState::kInLine);  // its turn goes on
+    return owner_->Do(step);
+  }
   const bool fresh = failed_workers_.empty() && SuspicionAt(step) == Suspicion::kNone;
   fresh ? owner_->Do(step) : Resubmit(step);
 }
@@ -296,6 +310,7 @@ bool StreamPlacement::TakeWorker(StreamStep step) {
        .prompt = prompt_.content,
        .sender = prompt_.sent,
        .place = owner_->told(),
+       .prepares = prepares,
        .under = tried_alone() ? Suspicion::kAlone : Suspicion::kNone});
   if (prepares) {
     asked_ = step;

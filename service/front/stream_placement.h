@@ -90,6 +90,8 @@ class StreamPlacement {
 
   // worker() answered a unary step.
   void OnAnswered() { asked_.reset(); }
+  // worker() prepared the prompt. If the prompt is tried alone, worker() also runs it alone.
+  void OnPrepared();
   // Forgets earlier failures, because they do not concern the next step.
   void BeginAttempts();
   void OnTokens(int64_t count);

@@ -104,6 +104,63 @@ TEST_F(BlameTest, APromptThatKillsDuringAndAfterPreparationKillsThreeWorkers) {
   EXPECT_EQ(*client->status, absl::InternalError(kConvicted));
 }
 
+// Each request gets a response from another worker.
+TEST_F(BlameTest, APromptThatKillsAfterItsPreparationKillsThreeWorkers) {
+  for (const std::vector<std::string>& senders :
+       std::vector<std::vector<std::string>>{{"mallory"}, {"mallory", "bob"}}) {
+    kills_ = 0;
+    dies_prepared_ = 60 + static_cast<int>(senders.size());
+    size_t refused = 0;
+    for (int round = 0; round < 5 && refused < senders.size(); ++round) {
+      refused = 0;
+      std::vector<Client*> clients;
+      for (const std::string& sender : senders) clients.push_back(Ask(dies_prepared_, sender));
+      Pass(absl::Seconds(20));
+      for (Client* client : clients) {
+        refused +=
+            client->status.has_value() && client->status->code() == absl::StatusCode::kInternal;
+      }
+      CancelAll();
+      loop_.RunAll();
+    }
+    EXPECT_EQ(refused, senders.size());
+    EXPECT_EQ(kills_, 3);
+    Pass(absl::Minutes(2));
+  }
+}
+
+// The stream of the trial ends before the worker dies.
+TEST_F(BlameTest, APromptThatKillsAfterItsStreamHasEndedKillsThreeWorkers) {
+  dies_prepared_ = 50;
+  int prompt = 0;
+  for (int round = 0; round < 6 && kills_ < 6; ++round) {
+    Client* client = Ask(50);
+    const int before = kills_;
+    while (dying_.empty() && !client->status.has_value()) Tick();
+    if (client->generation != nullptr) client->generation->Cancel(absl::CancelledError("enough"));
+    for (int other = 0; other < 6; ++other) Ask(100 + ++prompt);
+    for (int tick = 0; tick < 4 && kills_ == before; ++tick) Tick();
+    Pass(absl::Seconds(10));
+    CancelAll();
+    loop_.RunAll();
+  }
+  EXPECT_EQ(kills_, 3);
+}
+
+TEST_F(BlameTest, StreamsBesideAPromptThatKillsAfterItsPreparationGoOn) {
+  for (int prompt = 1; prompt <= 9; ++prompt) Ask(prompt);
+  Pass(absl::Seconds(3));
+  dies_prepared_ = 50;
+  for (int round = 0; round < 3; ++round) {
+    Client* client = Ask(50);
+    Pass(absl::Seconds(20));
+    if (client->generation != nullptr) client->generation->Cancel(absl::CancelledError("enough"));
+    clients_.pop_back();
+  }
+  EXPECT_EQ(kills_, 3);
+  ExpectAllGoOn();
+}
+
 // It dies before it has answered that it took the call.
 TEST_F(BlameTest, APromptThatKillsWhoeverReceivesItKillsThreeWorkers) {
   cut_calls_end_ = EndedBy::kUnanswered;

@@ -33,11 +33,11 @@ class CrashEvidenceTest : public testing::Test {
   }
   WorkerSighting Sight(int worker) {
     return {.link = Link(worker),
-            .process_id = process_[worker] + 100 * (worker + 1),
+            .process_id = process_[worker] + 100 * static_cast<uint64_t>(worker + 1),
             .at = clock_.Monotonic()};
   }
   // The worker's process dies and another one takes its place.
-  void Crash(int worker, std::vector<CrashEvidence::Attempt*> attempts) {
+  void Crash(int worker, const std::vector<CrashEvidence::Attempt*>& attempts) {
     const WorkerSighting seen = Sight(worker);
     evidence_.OnLost(seen);
     for (CrashEvidence::Attempt* attempt : attempts) evidence_.OnCrash(attempt, seen);

@@ -80,6 +80,7 @@ class SimulatedWorkersTest : public FrontTest {
       int prompt = 0;
       EXPECT_TRUE(absl::SimpleAtoi(worker->prepares.back().first.request().text(), &prompt));
       if (prompt == unpreparable_) return false;
+      if (prompt == dies_prepared_) dying_.insert(worker);
       const auto answered = worker->prepares.back();
       worker->AnswerPrepare({prompt});
       std::erase_if(worker->prepares, [&](const auto& one) {
@@ -103,7 +104,8 @@ class SimulatedWorkersTest : public FrontTest {
     loop_.Advance(kTick);
     for (PuppetLink* worker : workers_) {
       if (dead_until_.contains(worker)) continue;
-      if (!AnswerPrepares(worker)) {
+      // It died of what it had prepared in the tick before.
+      if (dying_.erase(worker) > 0 || !AnswerPrepares(worker)) {
         Kill(worker);
         continue;
       }
@@ -161,7 +163,9 @@ class SimulatedWorkersTest : public FrontTest {
   std::deque<Client> clients_;
   std::set<const Client*> deaf_;  // clients that do not read
   int unpreparable_ = 0;          // the prompt that kills whoever prepares it
-  int silent_ = 0;                // the prompt that gets no tokens
+  int dies_prepared_ = 0;         // the prompt that kills whoever has prepared it
+  std::set<PuppetLink*> dying_;
+  int silent_ = 0;  // the prompt that gets no tokens
   uint64_t processes_ = 0;
   int kills_ = 0;
   EndedBy cut_calls_end_ = EndedBy::kCrash;
