@@ -34,7 +34,8 @@ struct RequantizeOptions {
 };
 
 enum class TensorFate : uint8_t {
-  // unchanged, because it is a norm, is not a matrix, or has the requested type already; or a router
+  // unchanged, because it is a norm, is not a matrix, or has the requested type already; or a
+  // router
   kKept,
   kConverted,
   // converted to another type, because rows are not a multiple of the requested type's block size

@@ -6,14 +6,15 @@
 namespace tidepool::service {
 namespace {
 
-constexpr size_t kNearCrashes = 2;  // then a prompt is tried by itself
-// A death that is older may be too old to excuse a trial that begins now, once that has crashed.
+constexpr size_t kNearCrashes = 2;  // number of crashes after which a prompt is tried alone
+// An older death may not excuse a trial that begins now: when the trial crashes, the death may be
+// older than kBefore.
 constexpr absl::Duration kExcusing = absl::Seconds(30);
 static_assert(kExcusing < CrashEvidence::kBefore);
-// Between two looks at a verdict that is open.
+// Time between two checks of an open verdict.
 constexpr absl::Duration kLook = absl::Milliseconds(250);
 
-// And the same connection to it.
+// Returns whether both are the same process, seen over the same connection.
 bool SameProcess(const WorkerSighting& one, const WorkerSighting& other) {
   return one.link == other.link && one.process_id == other.process_id &&
          one.watches == other.watches;
@@ -100,7 +101,7 @@ int64_t CrashEvidence::ReachIn(absl::Duration unheard, const Running& running) c
   if (unheard <= absl::ZeroDuration()) return 0;
   const int64_t timed = running.made - running.first;
   const absl::Duration time = clock_->Monotonic() - running.first_at;
-  // Its pace is not known yet.
+  // The speed of the stream is not known yet.
   if (timed < kProvenTokens || time <= absl::ZeroDuration()) return kMaxUnheard;
   const double tokens = static_cast<double>(timed) * absl::FDivDuration(unheard, time);
   return static_cast<int64_t>(std::ceil(std::min<double>(tokens, kMaxUnheard)));
@@ -108,7 +109,8 @@ int64_t CrashEvidence::ReachIn(absl::Duration unheard, const Running& running) c
 
 bool CrashEvidence::SameCrash(const Crash& crash, const WorkerSighting& worker) const {
   if (!SameProcess(crash.worker, worker)) return false;
-  // A process dies once; one whose connection broke twice lives in between.
+  // A process dies only once. But a connection can break twice, and then its process lives in
+  // between.
   if (worker.at - crash.worker.at < kSignOfLife) return true;
   return worker.process_id != 0 && look_(crash.worker) != Fate::kLives;
 }
@@ -208,7 +210,8 @@ void CrashEvidence::OnCrash(Attempt* attempt, const WorkerSighting& worker) {
                           .place = running.work.place,
                           .unheard = std::clamp(worker.at - heard, absl::ZeroDuration(), kUnheard),
                           .prepare = running.work.prepares};
-  // The worker may have been known to be lost before this attempt began there.
+  // The crash may have been recorded before this attempt began on the worker. So add the stream if
+  // it is missing.
   const bool known = std::any_of(crash.there.begin(), crash.there.end(), [&](const Present& one) {
     return one.prompt == digest && one.place == near.place && !one.answered;
   });
@@ -236,7 +239,8 @@ Suspicion CrashEvidence::Of(uint64_t prompt, int64_t place) {
   for (const NearCrash& near : suspect.near) {
     if (!Counts(suspect, near) || !IsAt(suspect, near, place)) continue;
     crashes.insert(near.crash);
-    // Where it may only be for what nobody heard, others need not wait for it.
+    // If a crash counts only because of tokens that may not have arrived, other streams do not wait
+    // for this one.
     close = close || place - near.place < ProofOf(suspect);
   }
   if (crashes.size() >= kNearCrashes) return Suspicion::kAlone;
@@ -292,7 +296,7 @@ void CrashEvidence::ForgetPassed(const Running& running) {
   Prompt& prompt = found->second;
   const int64_t proof = ProofOf(prompt);
   const int64_t start = running.work.place - running.made;
-  // Only what it has computed itself since that crash.
+  // Forget a crash only if this attempt itself has generated enough tokens since then.
   std::erase_if(prompt.near, [&](NearCrash& near) {
     const bool before = near.worker.at <= running.began;
     if (near.answered || !before || !IsAt(prompt, near, start)) return false;
@@ -322,7 +326,7 @@ bool CrashEvidence::Conclude(uint64_t digest, Prompt* prompt) {
   switch (FindWitness(digest, prompt)) {
     case Witness::kFound:
       ++prompt->excused;
-      prompt->excuses.insert(judged.crash);  // it excuses no later trial
+      prompt->excuses.insert(judged.crash);  // this crash excuses no later trial
       drop();
       return true;
     case Witness::kMayCome:

@@ -1,40 +1,45 @@
-// CrashEvidence: which prompt, if any, crashes the workers of a front.
+// CrashEvidence: decides which prompt, if any, crashes the workers of a front.
 //
 // The rule:
-// 1. A crash is held against every stream that ran on that worker, at the place that the stream had
-//    reached, until the stream is kProvenTokens tokens past that place. Meanwhile it is a suspect.
-//    A fast worker may have been further than its front had heard: a second crash counts up to the
-//    tokens that it makes in kUnheard, or in the time that nothing was heard before the crash.
-//    A crash while the prompt was prepared counts as one before the first token: a worker may
-//    answer Prepare and then die of it. A crash within kLinger after such an answer counts only if
-//    another crash was during or after a Prepare of this prompt. It is dropped when a worker that
-//    answers a Prepare of it survives for kLinger.
-// 2. After two crashes near one place the prompt is tried by itself: on a worker where nothing else
-//    runs that could be the cause, and once no worker has died for kCalm. Everybody else goes on,
-//    except streams of that worker whose clients did not read when the trial began, and which could
-//    be the cause once they compute again: these get no credit until the trial ends.
-//    It does not wait for calm if a known death would excuse a crash of the trial (3.): in a series
-//    of kills a stream would wait as long as that lasts.
-// 3. Only the crash of such an attempt can convict. The verdict comes kAfter later. If a
-//    worker died without this prompt meanwhile, or in the minute before, workers die for another
-//    reason: that death excuses this crash. One death excuses one crash. Then the prompt is tried
-//    by itself again, after a calm twice as long as before.
-// 4. While a verdict is open, no other prompt is tried by itself.
+// 1. When a worker crashes, every stream that ran on it is a suspect: its prompt may be the cause.
+//    It is a suspect until it has generated kProvenTokens tokens after the position (`place`) that
+//    it had at the crash. The stream may in fact have been further, because its last tokens had not
+//    arrived at the front. So a second crash counts even if the stream has generated some more
+//    tokens: as many as it generates in kUnheard, or, if that is shorter, in the time between the
+//    last message and the first crash. A crash while the prompt was prepared counts like a crash
+//    before the first token, because a worker may respond to Prepare and then crash because of it.
+//    A crash within kLinger after such a response counts only if another crash happened during or
+//    after a Prepare of the same prompt. It is dropped when a worker that has responded to a
+//    Prepare of the prompt survives for kLinger.
+// 2. After two crashes near one position, the prompt is tried alone (a trial). The trial needs a
+//    worker on which nothing else runs that could be the cause. It starts when no worker has died
+//    for kCalm. The other streams of the front continue, with one exception: a stream on the worker
+//    of the trial may be paused because its client does not read. If it could be the cause after it
+//    computes again, it gets no credit until the trial ends. A trial does not wait for kCalm if a
+//    known death would excuse its crash (rule 3). Otherwise it would wait as long as workers are
+//    killed again and again.
+// 3. Only the crash of a trial can convict a prompt. The verdict is given kAfter after the crash.
+//    If another worker has died without this prompt, in the minute before the crash or until the
+//    verdict, workers die for another reason. Then that death excuses the crash, and the prompt is
+//    tried alone again, after a calm that is twice as long as before. One death excuses only one
+//    crash.
+// 4. While a verdict is open, no other prompt is tried alone.
 //
-// So a prompt that crashes workers at one place, where no worker dies for another reason, crashes
-// three: two near it and one alone. Copies of it that are sent together are kept to two workers,
-// and to one after a crash, until one has made kProvenTokens tokens. A stream that was only near
-// crashes goes on, however many there are. In a series of kills a prompt is tried by itself only
-// where a death excuses it beforehand, or after a gap of kCalm. If a kill then hits the trial,
-// other deaths excuse it: no worker runs another trial, so one that dies within kAfter dies without
-// this prompt.
+// So if workers die for no other reason, a prompt that crashes workers at one position crashes
+// three of them: two near that position, and one in the trial. If the prompt is sent several times
+// together, these streams run on at most two workers, and on one after a crash, until one of them
+// has generated kProvenTokens tokens. A stream that was near crashes without being their cause
+// continues, whatever the number of crashes. While workers are killed again and again, a prompt is
+// tried alone only if a known death would excuse its crash, or after a gap of kCalm. If a kill then
+// hits the trial, other deaths excuse it: no other trial runs, so a worker that dies within kAfter
+// dies without this prompt.
 //
-// Two other causes do not excuse: a worker that drains, and a worker that died while it ran another
-// prompt whose own trial crashed. A connection that breaks looks like a crash, and is dropped when
-// the same process answers again.
+// Two kinds of death do not excuse a crash: the end of a worker that drains, and the death of a
+// worker that ran another prompt whose own trial has crashed. A broken connection looks like a
+// crash. This crash is dropped when the same process responds again.
 //
-// A prompt that crashes workers at other places each time is found, too: after kManyCrashes it is
-// tried by itself for kLongProof tokens.
+// A prompt that crashes workers at another position each time is found, too. After kManyCrashes
+// crashes, its trial lasts until it has generated kLongProof tokens.
 #ifndef TIDEPOOL_SERVICE_FRONT_CRASH_EVIDENCE_H_
 #define TIDEPOOL_SERVICE_FRONT_CRASH_EVIDENCE_H_
 
@@ -61,31 +66,33 @@ namespace tidepool::service {
 
 enum class Suspicion : uint8_t {
   kNone,
-  kSuspect,  // the latest worker that crashed may have crashed of it
-  kAlone,    // two may have: it is to be tried by itself
+  kSuspect,  // it may have caused a crash
+  kAlone,    // it may have caused two crashes: it must be tried alone
 };
 
-// A prompt is the same whoever sends it, so several senders of one do not crash three workers each.
-// The verdict is on those that had sent it by then. Who sends it afterwards is refused only if
-// another worker crashes while it tries the prompt of that sender by itself.
+// The crashes of a prompt are counted together for all senders, so that several senders of one
+// prompt do not crash three workers each. The verdict applies to the senders that had sent the
+// prompt before. If another sender sends it later, it is refused only if one more worker crashes
+// while it tries the prompt of this sender alone.
 //
-// Loop only. Prompts are known by PromptId::content.
+// Use it on the loop only. Prompts are identified by PromptId::content.
 // Large because every question needs the same record of crashes and running streams.
 class CrashEvidence {
  public:
   static constexpr int64_t kProvenTokens = RetryState::kProvenTokens;
   static constexpr size_t kManyCrashes = 8;
   static constexpr int64_t kLongProof = 64;
-  // Tokens that are older were heard of.
+  // Tokens that were generated longer ago have arrived at the front.
   static constexpr absl::Duration kUnheard = absl::Milliseconds(250);
   static constexpr int64_t kMaxUnheard = 256;  // a stream's credit
   static constexpr absl::Duration kCalm = absl::Seconds(2);
   static constexpr absl::Duration kLongestCalm = absl::Minutes(1);
-  // A process that does not answer again in this time is gone.
+  // A process that does not respond again within this time is gone.
   static constexpr absl::Duration kSignOfLife = absl::Seconds(2);
   static constexpr absl::Duration kBefore = absl::Minutes(1);
   static constexpr absl::Duration kAfter = absl::Seconds(5);
-  // How long a worker that dies of a Prepare may live after its answer.
+  // If a Prepare crashes its worker, the crash comes within this time after the response to
+  // Prepare.
   static constexpr absl::Duration kLinger = absl::Milliseconds(500);
   // How long evidence is kept.
   static constexpr absl::Duration kKept = absl::Minutes(10);
@@ -94,22 +101,22 @@ class CrashEvidence {
   static constexpr size_t kMaxProven = 4096;
   static constexpr size_t kMaxAnswered = 4096;
 
-  // `convict` is called with each sender whose streams were near the crashes of a prompt that is
-  // convicted, from any function here. `clock` outlives this.
+  // When a prompt is convicted, `convict` is called with each sender (PromptId::sent) whose streams
+  // were near its crashes. Any function here may do this. `clock` must outlive this object.
   CrashEvidence(const base::Clock* clock, LookAtFate look, std::function<void(uint64_t)> convict)
       : clock_(clock), look_(std::move(look)), convict_(std::move(convict)) {}
 
   struct Work {
     const WorkerLink* worker = nullptr;
-    std::string name = {};  // the worker's
+    std::string name = {};  // name of the worker
     uint64_t prompt = 0;    // PromptId::content
     uint64_t sender = 0;    // PromptId::sent
-    int64_t place = 0;      // output tokens made so far; none while it is prepared
+    int64_t place = 0;      // number of output tokens until now; 0 while the prompt is prepared
     bool prepares = false;
     Suspicion under = Suspicion::kNone;
   };
-  // A stream's work at a worker, for as long as it runs there. Does nothing once the evidence is
-  // gone.
+  // The work of a stream on a worker. It lasts until this object is destroyed or reset. If the
+  // CrashEvidence is destroyed before, the functions do nothing.
   class Attempt {
    public:
     Attempt() = default;
@@ -117,21 +124,21 @@ class CrashEvidence {
     Attempt& operator=(Attempt&& other) noexcept;
     ~Attempt() { Reset(); }
     void Reset();
-    // The worker answered this Prepare. Ends the attempt.
+    // The worker has responded to this Prepare. Ends the attempt.
     void Answer(const WorkerSighting& worker);
-    // It made `count` more tokens.
+    // The stream has generated `count` more tokens.
     void OnTokens(int64_t count);
-    // It computes nothing until Resume: its client takes nothing.
+    // The client does not read, so the worker computes nothing for the stream until Resume.
     void Pause();
     void Resume();
-    // It is paused, and could be what crashes the worker once it is resumed.
+    // Returns whether the stream is paused, and could crash the worker after it is resumed.
     bool IsUnprovenPause() const;
 
    private:
     friend class CrashEvidence;
     Attempt(CrashEvidence* evidence, uint64_t number)
         : evidence_(evidence), alive_(evidence->alive_), number_(number) {}
-    // Null: it has ended.
+    // Returns null if the attempt has ended.
     CrashEvidence* evidence() const { return alive_.expired() ? nullptr : evidence_; }
 
     CrashEvidence* evidence_ = nullptr;
@@ -140,54 +147,57 @@ class CrashEvidence {
   };
   [[nodiscard]] Attempt Begin(const Work& work);
 
-  // The attempt's worker crashed, as far as can be seen. Ends the attempt.
+  // The worker of this attempt has crashed, or seems to have crashed. Ends the attempt.
   void OnCrash(Attempt* attempt, const WorkerSighting& worker);
-  // A worker is lost that did not drain.
+  // A worker that was not draining is lost.
   void OnLost(const WorkerSighting& worker) { Note(worker); }
 
-  // Of a prompt at this place. Gives open verdicts that are due, as Conclude does.
+  // Returns the suspicion of a prompt at this position. Before that, gives the verdicts that are
+  // due, like Conclude.
   Suspicion Of(uint64_t prompt, int64_t place);
   void Conclude();
-  // How long to wait before asking again whether the prompt may be tried by itself; 0: it may now.
-  // `since`: when its wait began. After kLongestCalm, or where a known death would excuse a crash,
-  // it waits only for open verdicts.
+  // Returns how long to wait before calling this again. 0: the prompt may be tried alone now.
+  // `since` is when its wait began. After kLongestCalm, or if a known death would excuse a crash,
+  // the prompt waits only for open verdicts.
   absl::Duration CalmIn(uint64_t prompt, absl::Duration since);
-  // Work there besides this prompt that may crash that worker: streams with less than
-  // kProvenTokens tokens from this attempt, and Prepares that were answered within kLinger.
+  // Counts the work on this worker that could crash it, without the work for this prompt: streams
+  // that are not paused and have generated fewer than kProvenTokens tokens in this attempt, and
+  // Prepares to which the worker has responded less than kLinger ago.
   int64_t UnprovenBeside(const WorkerLink* worker, uint64_t prompt) const;
-  // Crashes near this prompt that count; those of its own trials included.
+  // Returns how many crashes near this prompt count. Crashes of its own trials are included.
   size_t CrashesOf(uint64_t prompt) const;
   // Names of the workers that are to take copies of this prompt: those that compute it already, or
   // answered a Prepare of it within kLinger, once as many could die of it as may before it is tried
   // by itself. Empty: any worker, as for a prompt of which a stream has made kProvenTokens tokens
   // and which was not near crashes since.
   std::vector<std::string> OnlyAt(uint64_t prompt) const;
-  // Whether the prompt was convicted at that time or later.
+  // Returns whether the prompt was convicted at the time `since` or later.
   bool ConvictedSince(uint64_t prompt, absl::Duration since) const;
-  // Tokens past a crash until the prompt is not a suspect any more.
+  // Returns how many tokens a stream must generate after a crash until it is no longer a suspect.
   int64_t ProofOf(uint64_t prompt) const;
 
  private:
   struct Running {
     Work work;
     absl::Duration began;
-    int64_t made = 0;  // tokens
-    // Of the first tokens, and of the latest.
+    int64_t made = 0;  // number of tokens generated in this attempt
+    // `first`: number of tokens in the first message. `first_at`, `last_at`: when the first and the
+    // last tokens arrived.
     int64_t first = 0;
     absl::Duration first_at, last_at;
     bool paused = false;
   };
-  // A Prepare of which the worker may still die.
+  // A Prepare to which the worker has responded, and which may still crash it.
   struct Answered {
     Work work;
-    WorkerSighting worker;  // when it answered
+    WorkerSighting worker;  // at the time of its response
   };
-  // A stream that ran on a worker when it crashed.
+  // A stream that ran on a worker when that worker crashed.
   struct Present {
     uint64_t prompt = 0;
     int64_t place = 0;
     bool proven = false;
-    bool answered = false;  // the worker had just answered a Prepare of it
+    bool answered = false;  // the worker had just responded to a Prepare of this prompt
   };
   struct Crash {
     uint64_t number = 0;
@@ -195,22 +205,22 @@ class CrashEvidence {
     std::vector<Present> there;
   };
   struct NearCrash {
-    uint64_t crash = 0;  // its number
+    uint64_t crash = 0;  // number of the crash
     uint64_t sender = 0;
     WorkerSighting worker;
     int64_t place = 0;
-    absl::Duration unheard;  // before it
-    int64_t reach = 0;       // tokens past `place` that may have been made in that time
-    bool prepare = false;    // during a Prepare of it, or after the answer to one
-    bool answered = false;   // after the answer
+    absl::Duration unheard;  // time between the last message and the crash, at most kUnheard
+    int64_t reach = 0;  // number of tokens after `place` that may have been generated in that time
+    bool prepare = false;   // during a Prepare of this prompt, or after the response to one
+    bool answered = false;  // after the response to a Prepare
   };
   struct Prompt {
     std::vector<NearCrash> near;
-    size_t total = 0;                 // crashes near it since it last gave kLongProof
-    std::optional<NearCrash> judged;  // of a trial, while the verdict is open
-    bool accused = false;             // a trial of it crashed
-    int excused = 0;                  // trials that crashed and did not count
-    std::set<uint64_t> excuses;       // crashes that were used
+    size_t total = 0;  // number of crashes near it since it last generated kLongProof tokens
+    std::optional<NearCrash> judged;  // crash of a trial whose verdict is open
+    bool accused = false;             // a trial of it has crashed
+    int excused = 0;                  // number of trials whose crash was excused
+    std::set<uint64_t> excuses;       // numbers of the crashes that have excused a trial of it
     std::optional<absl::Duration> convicted_at;
     absl::Duration touched;
   };
@@ -219,30 +229,32 @@ class CrashEvidence {
   static int64_t ProofOf(const Prompt& prompt);
   static bool Counts(const Prompt& prompt, const NearCrash& near);
   static bool IsAt(const Prompt& prompt, const NearCrash& near, int64_t place);
-  // What the stream of `running` may have made unheard of in such a time.
+  // Returns how many tokens this stream may have generated in the time `unheard`.
   int64_t ReachIn(absl::Duration unheard, const Running& running) const;
-  // The crash of this process, which may be known already.
+  // Returns the crash of this process. Records it if it is not known yet.
   Crash& Note(const WorkerSighting& worker);
   bool SameCrash(const Crash& crash, const WorkerSighting& worker) const;
   Prompt& Touch(uint64_t prompt);
   void DropOld();
-  // Opens a verdict if the attempt ran alone.
+  // Opens a verdict if the work was a trial, and nothing else ran there that could be the cause.
   static void Judge(const Work& work, const Crash& crash, const NearCrash& near, Prompt* prompt);
-  // Holds the crash against prompts that its worker had just prepared.
+  // Counts the crash against the prompts that its worker had just prepared.
   void HoldAnswered(Crash* crash);
-  // Workers survived these Prepares.
+  // Forgets the Prepares that their workers have survived for kLinger. Drops the crashes that were
+  // counted because of an earlier response to Prepare of the same prompts.
   void DropAnswered();
   void OnTokens(Running* running, int64_t count);
   void NoteProven(uint64_t prompt);
   void ForgetPassed(const Running& running);
-  // Concludes one; false: its verdict stays open.
+  // Gives the verdict on one prompt. Returns false if it stays open.
   bool Conclude(uint64_t digest, Prompt* prompt);
   enum class Witness : uint8_t { kNone, kMayCome, kFound };
-  // A crash that excuses the prompt's; its number goes to the prompt's excuses.
+  // Searches for a crash that excuses the crash of the prompt's trial. Adds its number to the
+  // prompt's excuses.
   Witness FindWitness(uint64_t digest, Prompt* prompt) const;
-  // Whether this prompt at `place`, or another cause that is known, may be why that worker died.
+  // Returns whether this prompt at `place`, or another known cause, may have caused the crash.
   bool Explained(const Crash& crash, uint64_t digest, const Prompt& prompt, int64_t place) const;
-  // A death that would excuse the crash of a trial that begins now.
+  // Returns whether a known death would excuse the crash of a trial that begins now.
   bool HasExcuse(uint64_t digest) const;
 
   const base::Clock* clock_;
@@ -253,7 +265,7 @@ class CrashEvidence {
   std::deque<Answered> answered_;  // in the order of their times
   std::deque<Crash> crashes_;      // in the order of their times
   std::map<uint64_t, Prompt> prompts_;
-  // Prompts of which a stream made kProvenTokens tokens.
+  // The prompts of which a stream has generated kProvenTokens tokens.
   absl::flat_hash_set<uint64_t> proven_;
   std::deque<uint64_t> proven_order_;
   const std::shared_ptr<int> alive_ = std::make_shared<int>();

@@ -48,9 +48,9 @@ class FailoverQueue {
     Ticket& operator=(Ticket&& other) noexcept;
     ~Ticket() { Reset(); }
     void Reset();
-    // Sets the worker that the stream starts on.
+    // Sets the worker on which the stream starts.
     void GoTo(const std::string& worker);
-    // The stream keeps its place for this time, even if the ticket is released before.
+    // The stream keeps its place for this time, even if the ticket is destroyed before.
     void HoldFor(absl::Duration time);
     bool held() const { return line_ != nullptr; }
     // Returns the worker on which the stream starts. Empty if that is not known yet.
@@ -92,9 +92,9 @@ class FailoverQueue {
   struct OnItsWay {
     Kind kind = Kind::kUsual;
     std::string model_digest;
-    std::string worker;  // empty: unknown
-    bool stays = false;  // HoldFor
-    bool left = false;   // the ticket was released meanwhile
+    std::string worker;  // empty: not known yet
+    bool stays = false;  // HoldFor was called, and its time has not passed
+    bool left = false;   // the ticket was destroyed during this time
   };
   using Line = std::deque<Waiting>;  // in the order of the calls of Enter
 

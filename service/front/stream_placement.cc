@@ -77,7 +77,7 @@ bool StreamPlacement::MayResume() {
 
 void StreamPlacement::OnPrepared() {
   trial_.Answer(Sight());
-  // The stream can end before the worker dies.
+  // If the prompt crashes the worker, the stream may end before that. So keep its place.
   if (tried_alone()) ticket_.HoldFor(CrashEvidence::kLinger);
   if (!tried_alone() || SuspicionAt(StreamStep::kRun) != Suspicion::kAlone) return BeginAttempts();
   failed_workers_.clear();
@@ -249,7 +249,7 @@ Suspicion StreamPlacement::SuspicionAt(StreamStep step) const {
 
 void StreamPlacement::Try(StreamStep step) {
   if (tried_alone() && SuspicionAt(step) == Suspicion::kAlone) {
-    GoTo(StreamState::kInLine);  // its turn goes on
+    GoTo(StreamState::kInLine);  // it keeps its turn
     return owner_->Do(step);
   }
   const bool fresh = failed_workers_.empty() && SuspicionAt(step) == Suspicion::kNone;

@@ -90,7 +90,8 @@ class StreamPlacement {
 
   // worker() answered a unary step.
   void OnAnswered() { asked_.reset(); }
-  // worker() prepared the prompt. If the prompt is tried alone, worker() also runs it alone.
+  // worker() has prepared the prompt. If the prompt is tried alone, worker() also runs it, and
+  // nothing else.
   void OnPrepared();
   // Forgets earlier failures, because they do not concern the next step.
   void BeginAttempts();
@@ -136,7 +137,7 @@ class StreamPlacement {
   WorkerSighting Sight() const;
   void GoTo(StreamState next);
   bool tried_alone() const { return ticket_.held() && kind_ == FailoverQueue::Kind::kAlone; }
-  // The stream leaves the line, so that the next one can start.
+  // Leaves the queue, so that the next stream can start.
   void GiveTicketUp();
   void GiveAttemptUp();
   // Does the step after a pause. The pause grows with each failure.
@@ -185,10 +186,10 @@ class StreamPlacement {
   Patience patience_;
   int64_t waits_ = 0;
 
-  CrashEvidence::Attempt trial_;                            // at worker_
-  FailoverQueue::Ticket ticket_;                            // held on the way to another worker
-  FailoverQueue::Kind kind_ = FailoverQueue::Kind::kUsual;  // of the ticket
-  std::optional<absl::Duration> calm_since_;                // since when it waits for its trial
+  CrashEvidence::Attempt trial_;  // the attempt on worker_
+  FailoverQueue::Ticket ticket_;  // held from the queue until the stream runs again
+  FailoverQueue::Kind kind_ = FailoverQueue::Kind::kUsual;  // the kind of the ticket
+  std::optional<absl::Duration> calm_since_;  // when the stream began to wait for its trial
   std::optional<Hold> hold_;
 };
 

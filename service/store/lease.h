@@ -1,5 +1,5 @@
-// The end of a session's lease. It changes without the session, so no hash covers it. Only its
-// range shows damage.
+// Decides whether a session's lease is held. The end of a lease changes without the session, so no
+// hash covers it. Damage to it can only be seen if the end is out of range.
 #ifndef TIDEPOOL_SERVICE_STORE_LEASE_H_
 #define TIDEPOOL_SERVICE_STORE_LEASE_H_
 
@@ -9,11 +9,12 @@
 
 namespace tidepool::service {
 
-// The longest lease that a store is asked for.
+// The longest lease that a caller may request.
 inline constexpr absl::Duration kMaxLease = absl::Minutes(1);
 
-// Whether a lease with this end is held at `now_us`. An end after the end of every possible lease
-// is damage: then no lease is held, so that the damage does not keep the session busy for years.
+// Returns whether a lease that ends at `until_us` is held at `now_us`. An end that no possible
+// lease has is damage. Then the lease is not held, so that the damage does not keep the session
+// busy for years.
 inline bool HoldsLease(int64_t until_us, int64_t now_us) {
   return until_us > now_us && until_us <= now_us + absl::ToInt64Microseconds(kMaxLease);
 }

@@ -17,7 +17,7 @@ namespace {
 // Maximum number of calls that are sent before their first response is read.
 constexpr size_t kPipeline = 256;
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(50);
-// Short, because running turns wait for the next try.
+// Short, because running turns wait for the next attempt.
 constexpr absl::Duration kLongestBackoff = absl::Milliseconds(400);
 constexpr absl::Duration kProbeEvery = absl::Seconds(1);
 constexpr absl::Duration kRememberEvery = absl::Seconds(1);

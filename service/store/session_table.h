@@ -71,8 +71,8 @@ class SessionTable {
   RowCursor<IndexedSession> IndexPage(int64_t before, int64_t limit);
   // Returns all rows in the order of their keys. Reads only the table, no index.
   RowCursor<SessionRow> All();
-  // Keys of at most `limit` sessions that were not changed after `latest`, and have no lease at
-  // `monotonic`. The oldest comes first.
+  // Returns the keys of at most `limit` sessions that were not changed after `latest` and have no
+  // lease at `monotonic`. The oldest session comes first.
   RowCursor<int64_t> UnchangedSince(absl::Time latest, absl::Duration monotonic, int64_t limit);
   // Returns the keys of sessions that have a lease or a running turn.
   RowCursor<int64_t> InUse();

@@ -161,7 +161,7 @@ TEST_F(BlameTest, StreamsBesideAPromptThatKillsAfterItsPreparationGoOn) {
   ExpectAllGoOn();
 }
 
-// It dies before it has answered that it took the call.
+// The worker dies before it has confirmed that it accepted the call.
 TEST_F(BlameTest, APromptThatKillsWhoeverReceivesItKillsThreeWorkers) {
   cut_calls_end_ = EndedBy::kUnanswered;
   unpreparable_ = 1;

@@ -36,7 +36,7 @@ class CrashEvidenceTest : public testing::Test {
             .process_id = process_[worker] + 100 * static_cast<uint64_t>(worker + 1),
             .at = clock_.Monotonic()};
   }
-  // The worker's process dies and another one takes its place.
+  // The worker's process dies, and another process takes its place.
   void Crash(int worker, const std::vector<CrashEvidence::Attempt*>& attempts) {
     const WorkerSighting seen = Sight(worker);
     evidence_.OnLost(seen);

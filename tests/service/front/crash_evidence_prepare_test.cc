@@ -1,4 +1,4 @@
-// Workers that die just after they have answered Prepare.
+// CrashEvidence with workers that die just after they have responded to Prepare.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -104,7 +104,7 @@ class SimulatedWorkersTest : public FrontTest {
     loop_.Advance(kTick);
     for (PuppetLink* worker : workers_) {
       if (dead_until_.contains(worker)) continue;
-      // It died of what it had prepared in the tick before.
+      // The worker dies because of a prompt that it has prepared in the last tick.
       if (dying_.erase(worker) > 0 || !AnswerPrepares(worker)) {
         Kill(worker);
         continue;
@@ -162,10 +162,10 @@ class SimulatedWorkersTest : public FrontTest {
   std::map<int, int64_t> poison_;
   std::deque<Client> clients_;
   std::set<const Client*> deaf_;  // clients that do not read
-  int unpreparable_ = 0;          // the prompt that kills whoever prepares it
-  int dies_prepared_ = 0;         // the prompt that kills whoever has prepared it
+  int unpreparable_ = 0;          // the prompt that kills each worker that prepares it
+  int dies_prepared_ = 0;         // the prompt that kills each worker that has prepared it
   std::set<PuppetLink*> dying_;
-  int silent_ = 0;  // the prompt that gets no tokens
+  int silent_ = 0;  // the prompt whose streams get no tokens
   uint64_t processes_ = 0;
   int kills_ = 0;
   EndedBy cut_calls_end_ = EndedBy::kCrash;

@@ -244,14 +244,15 @@ TEST(RedisSessionStoreTest, AServerThatWasAwayForLongIsFoundSoon) {
   server.Start();
   Answer<SessionLogData> log;
   store->Get("ann", "s", log.Taker());
-  // The longest back-off with its random part, then the end of the call's patience.
+  // Wait for the longest back-off, with its random part, and then until the patience of the call
+  // ends.
   clock.Advance(absl::Milliseconds(601));
   clock.Advance(absl::Milliseconds(49));
   const auto found = log.Get();
   EXPECT_TRUE(found.ok()) << found.status();
 }
 
-// The server dies repeatedly during appends: each append is in the log once, in order.
+// The server dies repeatedly during appends. In the end, each append is in the log once, in order.
 TEST(RedisSessionStoreTest, AppendsSurviveTheServersDeath) {
   RedisServer server(RedisServer::Settings{{"appendfsync", "always"}});
   auto store = Open(server);
