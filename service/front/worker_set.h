@@ -93,10 +93,11 @@ class WorkerSet {
   // The worker has reported during a run that it drains. Its next state would say so later.
   void NoteDraining(const WorkerLink* link);
 
-  // Sight: call it when a call to the worker has ended as if the worker had crashed. Returns the
-  // process that was running. FateOf: returns what is known about that process since then. It lives
-  // if it has reported a state on a new stream. It also lives if it has reported one on the same
-  // stream after enough time: a broken stream can still deliver states that were sent earlier.
+  // Sight: call it when a call to the worker has ended as if the worker had crashed. Returns a
+  // sighting of the process that was running. FateOf: returns what is known about that process
+  // since the sighting. The process lives if it has reported a state on a new stream. A state on
+  // the same stream also counts, but only if it arrived long enough after the sighting: a broken
+  // stream can still deliver states that were sent earlier.
   WorkerSighting Sight(const WorkerLink* link) const;
   Fate FateOf(const WorkerSighting& seen) const;
 
