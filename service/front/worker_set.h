@@ -53,8 +53,8 @@ class WorkerSet {
 
   // Adds a worker and begins to watch its states.
   void Add(std::shared_ptr<WorkerLink> link);
-  // Stops sending requests to this worker. Returns true if no request is running there: the worker
-  // is forgotten then. Otherwise call Retire again later. Must not be called from a callback of the
+  // Stops sending requests to this worker. If no request is running there, forgets the worker and
+  // returns true. Otherwise call Retire again later. Must not be called from a callback of the
   // link.
   bool Retire(const WorkerLink* link);
   // Reverses Retire.
@@ -124,7 +124,7 @@ class WorkerSet {
     int64_t watches = 0;
     absl::Duration heard_at;  // when the last state arrived
     bool failed = false;      // a call has failed since the last state
-    // the reason why it cannot be watched that was logged last
+    // code of the latest logged reason why the worker cannot be watched
     absl::StatusCode told = absl::StatusCode::kOk;
     // when the last state arrived; in the future while the next stream is being opened
     absl::Duration last_state;
