@@ -1,5 +1,5 @@
-// The end of a session's lease. It changes without the session, so no hash covers it. Only its
-// range shows damage.
+// Checks the time at which a session's lease ends. A renewal changes only this time, so no hash of
+// the session covers it. Its damage can be detected only if the time is out of range.
 #ifndef TIDEPOOL_SERVICE_STORE_LEASE_H_
 #define TIDEPOOL_SERVICE_STORE_LEASE_H_
 
@@ -12,8 +12,9 @@ namespace tidepool::service {
 // The longest lease that a store is asked for.
 inline constexpr absl::Duration kMaxLease = absl::Minutes(1);
 
-// Whether a lease with this end is held at `now_us`. An end after the end of every possible lease
-// is damage: then no lease is held, so that the damage does not keep the session busy for years.
+// Returns whether a lease that ends at `until_us` is held at `now_us`. If `until_us` is later than
+// any lease can end, it is damaged. Then returns false, so that the damage does not keep the
+// session busy for years.
 inline bool HoldsLease(int64_t until_us, int64_t now_us) {
   return until_us > now_us && until_us <= now_us + absl::ToInt64Microseconds(kMaxLease);
 }
