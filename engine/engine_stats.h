@@ -15,7 +15,7 @@
 
 namespace tidepool::engine {
 
-// Large because it is one reading: metrics and WorkerStats show each member separately.
+// Large because metrics and WorkerStats show each member separately.
 struct EngineStats {
   int64_t sequences_running = 0;
   int64_t sequences_waiting = 0;

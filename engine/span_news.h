@@ -1,5 +1,5 @@
-// What a step reports about a sequence besides its output tokens: the log-probabilities and the
-// progress of the prompt, and the usage at the end.
+// What a step reports about a sequence besides its output tokens: the prompt's log-probabilities,
+// the prompt's progress, and, at the end, the usage.
 #ifndef TIDEPOOL_ENGINE_SPAN_NEWS_H_
 #define TIDEPOOL_ENGINE_SPAN_NEWS_H_
 

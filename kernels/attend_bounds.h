@@ -7,9 +7,10 @@
 
 namespace tidepool::kernels {
 
-// A fold is the result so far of attention for some query vectors. This is the maximum number of
-// its query vectors. They are the heads that share a KV head, of one row after another. Each block
-// of keys and values is converted to float32 once for all of them.
+// The maximum number of query vectors of a fold. A fold is the result of attention so far for some
+// query vectors. These belong to the heads that share one KV head, in one row or in several
+// consecutive rows. Each block of keys and values is converted to float32 once for all vectors of
+// the fold.
 inline constexpr int kFoldVectors = 24;
 
 // Folds and their parts are padded to a multiple of this number of floats, which is the widest

@@ -67,8 +67,8 @@ ActivationBuffer AllocateActivation(int64_t rows, int64_t cols, Precision precis
 // An upper bound of the arena bytes of one Activation, including alignment.
 size_t ActivationBytes(int64_t rows, int64_t cols);
 
-// Allocates the memory of MatMulHead: [threads][target.rows()]. Only the rows of argmax rows are
-// used. So the size does not depend on how many rows are argmax rows.
+// Allocates the memory of MatMulHead: [threads][target.rows()]. Only the elements for argmax rows
+// are used. So the size does not depend on how many rows are argmax rows.
 ArgMax* AllocateHeadScratch(const HeadTarget& target, int threads, Arena* arena);
 
 // Takes output `index` of a row into account in the row's argmax. Must be called in ascending order

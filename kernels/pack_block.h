@@ -96,16 +96,17 @@ static inline void PackNibblePlane(const std::byte* plane, int shift, int block,
   }
 }
 
-// Collects two bits of each column, which are at bit `shift` of 32 bytes, in the order of the pairs
-// in panels. The even groups are in the low half of the result, and the odd ones in the high half.
+// `plane` has 32 bytes, one per column. Takes the two bits at bit `shift` of each byte, and returns
+// them in the order in which panels store pairs. The even groups are in the low half of the result,
+// and the odd ones in the high half.
 static inline uint64_t GatherPairs(const std::byte* plane, int shift) {
   constexpr uint64_t kMask = 0x0303030303030303;
   return (LongAt(plane, 0) >> shift & kMask) | (LongAt(plane, 1) >> shift & kMask) << 2 |
          (LongAt(plane, 2) >> shift & kMask) << 4 | (LongAt(plane, 3) >> shift & kMask) << 6;
 }
 
-// Collects one bit of each column, which is at bit `shift` of 32 bytes, in the order of the bits in
-// panels.
+// `plane` has 32 bytes, one per column. Takes the bit at bit `shift` of each byte, and returns the
+// bits in the order in which panels store them.
 static inline uint32_t GatherBits(const std::byte* plane, int shift) {
   constexpr uint64_t kMask = 0x0101010101010101;
   const uint64_t words =

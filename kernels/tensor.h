@@ -60,7 +60,8 @@ static_assert([] {
 }());
 
 static constexpr absl::string_view DTypeName(DType dtype) { return InfoOf(dtype).name; }
-// Number of elements in a block (1 for float types), and number of bytes of a block in a GGUF row.
+// BlockElements returns the number of elements in a block, which is 1 for float types. BlockBytes
+// returns the number of bytes of a block in a GGUF row.
 static constexpr int BlockElements(DType dtype) { return 1 << InfoOf(dtype).block_shift; }
 static constexpr int BlockBytes(DType dtype) { return InfoOf(dtype).block_bytes; }
 // Number of blocks for `elements` elements. Requires: `elements` is a multiple of

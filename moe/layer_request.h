@@ -49,7 +49,7 @@ class LayerRequest {
   std::vector<int64_t> TakeReady();
   Found found(int64_t expert) const { return entries_[expert - first_].found; }
   bool IsGivenOut(int64_t expert) const { return entries_[expert - first_].given_out; }
-  // For both: requires that the expert was given out.
+  // Both functions require that the expert was given out.
   void Release(int64_t expert);
   void Postpone(int64_t expert);
 

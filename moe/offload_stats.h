@@ -18,8 +18,8 @@ struct LayerCounters {
   PlacementCounters counters;
 };
 
-// Totals since the start. Only the sizes are current values. Large because it is one reading:
-// metrics and OffloadStats (proto) show each member separately.
+// Totals since the start. Only the sizes are current values. Large because metrics and OffloadStats
+// (proto) show each member separately.
 struct OffloadStats {
   // Current sizes.
   int64_t slots = 0;

@@ -63,8 +63,8 @@ class TracedExperts final : public ExpertSource {
   OffloadControl* control() override { return source_->control(); }
 
  private:
-  // How often the trace is flushed. Then the file is up to date for readers, and a killed process
-  // loses little.
+  // How often the trace is flushed, so that readers see recent lines and a killed process loses
+  // little.
   static constexpr absl::Duration kFlushEach = absl::Seconds(1);
 
   const std::unique_ptr<ExpertSource> source_;

@@ -110,7 +110,7 @@ class Server {
   virtual int port() const = 0;
   // Returns HOST:PORT with the port that is really used. Empty if there is none.
   virtual const std::string& address() const = 0;
-  // Same for the addresses of HTTP, Admin and health checks. Empty if there is none.
+  // Like address(), for HTTP, Admin and health checks.
   virtual std::string http_address() const { return ""; }
   virtual std::string admin_address() const = 0;
   virtual std::string probe_address() const = 0;

@@ -85,8 +85,9 @@ struct GgufTensor {
   }
   // The start of row `index`. Rows are counted over all slabs.
   const std::byte* row(int64_t index) const;
-  // Whether row i begins i * row_bytes() bytes after row 0: in each slab (rows_in_order), and in
-  // the whole tensor (contiguous).
+  // Whether rows are read in the order in which they are stored, so that row i begins i *
+  // row_bytes() bytes after the first row. rows_in_order() says this of the rows of each slab, and
+  // contiguous() of all rows of the tensor.
   bool rows_in_order() const { return head_rows == 0; }
   bool contiguous() const { return head_rows == 0 && slabs.empty(); }
   // The dimensions as text, for example "{576, 49152}". The fastest dimension is the first.

@@ -44,7 +44,8 @@ absl::StatusOr<size_t> ReadStart(int file, absl::Span<std::byte> buffer) {
   return done;
 }
 
-// Compares two times. Archives store times in whole seconds, so if the found time is a whole number
+// Returns whether the checkpoint's time is unchanged. If an archive such as tar restored the
+// checkpoint, its time may have lost the fraction of the second. So if `found_ns` is a whole number
 // of seconds, only the seconds are compared.
 bool SameTime(int64_t recorded_ns, int64_t found_ns) {
   constexpr int64_t kSecond = 1000000000;

@@ -25,7 +25,8 @@ double BitsPerElement(GgmlType type) {
   return 8.0 * TypeInfo(type).block_bytes / TypeInfo(type).block_elements;
 }
 
-// llama.cpp rounds the inputs of a router of 16 bits to its type, so a router is written as F32.
+// If a router has a type of 16 bits, llama.cpp rounds the router's inputs to this type. So a router
+// is written as F32.
 bool IsRouter(const GgufTensor& tensor) { return absl::StrContains(tensor.name, "ffn_gate_inp"); }
 
 // Returns whether the type of the tensor should change.

@@ -76,8 +76,8 @@ HalfPlaces ScalesOf(DType dtype) {
   }
 }
 
-// Returns whether the exponents of an MXFP4 row are finite: none is 255, which means NaN, or so
-// large that code 6 is infinite.
+// Returns whether all numbers of an MXFP4 row are finite. They are not if an exponent is 255, which
+// means NaN, or is so large that code 6 is infinite.
 bool ExponentsAreFinite(const std::byte* row, int64_t blocks, int block_bytes) {
   constexpr uint8_t kLargest = 252;
   bool bad = false;

@@ -30,7 +30,7 @@ struct BlockKey {
   }
 };
 
-// How useful a block is. The holder that releases it says so.
+// How useful a block is. The holder passes this value when it releases the block.
 enum class BlockValue : uint8_t {
   // outside of the sequence's window, and not part of a prompt; useful only to continue an earlier
   // part of the same output

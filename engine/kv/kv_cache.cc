@@ -164,8 +164,8 @@ int64_t KvLease::AttachPrefix(absl::Span<const int32_t> tokens) {
 void KvLease::NoteUse() const {
   if (cache_->disk_ == nullptr) return;
   std::vector<BlockKey> keys;
-  // Use them from the last block to the first, so that the end of a prefix is evicted before its
-  // beginning.
+  // Mark the blocks as used from the last to the first, so that the end of a prefix is evicted
+  // before its beginning.
   for (int64_t block = slots_ / kBlockTokens - 1; block >= 0; --block) {
     for (int group = 0; group < cache_->groups(); ++group) {
       if (tables_[group][block] != kNoBlock) keys.push_back({hashes_[block], group});
@@ -253,8 +253,8 @@ std::vector<absl::Span<const int32_t>> KvLease::Tables(int64_t slots) const {
 }
 
 void KvLease::ShrinkTables(int64_t blocks) {
-  // Release from the last block to the first, so that the end of a prefix is evicted before its
-  // beginning.
+  // Release the blocks from the last to the first, so that the end of a prefix is evicted before
+  // its beginning.
   for (int64_t block = table_blocks() - 1; block >= blocks; --block) {
     for (std::vector<int32_t>& table : tables_) {
       if (table[block] != kNoBlock) cache_->pool_.Release(table[block]);
@@ -372,8 +372,8 @@ void KvCache::SpillCached(absl::Duration patience) {
   const base::Clock& clock = disk_->clock();
   const absl::Duration end = clock.Monotonic() + patience;
   std::vector<int32_t> blocks = pool_.CachedBlocks();
-  // Limit the number of blocks, so that no block replaces one that was written before it, and no
-  // block that is on the disk already is replaced.
+  // Write at most as many blocks as the disk has slots. With more, a block would replace one that
+  // this function wrote before, or one of these blocks that was on the disk already.
   const int64_t most = std::min<int64_t>(blocks.size(), disk_->slots());
   blocks.resize(most);
   std::vector<BlockKey> keys;

@@ -60,7 +60,7 @@ class KvDisk {
   KvDisk(const KvDisk&) = delete;
   KvDisk& operator=(const KvDisk&) = delete;
 
-  // Returns whether the block can be read: it is stored, or will be soon.
+  // Returns whether the block can be read, because it is stored already or is being written.
   bool Has(const BlockKey& key, absl::Span<const int32_t> tokens) const;
   // Returns whether a block with this key can be read. Its tokens may differ.
   bool Knows(const BlockKey& key) const;

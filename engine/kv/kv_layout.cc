@@ -117,8 +117,8 @@ KvLayout MakeKvLayout(const std::vector<KvSpec>& layers) {
 int64_t KvBlocksFor(const KvSpec& spec, int64_t slots, int64_t step) {
   const int64_t blocks = KvBlocksOf(slots);
   if (spec.kind == KvKind::kFull) return blocks;
-  // A sequence holds the tail of the last boundary. After the boundary, it has fewer rows than a
-  // block has, and the rows of the step.
+  // A sequence holds the tail of the last boundary. After this boundary, it holds less than one
+  // block of computed rows, plus the rows of the step.
   return std::min(blocks, KvBlocksOf(spec.window - 1) + KvBlocksOf(kBlockTokens - 1 + step));
 }
 

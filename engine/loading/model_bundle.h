@@ -56,12 +56,12 @@ struct ModelBundle {
   kernels::DType kv_dtype = kernels::DType::kF16;
   int threads = 0;
   size_t weight_bytes = 0;  // bytes of weights in memory, without experts that can be evicted
-  // How many prompt rows per pass give good speed. The second number is for passes that must read
-  // experts. It is 0 if all experts are always in memory.
+  // The numbers of prompt rows per pass that give good speed. offload_prefill_rows is for passes
+  // that must read experts. It is 0 if all experts are always in memory.
   static constexpr int64_t kPrefillRows = 512;
   int64_t offload_prefill_rows = 0;
-  // The number that applies now. It can change, because operators can change how many experts are
-  // resident.
+  // The one of these numbers that applies now. It can change, because operators can change how many
+  // experts are resident.
   int64_t prefill_rows() const;
 
   std::unique_ptr<WeightStore> weights;

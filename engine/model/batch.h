@@ -54,8 +54,8 @@ struct Batch {
     for (const RowSpan& span : spans) total += span.rows();
     return total;
   }
-  // The number of rows whose logits are requested, and of rows of which only the argmax is
-  // requested.
+  // logit_rows() is the number of rows whose logits are requested. argmax_rows() is the number of
+  // rows of which only the argmax is requested.
   int64_t logit_rows() const { return WantedRows(/*best=*/false); }
   int64_t argmax_rows() const { return WantedRows(/*best=*/true); }
 

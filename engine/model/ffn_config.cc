@@ -55,7 +55,7 @@ absl::Status ReadSharedWidth(const ConfigSource& source, MoeConfig* moe) {
 
 // Reads the widths of experts. The first conversions of Mixtral and Qwen1.5-MoE only have
 // feed_forward_length. In Mixtral, this is the width of one expert. In Qwen, it is the width of the
-// shared expert, and that of all chosen experts together is the same.
+// shared expert, which is equal to the width of all chosen experts together.
 absl::Status ReadExpertWidths(const ConfigSource& source, MoeConfig* moe) {
   const auto [file, keys, family] = source;
   ASSIGN_OR_RETURN(int64_t width, keys.IntOr("expert_feed_forward_length", 0, 0, kMaxWidth));
@@ -116,8 +116,9 @@ absl::Status ReadGroups(const Keys& keys, MoeConfig* moe) {
                         absl::StrCat(moe->experts_used, ", expected at most ", reachable,
                                      ", the experts of ", moe->groups_used, " groups"));
   }
-  // Routers with a sigmoid are those of DeepSeek V3 and later models. All others are that of
-  // DeepSeek V2.
+  // DeepSeek V3 and later models have routers with a sigmoid, and score a group by the sum of its
+  // two largest scores. Only DeepSeek V2 has groups and no sigmoid. It scores a group by its
+  // largest score.
   moe->group_score = moe->score == GateScore::kSigmoid ? kernels::GroupScore::kSumOfTwo
                                                        : kernels::GroupScore::kMax;
   return absl::OkStatus();

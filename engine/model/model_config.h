@@ -95,8 +95,8 @@ struct RopeConfig {
   float scale = 1;  // cos and sin are multiplied by this (YaRN)
   // The name of the tensor with divisors of the frequencies. Empty if there is none.
   std::string divisors;
-  // The same for sequences that can have more than `short_slots` slots (LongRoPE). 0 if there is no
-  // such difference.
+  // Like `divisors`, for sequences that can have more than `short_slots` slots (LongRoPE). If all
+  // sequences use the same divisors, `short_slots` is 0.
   std::string long_divisors;
   int64_t short_slots = 0;
 };

@@ -50,8 +50,8 @@ absl::Status ApplyYarn(const ConfigSource& source, double base, Scaling* read, R
   }
   const double logarithm = scaling.factor > 1 ? std::log(scaling.factor) : 0;
   if (family.mla) {
-    // Only a part of a key rotates, so the scores are multiplied by the square of the magnitude,
-    // instead of cos and sin by the magnitude.
+    // Only a part of a key rotates. So the magnitude is not applied to cos and sin. Instead, the
+    // scores are multiplied by its square.
     ASSIGN_OR_RETURN(const double multiplier,
                      keys.FloatOr("rope.scaling.yarn_log_multiplier", 0, -1, kMaxRopeScale));
     scaling.attention = (1 + multiplier * logarithm) * (1 + multiplier * logarithm);

@@ -167,8 +167,8 @@ void TransformerModel::FillRotations(const Pass& pass) const {
   }
 }
 
-// Ends a layer, or the embedding (kEmbeddingLayer): checks its output. The observer is called
-// before the check, so it also gets an output that fails the check.
+// Must be called after the embedding (kEmbeddingLayer) and after each layer. Checks the layer's
+// output. The observer is called before the check, so it also gets an output that fails the check.
 absl::Status TransformerModel::EndLayer(int layer, const Pass& pass) const {
   if (pass.dry()) return absl::OkStatus();
   if (observer_) {

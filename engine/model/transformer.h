@@ -121,7 +121,7 @@ class TransformerModel final : public Model {
     kernels::MatrixView sin;
   };
 
-  // The state of each row in one pass that is not in the workspace.
+  // The part of a pass's state that has one value per row and is not in the workspace.
   struct PassRows {
     std::vector<int32_t> ids;
     std::vector<int64_t> positions;

@@ -254,7 +254,7 @@ void Sampler::SelectTop(absl::Span<const float> logits, size_t count) {
 void Sampler::KeepTopP(double top_p) {
   double total = 0;
   for (const Candidate& candidate : candidates_) total += candidate.value;
-  // The candidates with weights below this weigh less, all together, than what top_p leaves out.
+  // All candidates with weights below this have less weight together than top_p excludes.
   const double negligible = (1 - top_p) * total / static_cast<double>(candidates_.size()) * 0.999;
   std::erase_if(candidates_, [negligible](const Candidate& c) { return c.value < negligible; });
   double mass = 0;

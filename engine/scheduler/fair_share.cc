@@ -41,8 +41,8 @@ void FairShare::Charge(const std::string& principal, int64_t cost) {
   order.insert(std::move(place));
 }
 
-// Forgets the idle principal that was served least. This changes the least, because its counter
-// would be increased anyway when it returns.
+// Forgets the idle principal that was served least. Forgetting this one changes the least, because
+// its counter would be increased anyway when it returns.
 void FairShare::ForgetIdle() {
   const auto account = accounts_.find(idle_.begin()->second);
   idle_.erase(idle_.begin());

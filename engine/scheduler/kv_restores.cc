@@ -55,7 +55,8 @@ void KvRestores::TakeIn(const KvDisk::Read& read, absl::Duration now) {
     ++restore.arrived;
   }
   const bool whole = restore.arrived == restore.prefix.on_disk.size();
-  // The KV may be taken by others before it is the sequence's turn. Then it may be read again.
+  // Other sequences may take the blocks before it is this sequence's turn. Its KV may then be read
+  // from the disk again.
   if (whole) restore.owner->admission.restore_tried = false;
   if (held == kNoBlock || whole) End(found - restores_.begin());
 }

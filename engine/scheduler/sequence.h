@@ -37,8 +37,8 @@ struct AdmissionState {
   // others were preempted for it, and now it waits for its KV to be read from a disk
   bool owed_place = false;
   std::optional<int64_t> cached_tokens;  // set when the sequence is admitted for the first time
-  // At the latest admission: number of outputs before it, and number of tokens that it had to
-  // compute.
+  // The state at the latest admission. `outputs_before` is the number of output tokens before it,
+  // and `left_to_compute` is the number of tokens that had to be computed after it.
   int64_t outputs_before = 0;
   int64_t left_to_compute = 0;
 };

@@ -29,7 +29,8 @@ constexpr absl::string_view kWord = R"([^\r\n\p{L}\p{N}]?\p{L}+|)";
 constexpr absl::string_view kSymbols = R"( ?[^SPACE\p{L}\p{N}]+[\r\n]*|)";
 constexpr absl::string_view kSpaceTail = R"([SPACE]*[\r\n]+|[SPACE]+(?![^SPACE])|[SPACE]+)";
 
-// Words that are also split where the case changes, as in "hello HELLO Hello" (tekken, GPT-4o).
+// These patterns also split a word before an upper-case letter that follows a lower-case one:
+// "helloWorld" becomes "hello" and "World" (tekken, GPT-4o).
 constexpr absl::string_view kCasedWordLow =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)";
 constexpr absl::string_view kCasedWordHigh =

@@ -63,8 +63,8 @@ void MultiplyGroupOfTarget(const CpuContext& context, const Activation& x,
   });
 }
 
-// Computes the inner part of an FFN for the rows of `source`. Writes the results to the rows of
-// `out` that begin at `offset`.
+// The task to compute the inner part of an FFN for the rows of `source`, and to write the results
+// to the rows of `out` that begin at `offset`.
 struct GluJob {
   const RowSource& source;
   const FfnWeights& ffn;

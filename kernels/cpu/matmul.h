@@ -27,8 +27,9 @@ int64_t TaskGrain(const CpuContext& context, int64_t tasks, int64_t macs);
 // If `rows` has an int8 form, computes it. The values of `rows` are already set.
 void QuantizeRows(const CpuContext& context, ConstMatrixView values, const ActivationBuffer& rows);
 
-// Number of groups of panels in a weight of `rows` rows, and the number of output columns of group
-// `group`. The panels of a group belong to one tile.
+// The panels of a weight are divided into groups. The panels of a group belong to one tile.
+// GroupCount returns the number of groups of a weight with `rows` rows. GroupCols returns the
+// number of output columns of group `group`.
 int64_t GroupCount(int64_t rows);
 int64_t GroupCols(const PackedMatrix& weight, int64_t group);
 

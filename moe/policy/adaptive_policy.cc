@@ -11,7 +11,7 @@ namespace {
 // get no slot.
 constexpr float kPriceStep = 0.2f;
 // If all experts have slots, there is nothing to decide. But the number of slots may become smaller
-// later. So the policy still learns, from one of this number of forward passes.
+// later. So the policy still learns, but only from one in this number of forward passes.
 constexpr uint8_t kIdleForwards = 8;
 
 // Returns the cost of a miss for each layer, [layers].

@@ -14,8 +14,8 @@ namespace tidepool::moe {
 
 // Thread-compatible. A slot has a price for each forward pass. An expert's value is what its next
 // hit is expected to save (its layer's miss_cost), minus the price of its slot until then. A
-// missing expert takes the slot of the resident with the lowest value. If its own value is lower,
-// it is used once and dropped.
+// missing expert takes the slot of the resident with the lowest value. But if the missing expert's
+// own value is lower, it is used once and dropped.
 class AdaptivePolicy final : public PlacementPolicy {
  public:
   explicit AdaptivePolicy(const PoolShape& shape);

@@ -1,4 +1,4 @@
-// LruPolicy: every missing expert gets a slot, the one of the least recently used expert.
+// LruPolicy: gives the slot of the least recently used expert to each missing expert.
 #ifndef TIDEPOOL_MOE_POLICY_LRU_POLICY_H_
 #define TIDEPOOL_MOE_POLICY_LRU_POLICY_H_
 

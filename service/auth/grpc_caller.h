@@ -21,7 +21,7 @@ struct Gate {
   const base::Clock* clock = &base::Clock::Real();  // must outlive the gate
 };
 
-// Same as Admit, with the credentials of the call. Every RPC calls this first.
+// Calls Admit with the credentials of the call. Every RPC calls this function first.
 absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, const Gate& gate);
 
 // The lifetime of a stream that would never end by itself, such as WatchStats. The stream lives as

@@ -25,7 +25,7 @@ absl::StatusOr<absl::Duration> ParseTime(absl::string_view text);
 
 // `least` and `most` are allowed values.
 absl::StatusOr<int64_t> ParseInteger(absl::string_view text, int64_t least, int64_t most);
-// Same for a float. NaN and infinities are rejected.
+// Like the function above, for a float. NaN and infinities are rejected.
 absl::StatusOr<float> ParseNumber(absl::string_view text, float least, float most);
 
 // Parses "1,2,3", or "[1, 2, 3]" as the command tokenize prints it. At least one id is required,

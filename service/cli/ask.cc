@@ -9,8 +9,8 @@ namespace tidepool::service {
 
 namespace {
 
-// If its workers refuse connections, a front responds at once. If a worker hangs, the call times
-// out.
+// The time limit of the check. If a front's workers refuse connections, the front responds at once.
+// If a worker hangs, the check times out.
 constexpr absl::Duration kLook = absl::Seconds(1);
 
 std::string WorkerTrouble(const Json& workers) {

@@ -51,8 +51,8 @@ class Console {
   // For a server with a log: NoteLine passes its lines to `log` from now on. An empty LogSink()
   // restores stderr.
   void LinesTo(LogSink log) { log_ = std::move(log); }
-  // Prints a one-line note, given without its newline: to the log at `level`, or as "tidepool:
-  // LINE" to stderr.
+  // Prints a one-line note. `line` has no newline. If there is a log, the note goes to it at
+  // `level`. Otherwise, "tidepool: LINE" goes to stderr.
   void NoteLine(absl::string_view line, LogLevel level = LogLevel::kWarn);
   // Writes to stderr.
   void Note(absl::string_view text);

@@ -24,9 +24,9 @@ namespace tidepool::service {
 // Thread-compatible. PART.npy is float32 [rows, cols].
 class LayerDump {
  public:
-  // Creates the directory. INVALID_ARGUMENT names it if it has files, because old and new files
-  // could be confused, or if it is not a directory. The other errors are those of the system if
-  // files cannot be written there.
+  // Creates the directory. INVALID_ARGUMENT, with the path, if it is not a directory, or if it
+  // already has files. Otherwise old and new files could be confused. The other errors are those of
+  // the system if files cannot be written there.
   static absl::StatusOr<std::unique_ptr<LayerDump>> Create(const std::string& folder);
 
   // Appends rows to the file of `part`. Errors name the file, such as RESOURCE_EXHAUSTED if the

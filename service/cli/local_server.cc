@@ -106,7 +106,7 @@ ServerOptions MakeServerOptions(const Config& config, const Surroundings& surrou
   options.worker_name = config.serving.worker_name;
   options.stall_timeout = config.serving.stall_timeout;
   options.live = LiveOptionsOf(config);
-  // The reserve is computed as at the start: it depends on the free memory.
+  // Compute the reserve in the same way as at the start, from the free memory.
   engine::MemoryLimits limits = config.model.experts.limits;
   limits.available_bytes = AvailableMemoryBytes().value_or(0);
   options.process.available_memory = [reserve = engine::ReserveBytes(limits)] {

@@ -25,7 +25,8 @@ enum class LocalRole : uint8_t {
   kPrivate,  // front and worker, no port, sessions in memory
 };
 
-// Objects of the process that servers use. Any of them may be null. They must outlive the server.
+// Objects that belong to the process and are used by its servers. Any of them may be null. They
+// must outlive the server.
 struct Surroundings {
   Log* log = nullptr;
   const WatchedFiles<TlsIdentity>* tls = nullptr;

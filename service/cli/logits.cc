@@ -55,7 +55,7 @@ absl::Status RunLogits(const Config& config, Console* console) {
                               return out == nullptr ? absl::OkStatus() : out->Append(logits);
                             });
   RETURN_IF_ERROR(dumped);
-  // After an error of the model, too, because the files help to find its cause.
+  // Finish the files even after an error of the model, because they help to find its cause.
   if (dump != nullptr) RETURN_IF_ERROR(dump->Finish());
   if (!computed.ok()) return dump == nullptr ? computed : WithDump(computed, *dump, folder);
   RETURN_IF_ERROR(bundle->model->Finish());

@@ -16,7 +16,7 @@ bool IsExpertTensor(absl::string_view name);
 // Bytes of the tensor in memory after loading: in the type of the file with the layout of the
 // kernels, or as float32 if the kernels do not support the type.
 int64_t ResidentBytes(const engine::GgufTensor& tensor);
-// Same for a tensor that was quantised to `type` while it was loaded.
+// Like the function above, for a tensor that was quantised to `type` while it was loaded.
 int64_t ResidentBytes(const engine::GgufTensor& tensor, engine::GgmlType type);
 
 }  // namespace tidepool::service

@@ -131,7 +131,7 @@ std::shared_ptr<AnswerStream> FrontCore::GenerateNamed(GenerationInput input,
   } else {
     input.begun_before = resumed > 0;
   }
-  // A client that reconnects has a new deadline. So ignore the deadline of this one. If no client
+  // A client that reconnects has a new deadline. So ignore the deadline of this call. If no client
   // is connected, the orphan TTL ends the response.
   input.deadline = absl::InfiniteDuration();
   request->Attach(Begin(std::move(input), *std::move(place), request.get()));
@@ -171,7 +171,7 @@ void FrontCore::OnEnd(const IdempotencyCache::Name& key, const MeasuredSink& mea
     requests_.OnEnded(generation, measured, end);
     running_.erase(found);
   }
-  // The sink is told that the generation has ended after this function. Keep the request until
+  // The sink learns only after this function that the generation has ended. Keep the request until
   // then.
   loop_->Post([ended = named_.OnEnd(key, end)] {});
 }

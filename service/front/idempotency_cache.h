@@ -41,8 +41,8 @@ class IdempotencyCache {
   void SetTtls(absl::Duration ttl, absl::Duration orphan_ttl);
 
   // Returns the request with this name, or null if there is none. `positions` are counted in output
-  // tokens. For each of them, a message of the response must begin there. If that is not so, the
-  // request is cancelled if it runs, and forgotten, and the result is null.
+  // tokens. At each of them, a message of the response must begin. If there is a position at which
+  // no message begins, returns null, cancels the request if it runs, and forgets it.
   //
   // Errors: ALREADY_EXISTS if the request has another body. RESOURCE_EXHAUSTED if it already has
   // the maximum number of readers. FAILED_PRECONDITION if the response is no longer kept from one

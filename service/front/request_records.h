@@ -28,8 +28,8 @@ class RequestRecords {
   int64_t failed() const { return failed_; }
 
   void OnReceived() { ++total_; }
-  // The received request has several choices. Each choice calls OnReceived next and is counted, so
-  // the request itself is not counted.
+  // The received request has several choices. OnReceived is called for each choice, which counts
+  // the choice. So the request itself is not counted.
   void OnSplit() { --total_; }
   // A received request was refused. `model` is the name that workers have for the model, or "" if
   // it is unknown.

@@ -20,8 +20,8 @@ std::vector<v1::Model> ServedModels(const WorkerSet& workers);
 // is empty and there are several models.
 absl::StatusOr<v1::Model> FindModel(const WorkerSet& workers, absl::string_view name);
 
-// Same for a session. If several models have this name, the one with this digest (a ModelIdentity)
-// is preferred.
+// Like the function above, for a session. If several models have this name, the one with this
+// digest (a ModelIdentity) is preferred.
 absl::StatusOr<v1::Model> FindModel(const WorkerSet& workers, absl::string_view name,
                                     absl::string_view digest);
 

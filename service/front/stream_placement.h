@@ -70,7 +70,7 @@ class StreamPlacement {
   // Picks worker() for `step` and begins an attempt there. Returns false if the step will be done
   // later, or if the stream has ended.
   bool TakeWorker(StreamStep step);
-  // Same for a step that cannot crash a worker. It begins no attempt.
+  // Like TakeWorker, for a step that cannot crash a worker. It begins no attempt.
   bool TakeAnyWorker(StreamStep step);
   // Does the step when the workers have changed. If that takes too long, ends the stream with
   // `reason`.

@@ -53,8 +53,8 @@ class WorkerSet {
 
   // Adds a worker and begins to watch its states.
   void Add(std::shared_ptr<WorkerLink> link);
-  // Stops sending requests to this worker. Returns true if no request is running there: the worker
-  // is forgotten then. Otherwise call Retire again later. Must not be called from a callback of the
+  // Stops sending requests to this worker. If no request is running there, forgets the worker and
+  // returns true. Otherwise call Retire again later. Must not be called from a callback of the
   // link.
   bool Retire(const WorkerLink* link);
   // Reverses Retire.
@@ -93,10 +93,11 @@ class WorkerSet {
   // The worker has reported during a run that it drains. Its next state would say so later.
   void NoteDraining(const WorkerLink* link);
 
-  // Sight: call it when a call to the worker has ended as if the worker had crashed. Returns the
-  // process that was running. FateOf: returns what is known about that process since then. It lives
-  // if it has reported a state on a new stream. It also lives if it has reported one on the same
-  // stream after enough time: a broken stream can still deliver states that were sent earlier.
+  // Sight: call it when a call to the worker has ended as if the worker had crashed. Returns a
+  // sighting of the process that was running. FateOf: returns what is known about that process
+  // since the sighting. The process lives if it has reported a state on a new stream. A state on
+  // the same stream also counts, but only if it arrived long enough after the sighting: a broken
+  // stream can still deliver states that were sent earlier.
   WorkerSighting Sight(const WorkerLink* link) const;
   Fate FateOf(const WorkerSighting& seen) const;
 
@@ -123,7 +124,7 @@ class WorkerSet {
     int64_t watches = 0;
     absl::Duration heard_at;  // when the last state arrived
     bool failed = false;      // a call has failed since the last state
-    // the reason why it cannot be watched that was logged last
+    // code of the latest logged reason why the worker cannot be watched
     absl::StatusCode told = absl::StatusCode::kOk;
     // when the last state arrived; in the future while the next stream is being opened
     absl::Duration last_state;

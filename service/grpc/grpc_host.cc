@@ -66,9 +66,9 @@ void ConfigureLibraries() {
 }
 
 // When a connection has this age, plus or minus a tenth, gRPC sends GOAWAY and accepts no more
-// calls on it. The client opens another connection for new calls. No grace period is set: after it,
-// gRPC would end running calls with UNAVAILABLE. But a response may take any time, and a front
-// would count the end of a run as a crash. Streams that never end by themselves are ended by
+// calls on it. The client opens another connection for new calls. No grace period is set, because
+// at its end gRPC would end running calls with UNAVAILABLE. But a response may take any time, and a
+// front would count the end of a run as a crash. Streams that never end by themselves are ended by
 // StreamTerm. Only health and reflection streams are not limited, and these are public anyway.
 void LimitConnectionAge(absl::Duration age, grpc::ServerBuilder* builder) {
   if (age == absl::InfiniteDuration()) return;
@@ -178,10 +178,10 @@ void GrpcHost::StopReady() {
 void GrpcHost::Shutdown(absl::Duration last_bytes) {
   base::MutexLock lock(&shutdown_mutex_);
   if (std::exchange(down_, true)) return;
-  // Shut down the connections first, while their calls are still running. The reason: once gRPC's
-  // own shutdown has begun, it ends each call that still arrives with CANCELLED, as if the client
-  // had cancelled it (https://github.com/grpc/grpc/issues/41785). Clients would get this wrong
-  // status until they notice the shutdown.
+  // Shut down the connections first, while their calls are still running. Once gRPC's own shutdown
+  // has begun, gRPC ends each call that still arrives with CANCELLED, as if the client had
+  // cancelled the call (https://github.com/grpc/grpc/issues/41785). With open connections, clients
+  // would get this wrong status until they notice the shutdown.
   if (listener_ != nullptr) {
     listener_->Stop();
     ShutdownAcceptedSockets(listener_->addresses(), last_bytes);

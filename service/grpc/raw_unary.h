@@ -1,8 +1,8 @@
 // AnswerUnary: handles a unary RPC. It checks the caller and parses the request itself.
 //
-// The reason: if protobuf cannot parse a request (because of invalid UTF-8 or damaged bytes), gRPC
-// returns UNIMPLEMENTED without a message. So our services receive raw bytes, and return an error
-// that says what is wrong.
+// gRPC itself returns UNIMPLEMENTED without a message if protobuf cannot parse a request (because
+// of invalid UTF-8 or damaged bytes). So our services receive raw bytes, and return an error that
+// says what is wrong.
 #ifndef TIDEPOOL_SERVICE_GRPC_RAW_UNARY_H_
 #define TIDEPOOL_SERVICE_GRPC_RAW_UNARY_H_
 

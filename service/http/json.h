@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 // levels and 4 Mi values.
 absl::StatusOr<Json> ParseJsonBody(absl::string_view body);
 
-// Same for JSON text inside a field. The text may be any JSON value.
+// Like ParseJsonBody, for JSON text inside a field. The text may be any JSON value.
 absl::StatusOr<Json> ParseJsonText(absl::string_view text);
 
 // Writes JSON on one line. Invalid UTF-8 becomes U+FFFD.

@@ -11,8 +11,9 @@
 
 namespace tidepool::service {
 
-// Use it on the socket's executor only. At most one wait is pending. A wait may end only after the
-// request during which it began. So the owner calls Expect to say which event it wants to see now.
+// Use it on the socket's executor only. At most one wait is pending. A wait can last longer than
+// the request during which it began. So the owner calls Expect to say which event it wants to see
+// now.
 class PeerWatch {
  public:
   class Owner {

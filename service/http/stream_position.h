@@ -40,12 +40,12 @@ class StreamPosition {
   int64_t tokens(size_t choice) const { return choices_[choice].tokens; }
   std::string Id() const;
 
-  // This position is a client's. Returns whether the client already has the event of `choice` that
-  // moves the stream to `other`. Returns false if the client has no token of the choice. The
-  // reason: all events before the first token, for example the echo, have the same id. So the
-  // client may lack some of them.
+  // Requires: this is the position of a client. Returns whether the client already has the event of
+  // `choice` that moves the stream to `other`. If the client has no token of the choice, returns
+  // false: all events before the first token, for example the echo, have the same id, so the client
+  // may lack some of them.
   bool Covers(size_t choice, const StreamPosition& other) const;
-  // Returns whether the client has the event `tail`, too.
+  // Like the function above, for the event `tail`.
   bool Covers(Tail tail) const { return tail_ >= tail; }
   // Returns whether this position has more tokens of the choice than `other`.
   bool IsPast(size_t choice, const StreamPosition& other) const {

@@ -1,5 +1,5 @@
-// Decides whether a session's lease is held. The end of a lease changes without the session, so no
-// hash covers it. Damage to it can only be seen if the end is out of range.
+// Checks the time at which a session's lease ends. A renewal changes only this time, so no hash of
+// the session covers it. Its damage can be detected only if the time is out of range.
 #ifndef TIDEPOOL_SERVICE_STORE_LEASE_H_
 #define TIDEPOOL_SERVICE_STORE_LEASE_H_
 
@@ -12,9 +12,9 @@ namespace tidepool::service {
 // The longest lease that a caller may request.
 inline constexpr absl::Duration kMaxLease = absl::Minutes(1);
 
-// Returns whether a lease that ends at `until_us` is held at `now_us`. An end that no possible
-// lease has is damage. Then the lease is not held, so that the damage does not keep the session
-// busy for years.
+// Returns whether a lease that ends at `until_us` is held at `now_us`. If `until_us` is later than
+// any lease can end, it is damaged. Then returns false, so that the damage does not keep the
+// session busy for years.
 inline bool HoldsLease(int64_t until_us, int64_t now_us) {
   return until_us > now_us && until_us <= now_us + absl::ToInt64Microseconds(kMaxLease);
 }

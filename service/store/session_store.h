@@ -54,8 +54,9 @@ struct SessionInfo {
   int32_t turn_count = 0;
   bool busy = false;  // a lease is held and has not expired
   int64_t epoch = 0;  // number of the last lease; Replace also increases it
-  // Not empty if the session is damaged. Then it describes the damage, and otherwise only
-  // session_id is set. Only List returns a damaged session. All other calls end with DATA_LOSS.
+  // Empty if the session is undamaged. In a damaged session, this describes the damage, and
+  // session_id is the only other field that is set. Only List returns a damaged session. All other
+  // calls end with DATA_LOSS.
   std::string damage;
 };
 

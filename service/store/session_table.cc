@@ -69,8 +69,9 @@ absl::StatusOr<SessionTable> SessionTable::Open(const SqliteDb& db, Lookup looku
 
 absl::Status SessionTable::PrepareReads(const SqliteDb& db) {
   const auto select = [](absl::string_view rest) { return absl::StrCat(kColumns, rest); };
-  // The subquery finds the key. So all columns are read from the table, and none from an index. An
-  // id with a damaged storage class is also found: an index that was built from it contains a blob.
+  // The subquery finds the key. So all columns are read from the table, and none from an index. The
+  // id is searched as text and as a blob: if damage has turned the stored id into a blob, an index
+  // that is built afterwards contains the blob.
   const auto by_id = [&](absl::string_view how) {
     return select(absl::StrCat("WHERE key = (SELECT key FROM sessions ", how,
                                " WHERE session_id IN (?1, CAST(?1 AS BLOB)) LIMIT 1)"));

@@ -67,7 +67,7 @@ class SessionTable {
   // `principal` must outlive the cursor.
   RowCursor<SessionRow> Page(int64_t before, int64_t limit);
   RowCursor<SessionRow> PageOf(absl::string_view principal, int64_t before, int64_t limit);
-  // Same for the entries of the index by session_id. Does not read the table.
+  // Like Page, for the entries of the index by session_id. Does not read the table.
   RowCursor<IndexedSession> IndexPage(int64_t before, int64_t limit);
   // Returns all rows in the order of their keys. Reads only the table, no index.
   RowCursor<SessionRow> All();

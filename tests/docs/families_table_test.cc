@@ -19,7 +19,9 @@
 namespace tidepool::engine {
 namespace {
 
-constexpr char kBegin[] = "<!-- The registry of families; //tests/docs:families_table_test -->\n";
+constexpr char kBegin[] =
+    "<!-- This table must equal the registry of families. //tests/docs:families_table_test checks "
+    "it. -->\n";
 constexpr char kEnd[] = "<!-- end of the registry -->\n";
 
 std::string ReadText(const std::filesystem::path& path) {

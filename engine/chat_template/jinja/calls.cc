@@ -221,8 +221,8 @@ Result Interpreter::MakeMacro(const MacroNode& macro) {
 
 absl::Status Interpreter::BindParameters(const MacroNode& macro, const Arguments& arguments) {
   const size_t size = macro.parameters.size();
-  // Each named argument is searched among the parameters, and each parameter among the named
-  // arguments.
+  // Each named argument is compared with the parameters, and each parameter with the named
+  // arguments. This number of comparisons costs one step of the budget.
   constexpr size_t kNamesPerStep = 16;
   RETURN_IF_ERROR(
       budget_.Step(static_cast<int64_t>(size + size * arguments.named.size() / kNamesPerStep)));

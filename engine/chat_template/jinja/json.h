@@ -29,7 +29,7 @@ struct JsonStyle {
 };
 
 // Writes a value like Python's json.dumps. If any string in `value` has the origin kUser, the
-// result has it, too. Returns INVALID_ARGUMENT if JSON cannot represent a value, and
+// result also has this origin. Returns INVALID_ARGUMENT if JSON cannot represent a value, and
 // RESOURCE_EXHAUSTED if the budget is exceeded.
 absl::StatusOr<Text> ToJson(const Value& value, const JsonStyle& style, Budget* budget);
 

@@ -37,7 +37,8 @@ class Lexer {
   }
 
  private:
-  // Signs inside a tag, at its ends: "-" removes all blanks next to the tag, and "+" keeps them.
+  // A tag can begin and end with a sign. "-" removes all blanks on that side of the tag, and "+"
+  // keeps them.
   static bool IsSign(char c) { return c == '-' || c == '+'; }
 
   void Add(Token::Kind kind, std::string text) {

@@ -198,8 +198,8 @@ absl::StatusOr<Value> PadText(const Text& text, int64_t width, Side side, const 
   // Check the number of characters alone first, because the product below could overflow.
   RETURN_IF_ERROR(budget->Grow(missing));
   RETURN_IF_ERROR(budget->Grow(text.size() + missing * fill.size()));
-  // If the number of fill characters is odd, str.center puts the additional one on the left if the
-  // width is odd.
+  // If the number of fill characters is odd, one side gets one more than the other. In str.center,
+  // this is the left side if the width is odd, and the right side otherwise.
   const size_t left = side == Side::kLeft    ? missing
                       : side == Side::kRight ? 0
                                              : missing / 2 + (missing & width & 1);

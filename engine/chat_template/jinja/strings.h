@@ -17,9 +17,9 @@
 
 namespace tidepool::engine::jinja {
 
-// Return a position of `needle` in `text`: FindText the first one at or after `from`, FindLastText
-// the last one. Both return npos if there is none. Both take linear time, while std::string's
-// search can take the product of both sizes.
+// FindText returns the first position of `needle` in `text` at or after `from`. FindLastText
+// returns the last position. Both return npos if there is none. Both take linear time, while
+// std::string's search can take the product of both sizes.
 size_t FindText(absl::string_view text, absl::string_view needle, size_t from = 0);
 size_t FindLastText(absl::string_view text, absl::string_view needle);
 
@@ -33,8 +33,8 @@ Text Strip(const Text& text, Side side, const std::optional<Text>& characters);
 // created.
 using Parts = absl::StatusOr<std::vector<Text>>;
 
-// How to split a text: the maximum number of cuts (negative: no limit), and whether to begin at the
-// left or at the right.
+// How to split a text. `limit` is the maximum number of cuts, or negative if there is no limit.
+// `from` is the side at which to begin.
 struct Cuts {
   int64_t limit = -1;
   Side from = Side::kLeft;
@@ -47,7 +47,7 @@ Parts SplitBlanks(const Text& text, int64_t limit, Budget* budget);
 // Like SplitBlanks, but counts words from the right. The rest of the text is the first part.
 Parts SplitBlanksFromRight(const Text& text, int64_t limit, Budget* budget);
 
-// Whether each line keeps its line ending.
+// Whether the parts that SplitLines returns keep their line endings.
 enum class LineEnds : uint8_t { kDrop, kKeep };
 Parts SplitLines(const Text& text, LineEnds ends, Budget* budget);
 

@@ -21,8 +21,8 @@ Result Trim(const Call& call) {
   ASSIGN_OR_RETURN(const std::optional<Text> characters, call.arguments.FindText(0, "chars"));
   ASSIGN_OR_RETURN(const Text text, SelfText(call));
   if (characters.has_value()) {
-    // The search must be paid for: each character of the text may be compared with all of
-    // `characters`.
+    // The search has a cost in the budget, because each character of the text may be compared with
+    // all of `characters`.
     RETURN_IF_ERROR(call.budget.Copy(characters->size() * text.size()));
   }
   return Value::MakeText(Strip(text, Side::kBoth, characters));

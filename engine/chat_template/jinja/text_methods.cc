@@ -33,8 +33,8 @@ Result StripMethod(const Call& call) {
   RETURN_IF_ERROR(call.arguments.Check("strip", {"chars"}));
   ASSIGN_OR_RETURN(const std::optional<Text> characters, call.arguments.FindText(0, "chars"));
   if (characters.has_value()) {
-    // The search must be paid for: each character of the text may be compared with all of
-    // `characters`.
+    // The search has a cost in the budget, because each character of the text may be compared with
+    // all of `characters`.
     RETURN_IF_ERROR(call.budget.Copy(characters->size() * call.self.AsText()->size()));
   }
   ASSIGN_OR_RETURN(const Text text, Self(call));

@@ -18,7 +18,7 @@ bool IsTitle(char32_t c);  // only true for title case, such as U+01C5
 bool IsBlank(char32_t c);  // implements str.isspace
 inline bool IsCased(char32_t c) { return IsUpper(c) || IsLower(c) || IsTitle(c); }
 inline bool IsAlnum(char32_t c) { return IsAlpha(c) || IsDecimal(c) || IsDigit(c) || IsNumeric(c); }
-// Whether \w of Python's regular expressions matches.
+// Returns whether \w of Python's regular expressions matches the character.
 inline bool IsWord(char32_t c) { return IsAlnum(c) || c == '_'; }
 
 // Append the upper-case, lower-case or title-case form of `c` as UTF-8. It may have several

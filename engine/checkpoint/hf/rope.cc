@@ -162,7 +162,8 @@ absl::Status ApplyLongRope(const Scaling& scaling, HfModel* model, GgufMetadata*
   const auto name = [&](absl::string_view suffix) {
     return absl::StrCat(scaling.prefix, "scaling.", suffix);
   };
-  // No type and no factor: llama.cpp would divide the positions by the factor, too.
+  // Do not write a scaling type or a factor. With a factor, llama.cpp would also divide the
+  // positions by it.
   metadata->SetU32(name("original_context_length"), static_cast<uint32_t>(original));
   metadata->SetF32(name("attn_factor"), static_cast<float>(attention));
   return absl::OkStatus();

@@ -62,7 +62,7 @@ constexpr TensorRule kLayerRules[] = {
     {"mlp.experts.#.down_proj.weight",
      "ffn_down_exps.weight",
      {Part::kExperts, Part::kHunyuanExperts}},
-    // All experts in one tensor, as transformers 5 has them in memory.
+    // These sources have all experts in one tensor, as transformers 5 has them in memory.
     {"mlp.experts.gate_up_proj", "ffn_gate_exps.weight", {Part::kExperts}, Take::kFirstRows},
     {"mlp.experts.gate_up_proj", "ffn_up_exps.weight", {Part::kExperts}, Take::kSecondRows},
     {"mlp.experts.down_proj", "ffn_down_exps.weight", {Part::kExperts}},

@@ -9,8 +9,9 @@
 
 namespace tidepool::engine {
 
-// Without attention.scale, the factor is 1 / sqrt(head_dim). Only in the models of 27B it is 1 /
-// sqrt(hidden_size / heads). These models can be recognised only by their number of layers.
+// Without attention.scale, the factor is 1 / sqrt(head_dim). In the models with 27 billion
+// parameters, it is 1 / sqrt(hidden_size / heads). These models can be recognised only by their
+// number of layers.
 absl::Status AdjustGemma(const Checkpoint& file, const Keys& keys, ModelConfig* config);
 
 }  // namespace tidepool::engine
