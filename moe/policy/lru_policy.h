@@ -15,7 +15,7 @@ namespace tidepool::moe {
 // times, the lowest (layer, expert) is evicted first. Experts that the current routing needs are
 // never evicted. If there are not enough slots for its misses, those with the highest numbers are
 // used once and dropped. The initial residents of a layer stay until the layer has run for the
-// first time: it will run earlier than any layer that has already run.
+// first time, because it will run earlier than any layer that has already run.
 class LruPolicy final : public PlacementPolicy {
  public:
   explicit LruPolicy(const PoolShape& shape)
