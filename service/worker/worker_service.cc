@@ -181,7 +181,7 @@ struct WorkPlace {
   std::string line;
 };
 
-// Runs `work` in the pool if the caller is authorised, and still waits when the task starts. gRPC
+// Runs `work` in the pool, if the caller is authorised and still waits when the task starts. gRPC
 // keeps the request and the response until the reactor finishes.
 template <typename Response, typename Work>
 grpc::ServerUnaryReactor* OnPool(const WorkPlace& place, const Gate& gate,
