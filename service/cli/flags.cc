@@ -360,8 +360,8 @@ constexpr FlagSpec kFlags[] = {
      SetSwitch<&Config::output, &OutputFlags::force>},
     {"dump", 0, kResult, "DIR", "",
      "directory, new or empty, for the outputs of the embedding, of each layer and of the final "
-     "norm, as .npy files (float32 [tokens, hidden]). Without --all, each file has only the last "
-     "row",
+     "norm, as .npy files (float32 [tokens, hidden]). Without --all, the file of the norm has "
+     "only the last row",
      Bit(Command::kLogits), kValue, SetString<&Config::logits, &LogitsFlags::dump>},
     {"chunk", 0, kResult, "N", "512",
      "maximum number of tokens in a forward pass; results do not depend on it",
