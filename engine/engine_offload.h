@@ -41,8 +41,8 @@ class EngineOffload {
   moe::UseWindow uses_;
 };
 
-// Adjusts stats that were read `idle` ago, if nothing was computed since then: moves the window to
-// the present.
+// Adjusts stats that were read `idle` ago. If nothing was computed since then, moves their window
+// to the present.
 void AgeWindow(absl::Duration idle, EngineStats* stats);
 
 // The cost of a forward pass. Each request of the pass gets a share in proportion to its rows. The

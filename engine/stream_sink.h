@@ -42,8 +42,8 @@ class StreamSink {
   std::optional<absl::Status> end_ TIDEPOOL_GUARDED_BY(mutex_);
   bool finished_ TIDEPOOL_GUARDED_BY(mutex_) = false;  // the caller has taken the last chunk
 
-  // Held while the callback runs. Never take it while you hold mutex_: the callback may call
-  // TryNext, and DropCallback waits for the callback.
+  // Held while the callback runs. Never take it while you hold mutex_, because the callback may
+  // call TryNext, and DropCallback waits for the callback.
   base::Mutex callback_mutex_;
   std::function<void()> callback_ TIDEPOOL_GUARDED_BY(callback_mutex_);
 };

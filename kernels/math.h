@@ -112,7 +112,8 @@ static inline float Exp(float x) {
   p = __builtin_fmaf(p, r, kExpC1);
   p = __builtin_fmaf(p, r, kExpC0);
   p = __builtin_fmaf(p, r * r, r) + 1.0f;
-  // Multiply by 2^n in two steps, because n can be 128: its exponent field would mean infinity.
+  // Multiply by 2^n in two steps, because n can be 128, and the exponent field of 2^128 would mean
+  // infinity.
   const int32_t exponent = static_cast<int32_t>(n);
   const int32_t half = exponent >> 1;
   const float first = FloatFromBits(static_cast<uint32_t>(half + 127) << 23);

@@ -75,15 +75,15 @@ class ExpertPrefetcher {
   // `buffers` and `reads` must outlive this object.
   ExpertPrefetcher(ExpertBuffers* buffers, ReadQueue* reads, const Options& options);
 
-  // Returns whether Hint would begin reads: prefetch is on, some experts are not in memory, and the
-  // waste is low.
+  // Returns whether Hint would begin reads. It does if prefetch is on, some experts are not in
+  // memory, and the waste is low.
   bool WantsHints() const;
   // Begins to read those of `experts` that are not in memory, in this order, while buffers are
   // free.
   void Hint(absl::Span<const int64_t> experts);
 
-  // If the expert was read ahead, counts it as used: its layer requests it now. Requires: another
-  // holder keeps the expert.
+  // If the expert was read ahead, counts it as used, because its layer requests it now. Requires:
+  // another holder keeps the expert.
   void UseIfHinted(int64_t expert);
   // Counts bytes that are read on demand. The share of waste needs them.
   void NoteDemand(int64_t bytes) { waste_.AddUsed(bytes); }

@@ -85,8 +85,8 @@ struct ServerOptions {
   // If a worker's engine has pending work but makes no progress for this time, liveness checks
   // fail.
   absl::Duration stall_timeout = absl::Minutes(1);
-  // Receives log lines: workers connect or fail, requests end, an engine hangs. It is called on any
-  // thread.
+  // Receives log lines, for example when a worker connects or fails, a request ends, or an engine
+  // hangs. It is called on any thread.
   LogSink log;
   WorkerAdmin::Process process;  // used by a worker; its functions are called on any thread
 };

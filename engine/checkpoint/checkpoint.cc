@@ -434,7 +434,8 @@ void Checkpoint::DropPages(const std::byte* data, size_t bytes) const {
   const uintptr_t page = sysconf(_SC_PAGESIZE);
   const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
   const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / page * page;
-  // If this fails, nothing is lost: the kernel can also reclaim these pages when it needs memory.
+  // If this fails, nothing is lost, because the kernel can also reclaim these pages when it needs
+  // memory.
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 

@@ -150,7 +150,7 @@ float ErrorOf(const float* x, int count, AffineFit fit, CodeRange range) {
   Lanes error = {};
   for (int i = 0; i < count; i += kLanes) {
     const Lanes value = Load(x + i);
-    // Clamp before Round: if the step is much too small, the product is too large for Round.
+    // Clamp before Round, because the product is too large for Round if the step is much too small.
     const Lanes code = Round(Clamp((value - fit.minimum) * inverse, range.low, range.high));
     const Lanes left = value - (code * fit.step + fit.minimum);
     error += left * left;

@@ -33,8 +33,8 @@ bool IsRouter(const GgufTensor& tensor) { return absl::StrContains(tensor.name, 
 bool IsMatrixOfWeights(const GgufTensor& tensor) {
   if (tensor.dim_count < 2 || tensor.rows() == 1) return false;
   if (!absl::EndsWith(tensor.name, ".weight")) return false;
-  // The types of these tensors do not change. They are small, and rounding has a large effect:
-  // rounding a router changes which experts are chosen.
+  // The types of these tensors do not change. They are small, and rounding has a large effect. For
+  // example, rounding a router changes which experts are chosen.
   for (absl::string_view part : {"_norm.", "ffn_gate_inp", "ssm_conv1d", "rope_"}) {
     if (absl::StrContains(tensor.name, part)) return false;
   }

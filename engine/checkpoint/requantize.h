@@ -34,8 +34,7 @@ struct RequantizeOptions {
 };
 
 enum class TensorFate : uint8_t {
-  // unchanged, because it is a norm, is not a matrix, or has the requested type already; or a
-  // router
+  // a norm, another tensor that is not a matrix, a router, or a matrix that has the type already
   kKept,
   kConverted,
   // converted to another type, because rows are not a multiple of the requested type's block size

@@ -83,8 +83,8 @@ const BlockHash& KvLease::HashOf(absl::Span<const int32_t> tokens, int64_t block
   return hashes_[block];
 }
 
-// Finds the longest prefix that can be reused: each full group has all of its blocks, and each
-// window group has the blocks that the next token needs.
+// Finds the longest prefix that can be reused. For this, each full group must have all blocks of
+// the prefix, and each window group must have the blocks that the next token needs.
 KvLease::Match KvLease::FindBlocks(absl::Span<const int32_t> tokens, bool with_disk) {
   Match match;
   if (tokens.empty()) return match;

@@ -1,6 +1,6 @@
-// The table of model families. It has the properties that follow from general.architecture because
-// the file has no key for them. Everything else follows from the keys and from which tensors exist.
-// A family that is a new mix of known parts is one row in families.cc; CONTRIBUTING.md shows how to
+// The table of model families. It has the properties for which a file has no key. They follow from
+// general.architecture. Everything else follows from the keys and from which tensors exist. A
+// family that is a new mix of known parts is one row in families.cc; CONTRIBUTING.md shows how to
 // add one.
 #ifndef TIDEPOOL_ENGINE_MODEL_FAMILIES_H_
 #define TIDEPOOL_ENGINE_MODEL_FAMILIES_H_

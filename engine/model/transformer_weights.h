@@ -76,10 +76,11 @@ enum class ExpertLoading : uint8_t {
 using LoadProgress = std::function<void(double fraction)>;
 
 // Packs every tensor that `config` requires, and the experts as requested. Some tensors may be
-// joined or split: attn_qkv.weight may hold q, k and v; ffn_up.weight (without ffn_gate.weight) or
-// ffn_gate_up_exps.weight may hold gate and up, with the gate's rows first; and each expert may
-// have its own tensor (ffn_gate.E.weight). Returns INVALID_ARGUMENT with the tensor's name if a
-// tensor is missing, has the wrong shape or type, contains NaNs, or would be ignored.
+// joined or split. attn_qkv.weight may hold q, k and v. ffn_up.weight (if there is no
+// ffn_gate.weight) or ffn_gate_up_exps.weight may hold gate and up. The gate's rows then come
+// first. Each expert may have its own tensor (ffn_gate.E.weight). Returns INVALID_ARGUMENT with the
+// tensor's name if a tensor is missing, has the wrong shape or type, contains NaNs, or would be
+// ignored.
 absl::StatusOr<TransformerWeights> LoadTransformerWeights(const ModelConfig& config,
                                                           WeightStore* store,
                                                           const LoadProgress& progress,

@@ -59,8 +59,8 @@ struct GenerationRequest {
   int32_t choice = 0;
   SamplingParams sampling;
   StoppingParams stopping;
-  // Whether to report the log-probability of each output token, and the number of alternatives to
-  // report with it.
+  // `logprobs` says whether to report the log-probability of each output token. `top_logprobs` is
+  // the number of alternatives to report for each.
   bool logprobs = false;
   int32_t top_logprobs = 0;
   // If set, report the log-probability of each prompt token, and this many alternatives. Each

@@ -1,6 +1,6 @@
-// AdmissionRoom: the places and KV blocks that a plan can give to waiting sequences. Two kinds of
-// sequences are counted before: running ones, which still need blocks for their prompts, and
-// waiting ones whose KV is being read from a disk.
+// AdmissionRoom: the places and KV blocks that a plan can give to waiting sequences. The plan first
+// subtracts what two kinds of sequences need: running ones, which still need blocks for their
+// prompts, and waiting ones whose KV is being read from a disk.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_ADMISSION_ROOM_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_ADMISSION_ROOM_H_
 

@@ -75,8 +75,9 @@ class AdmissionTurns {
 class QueueAheadCounter {
  public:
   // Returns how many of the sequences shown so far have credit and will certainly be planned before
-  // `sequence`. Those are the ones with a higher priority, and the ones of the same principal with
-  // at most the same length. Requires: `sequence` comes after them in the queue.
+  // `sequence`. These are the sequences that have a higher priority, or that belong to the same
+  // principal and are not longer than `sequence`. Requires: `sequence` comes after them in the
+  // queue.
   int64_t Of(const Sequence& sequence);
   void Show(const Sequence& sequence);
 

@@ -12,8 +12,8 @@ namespace tidepool::engine {
 
 // Calls ReadTokenizerSpec, then Tokenizer::Create. Every error begins with the file's name. It is
 // one line of limited length, even if the file has long or strange contents. Also returns
-// INVALID_ARGUMENT if a byte-level BPE has no merges: Create would accept it as a tokenizer of
-// single bytes.
+// INVALID_ARGUMENT if a byte-level BPE has no merges, because Create would accept it as a tokenizer
+// of single bytes.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const Checkpoint& file);
 
 }  // namespace tidepool::engine

@@ -173,9 +173,10 @@ std::vector<Entry> AllRules() {
   all.push_back({{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0",
                   "lfm2", "jina-v5-nano"},
                  {{Qwen2(R"(\p{N}{1,3})")}, /*ignore_merges=*/true, /*add_bos=*/true}});
-  // The later files of GLM-4 have the name "glm4" and use whole words that are tokens without
-  // merging. The earlier files have the name "chatglm-bpe" and merge. llama.cpp treats them in the
-  // same way, and its converters write merges with which every token can be reached.
+  // Later files of GLM-4 have the name "glm4". If a whole word is a token, they use it without
+  // merging. Earlier files have the name "chatglm-bpe" and always merge. llama.cpp treats both in
+  // the same way. This is possible because its converters write merges with which every token can
+  // be reached.
   all.push_back({{"glm4", "glm5"}, {{Qwen2(R"(\p{N}{1,3})")}, /*ignore_merges=*/true}});
   all.push_back({{"chatglm-bpe", "smaug-bpe", "dbrx"}, {{Qwen2(R"(\p{N}{1,3})")}}});
   all.push_back({{"jais-2"}, {{Jais2()}}});

@@ -57,9 +57,9 @@ class SpecialTrie {
   // The edges of a token. Change them only while the set is filled.
   Edges& edges(int32_t id) { return edges_[id]; }
 
-  // Returns the range of `text` that the match at byte `at` covers, including the white space that
-  // belongs to the match, but no byte before `first`. Returns an empty range if there is no match,
-  // because the name is inside a word.
+  // Returns the range of `text` that the match at byte `at` covers. The range includes the white
+  // space that belongs to the match, but no byte before `first`. Returns an empty range if there is
+  // no match, because the name is inside a word.
   Range Widen(absl::string_view text, size_t first, size_t at, Match match) const;
 
  private:

@@ -252,8 +252,8 @@ struct AttentionInner {
     }
   }
 
-  // kRows is the number of query vectors whose sums, over four vectors of tokens or columns each,
-  // fit into registers.
+  // kRows is the number of query vectors that are processed together. Their sums, which are four
+  // vectors of tokens or columns for each of them, fit into registers.
   template <int kRows>
   static constexpr AttentionKernels Kernels() {
     static_assert(kRows <= kMaxAttendVectors);

@@ -13,9 +13,9 @@ namespace tidepool::moe {
 
 // Thread-compatible. All experts of one routing have the same time of use. Among experts with equal
 // times, the lowest (layer, expert) is evicted first. Experts that the current routing needs are
-// never evicted. If there are not enough slots for its misses, those with the highest numbers are
-// used once and dropped. The initial residents of a layer stay until the layer has run for the
-// first time: it will run earlier than any layer that has already run.
+// never evicted. If there are not enough slots for the misses of a layer, those with the highest
+// expert numbers are used once and dropped. The initial residents of a layer stay until the layer
+// has run for the first time, because it will run earlier than any layer that has already run.
 class LruPolicy final : public PlacementPolicy {
  public:
   explicit LruPolicy(const PoolShape& shape)

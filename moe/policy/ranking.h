@@ -102,9 +102,9 @@ inline int64_t MaxVictims(const Residency& residency, int layer, int running) {
   return residency.residents_of(layer) - (layer == running ? 0 : residency.shape().floor);
 }
 
-// Returns the `count` residents with the lowest values among those that may be evicted, or fewer.
-// The lowest value is first; if values are equal, the lower index is first. `running` is the layer
-// that decides, or -1.
+// Returns the `count` residents with the lowest values among those that may be evicted. If there
+// are fewer, returns all of these. The lowest value is first; if values are equal, the lower index
+// is first. `running` is the layer that decides, or -1.
 template <typename T>
 std::vector<Ranked<T>> FindLeastValuable(const Residency& residency, absl::Span<const T> values,
                                          int running, int64_t count) {

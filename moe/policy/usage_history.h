@@ -31,8 +31,8 @@ inline constexpr int kRowFeature = kRates + 1;
 inline constexpr int kConstantFeature = kRates + 2;
 inline constexpr int kFeatures = kRates + 3;
 
-// Samples are grouped by age, the number of forward passes since the last use. These are the first
-// ages of the groups.
+// Samples are grouped by age, the number of forward passes since the last use. Each element is the
+// lowest age of a group.
 inline constexpr std::array<int, 6> kGroupAges = {0, 1, 2, 4, 10, 30};
 inline constexpr int kAgeGroups = kGroupAges.size();
 

@@ -20,8 +20,8 @@ namespace tidepool::service {
 struct TlsFiles {
   std::string certificate;  // empty: no certificate
   std::string key;
-  // CAs that must have signed the peer's certificate; ServerSecurityOptions and
-  // ClientSecurityOptions say what empty means
+  // file with CAs, of which one must have signed the peer's certificate; ServerSecurityOptions and
+  // ClientSecurityOptions explain what an empty path means
   std::string ca;
 };
 

@@ -140,8 +140,8 @@ constexpr FlagSpec kFlags[] = {
     {"expert-memory", 0, kExperts, "SIZE", "auto",
      "memory for routed experts. SIZE is a size; a percentage of the bytes of all experts (100%: "
      "every expert stays in memory); or auto: the free memory that --kv-memory, --kv-disk and "
-     "--reserve-memory leave. Each expert takes as much memory as the largest one. No effect on "
-     "models without experts",
+     "--reserve-memory leave. Each expert takes as much memory as the largest one. The flag has no "
+     "effect on models without experts",
      kRunning, kValue, SetExpertMemory},
     {"reserve-memory", 0, kExperts, "SIZE",
      "1.5GiB, or a quarter of the free memory if that is less",
@@ -161,7 +161,7 @@ constexpr FlagSpec kFlags[] = {
      kRunning, kValue, SetExpertReader},
     {"trace-experts", 0, kExperts, "FILE", "",
      "write the experts that each layer uses in each step to this file, for the command replay; "
-     "a file name that ends in .zst is compressed",
+     "the file is compressed if its name ends in .zst",
      kRunning, kValue,
      SetString<&Config::model, &ModelFlags::experts, &engine::ExpertOptions::trace_path>},
     {"cache-dir", 0, kExperts, "DIR", "beside the model",
@@ -189,7 +189,7 @@ constexpr FlagSpec kFlags[] = {
      "read the experts of the next layer in advance if they can be predicted",
      Bit(Command::kOffload), kValue, ChangePrefetch},
     {"refresh", 0, kExperts, "", "off",
-     "refresh which experts are in memory at the next step, for --offload-policy tide",
+     "at the next step, choose the experts in memory again, for --offload-policy tide",
      Bit(Command::kOffload), kSwitch, SetSwitch<&Config::offload, &OffloadFlags::refresh>},
 
     {"temperature", 0, kSampling, "X", "that of the model file, or 0",
@@ -360,7 +360,8 @@ constexpr FlagSpec kFlags[] = {
      SetSwitch<&Config::output, &OutputFlags::force>},
     {"dump", 0, kResult, "DIR", "",
      "directory, new or empty, for the outputs of the embedding, of each layer and of the final "
-     "norm, as .npy files (float32 [tokens, hidden]); without --all only the last row",
+     "norm, as .npy files (float32 [tokens, hidden]). Without --all, the file of the norm has "
+     "only the last row",
      Bit(Command::kLogits), kValue, SetString<&Config::logits, &LogitsFlags::dump>},
     {"chunk", 0, kResult, "N", "512",
      "maximum number of tokens in a forward pass; results do not depend on it",

@@ -28,10 +28,10 @@ struct HeatMapSpace {
 
 // Draws a heading and one line per layer, with one character per expert. If there are too few rows,
 // a line represents several layers. If there are too few columns, a character represents several
-// experts. A character shows whether most of its experts are in memory, and their mean use in four
-// steps, relative to the most used character of the map. Colours show nothing that the characters
-// do not show. Returns an empty string if the space is too small or there is nothing to show.
-// Requires: every layer has the same number of experts.
+// experts. A character shows whether most of its experts are in memory. It also shows their mean
+// use in four steps, relative to the highest mean use in the map. Colours show nothing that the
+// characters do not show. Returns an empty string if the space is too small or there is nothing to
+// show. Requires: every layer has the same number of experts.
 std::string DrawHeatMap(const std::vector<HeatLayer>& layers, const HeatMapSpace& space);
 
 }  // namespace tidepool::service

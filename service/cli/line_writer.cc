@@ -106,7 +106,7 @@ bool LineWriter::State::AwaitWritable() {
   while (true) {
     const std::optional<absl::Duration> until = deadline();
     pollfd fds[] = {{fd, POLLOUT, 0}, {wake, POLLIN, 0}};
-    // Ignore poll errors here: the write reports what is wrong with the file.
+    // Ignore poll errors here, because the write reports what is wrong with the file.
     if (poll(fds, until.has_value() ? 1 : 2, until.has_value() ? PollMillis(*until - Now()) : -1) <
         0) {
       continue;

@@ -9,7 +9,7 @@ namespace tidepool::service {
 namespace {
 
 constexpr CommandSet kServing = Bit(Command::kServe) | Bit(Command::kFront) | Bit(Command::kWorker);
-// The commands that can log prompts: they receive the requests of clients.
+// The commands that can log prompts, because they receive the requests of clients.
 constexpr CommandSet kFronts = Bit(Command::kServe) | Bit(Command::kFront);
 
 absl::Status SetLogLevel(absl::string_view value, Config* config) {

@@ -113,7 +113,7 @@ constexpr FlagSpec kFlags[] = {
      kValue, SetString<&Config::security, &S::tls_client_ca>},
     {"max-connection-age", 0, kSecurity, "TIME", "1h",
      "age from which on a TLS connection accepts no more requests. The connection closes when its "
-     "running requests end. So certificates of clients and of the server are checked again",
+     "running requests end. Clients open new connections, for which certificates are checked again",
      kServing, kValue, SetMaxConnectionAge},
     {"front-name", 0, kSecurity, "NAME", "",
      "accept a client certificate with this DNS name or URI as a front; repeatable",

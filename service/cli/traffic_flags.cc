@@ -36,7 +36,7 @@ constexpr FlagSpec kFlags[] = {
      kValue, SetPositiveNumber<kMaxRate, &Config::traffic, &T::rate>},
     {"concurrency", 0, kTrafficGroup, "N", "",
      "number of callers, instead of --rate. Each caller sends its next request when its last one "
-     "has ended; if that was refused, after the server's retry hint",
+     "has ended. If that one was refused, the caller first waits as the server's retry hint says",
      kBench, kValue, SetInteger<1, kMaxCallers, &Config::traffic, &T::concurrency>},
     {"duration", 0, kTrafficGroup, "TIME", "30s", "duration of the measurement", kBench, kValue,
      SetDuration},
@@ -47,7 +47,8 @@ constexpr FlagSpec kFlags[] = {
      "length of a prefix that all prompts share; --prompt-tokens includes it", kBench, kValue,
      SetInteger<0, 1 << 20, &Config::traffic, &T::shared_prompt_tokens>},
     {"priority", 0, kTrafficGroup, "N,N,...", "unset",
-     "priorities; each request uses one of them at random. The report also has each priority alone",
+     "priorities; each request uses one of them at random. The report also has the results of each "
+     "priority",
      kBench, FlagKind::kRepeats, AddIntegers<-100, 100, &Config::traffic, &T::priorities>},
     {"retries", 0, kTrafficGroup, "N", "0",
      "maximum number of times that a refused request is sent again, after the server's retry hint",

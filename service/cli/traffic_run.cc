@@ -84,7 +84,7 @@ void TrafficRun::OnAnswer(const std::shared_ptr<Request>& request, TrafficAnswer
   if (refused && MayRetry(answer.status) && request->tries <= options_.retries && in_time) {
     return parts_.loop->PostAfter(wait, [this, request] { Send(request); });
   }
-  // Schedule the retry before the outcome is reported: the run may end during that call.
+  // Schedule the retry before the outcome is reported, because the run may end during that call.
   if (options_.callers > 0 && in_time) {
     if (!refused) {
       SendAsCaller();

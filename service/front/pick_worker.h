@@ -65,9 +65,10 @@ int64_t CachedTokens(const WorkerView& worker, const PickRequest& request);
 // rate of the others. Without `affinity`, the fastest worker is chosen.
 //
 // With `affinity`, all workers whose time is within 20 % or 10 ms of the least time are candidates.
-// Candidates that are overloaded are left out: these have more than 1.25 times the mean number of
-// sequences, and more than one sequence above the mean. Of the rest, the one with the highest
-// RendezvousHash(affinity, name) is chosen. If all are overloaded, the fastest worker is chosen.
+// Overloaded candidates are left out. A candidate is overloaded if it has more than 1.25 times the
+// mean number of sequences, and more than one sequence above the mean. Of the rest, the one with
+// the highest RendezvousHash(affinity, name) is chosen. If all are overloaded, the fastest worker
+// is chosen.
 std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers, const PickRequest& request);
 
 // Returns a hash of (key, name) that is the same in every front.

@@ -37,10 +37,10 @@ class SessionTurn : public std::enable_shared_from_this<SessionTurn> {
   SessionTurn(Executor* loop, SessionStore* store, Listener* listener)
       : loop_(loop), store_(store), listener_(listener) {}
 
-  // Takes the lease, and renews it until the turn ends. Sets the length of the lease itself.
+  // Takes the lease, and renews it until the turn ends. This function sets the length of the lease.
   void Begin(TurnRequest request);
-  // Appends to the log. Sets session, epoch and expected_length itself. Requires: OnTurn was called
-  // with OK. Only the first append has `begin`.
+  // Appends to the log. This function sets session, epoch and expected_length. Requires: OnTurn was
+  // called with OK. Only the first append has `begin`.
   void Append(AppendRequest append);
   // Releases the lease. The turn ends with the last append that was stored. If nothing was
   // appended, the log does not change.

@@ -143,8 +143,8 @@ absl::Status CheckLogprobs(const v1::GenerateRequest& request) {
   return Refuse("prompt_logprobs", absl::StrCat(request.prompt_logprobs()), range);
 }
 
-// With a session, some fields cannot work: the session's log has exactly one response after each
-// prompt, and it stores messages as the template rendered them.
+// Refuses the fields that cannot work with a session. A session's log has exactly one response
+// after each prompt, and it stores messages as the template rendered them.
 absl::Status CheckWithSession(const v1::GenerateRequest& request) {
   const v1::Chat& chat = request.chat();
   const char* field = request.n() > 1                 ? "n above 1"

@@ -49,7 +49,7 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   // Ends the response.
   void End();
   // If the response's header was sent, ends the response with an event that describes the error,
-  // and returns true. Otherwise returns false: then the caller must send the error as a normal
+  // and returns true. Otherwise returns false. The caller must then send the error as a normal
   // response, and this stream sends nothing more.
   bool Fail(const absl::Status& status);
   // Call it when the client has disconnected. No more comments are sent.

@@ -5,8 +5,8 @@
 namespace tidepool::service {
 
 absl::StatusOr<Caller> HttpAuthenticator::CallerOf(const HttpHead& head) const {
-  // With an authenticator, pages need no check: a page can only send a token that its user gave to
-  // it.
+  // With an authenticator, pages need no check, because a page can only send a token that its user
+  // gave to it.
   if (authenticator_ == nullptr && !web_->cors.Allows(head.origin)) {
     RETURN_IF_ERROR(CheckOrigin(head.origin, web_->pages));
   }

@@ -9,7 +9,7 @@
 
 namespace tidepool::service {
 
-// The longest lease that a caller may request.
+// The maximum length of a lease that callers of a store request.
 inline constexpr absl::Duration kMaxLease = absl::Minutes(1);
 
 // Returns whether a lease that ends at `until_us` is held at `now_us`. If `until_us` is later than

@@ -71,8 +71,8 @@ absl::Status SessionExpiry::Delete(const SessionRow& row) {
 
 absl::StatusOr<int64_t> SessionExpiry::Run(absl::Duration age, int64_t most, const StoreTime& now) {
   const absl::Time latest = absl::FromUnixMicros(absl::ToUnixMicros(now.expiry - age));
-  // Read all expired sessions before the first is deleted. The reason: when SQLite has met a page
-  // that it cannot read, it refuses every delete in the same transaction.
+  // Read all expired sessions before the first is deleted. When SQLite has met a page that it
+  // cannot read, it refuses every delete in the same transaction.
   ASSIGN_OR_RETURN(const std::vector<SessionRow> expired, FindExpired(latest, most, now));
   for (const SessionRow& row : expired) {
     RETURN_IF_ERROR(Delete(row));

@@ -153,8 +153,8 @@ absl::Status SessionTransactions::TryTransaction(Job* jobs, size_t count,
 absl::Status SessionTransactions::Commit(int64_t changes) {
   StoreLedger& ledger = *opened_.ledger;
   const bool wrote = opened_.db.changes() != changes;
-  // If nothing was written, roll back: SQLite refuses a COMMIT if a page could not be read, even
-  // without writes.
+  // If nothing was written, roll back, because SQLite refuses a COMMIT if a page could not be read,
+  // even without writes.
   if (!wrote) return opened_.db.Execute("ROLLBACK");
   RETURN_IF_ERROR(ledger.Write());
   RETURN_IF_ERROR(opened_.db.Execute("COMMIT"));

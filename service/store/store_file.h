@@ -22,7 +22,8 @@ class StoreFile {
   // log before it frees space.
   static constexpr int64_t kReserveBytes = 1 << 20;
 
-  // `path` is the file of an open store. ":memory:" has no file. Then all calls succeed.
+  // `path` is the file of an open store, or ":memory:". A store in memory has no file, so all calls
+  // succeed for it.
   explicit StoreFile(std::string path);
 
   const std::string& path() const { return path_; }
@@ -36,7 +37,7 @@ class StoreFile {
   // Call it after each checkpoint.
   void Written(const SqliteDb& db);
 
-  // Returns whether the log's file does not contain what SQLite has written there.
+  // Returns true if the content of the log's file differs from what SQLite has written there.
   bool log_is_damaged() const { return log_is_damaged_; }
 
   // Reserves space in the file STORE-reserve, if the disk has space.

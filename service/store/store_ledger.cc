@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kMaxLosses = 20;
 
-// Hashes the SQL of our tables and indexes. It is protected because the types of columns, and the
-// indexes, influence what a query finds.
+// Hashes the SQL of our tables and indexes. The SQL is protected by a hash, because column types
+// and indexes influence what a query finds.
 absl::StatusOr<Hash128> HashSchema(const SqliteDb& db) {
   ASSIGN_OR_RETURN(
       SqliteStatement rows,

@@ -40,7 +40,7 @@ class StoreLedger {
   // Sets the values that a scan of all sessions has found.
   void Recount(int64_t sessions, const Hash128& sum);
   void AddLoss(absl::string_view line);
-  // Increases the number of commits to `commits`, if it is smaller.
+  // Sets the number of commits to `commits`, unless it is already larger.
   void CountFrom(int64_t commits);
 
   // Counts one more commit and saves the row. In each transaction that has written something, call

@@ -43,8 +43,8 @@ class StoreWitness {
   const std::string& path() const { return path_; }
   // Returns nullopt if the file does not exist or is damaged.
   std::optional<WitnessedCommit> Read() const;
-  // Writes the file. Errors are ignored: on a full disk, the file keeps the commit of an earlier
-  // call.
+  // Writes the file. Ignores errors. For example, on a full disk the file keeps the commit of an
+  // earlier call.
   void Write(const WitnessedCommit& commit);
 
  private:

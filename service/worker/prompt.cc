@@ -179,7 +179,7 @@ absl::Status CheckPrompt(const Prompt& prompt, int64_t log_length, const WorkerM
 }  // namespace
 
 absl::Status CheckTextFits(const WorkerModel& model, size_t bytes) {
-  // Most texts are short enough to pass here: common tokens are not longer than this.
+  // Most texts pass this check, because common tokens are not longer than this.
   constexpr size_t kCommonTokenBytes = 4;
   const size_t context = static_cast<size_t>(model.context_length);
   if (bytes <= context * kCommonTokenBytes) return absl::OkStatus();

@@ -28,8 +28,8 @@ class StallDetector {
 
  private:
   const absl::Duration timeout_;
-  // The first reading that has the current counter. If no work was pending at the last reading, it
-  // is that reading.
+  // The first reading with the current counter. But if no work was pending at the latest reading,
+  // this is the latest reading.
   Reading last_;
 };
 

@@ -36,8 +36,8 @@ struct WorkerModel {
   engine::SamplingParams default_sampling;  // values for the fields that a request does not set
 
   const engine::Tokenizer* tokenizer = nullptr;
-  // The chat template, or an error if there is none: the model file has no template, or its
-  // template uses features that ChatTemplate does not support.
+  // The chat template. It is an error if the model file has no template, or if its template uses
+  // features that ChatTemplate does not support.
   absl::StatusOr<engine::ChatTemplate> chat_template =
       absl::FailedPreconditionError("the model file has no chat template");
   v1::ToolSyntax tool_syntax = v1::TOOL_SYNTAX_UNSPECIFIED;  // found out from the template

@@ -28,8 +28,8 @@ constexpr int kPoolThreads = 2;
 // One thread for Tokenize and Detokenize calls of clients. They wait in their own queue, so prompts
 // never wait for them.
 constexpr int kTextThreads = 1;
-// Names of queues for work that belongs to no principal. They contain spaces, which principals'
-// names cannot contain, so they are different from all of those.
+// Names of queues for work that belongs to no principal. They contain spaces. A principal's name
+// cannot contain spaces, so no principal has such a name.
 constexpr char kTextLine[] =
     // one queue for all clients, because the worker does not know their principals
     "calls about text";
@@ -181,7 +181,7 @@ struct WorkPlace {
   std::string line;
 };
 
-// Runs `work` in the pool if the caller is authorised, and still waits when the task starts. gRPC
+// Runs `work` in the pool, if the caller is authorised and still waits when the task starts. gRPC
 // keeps the request and the response until the reactor finishes.
 template <typename Response, typename Work>
 grpc::ServerUnaryReactor* OnPool(const WorkPlace& place, const Gate& gate,

@@ -66,8 +66,8 @@ struct MacroNode {
   std::string name;
   std::vector<std::pair<std::string, ExpressionPtr>> parameters;
   std::unique_ptr<Block> body;
-  // Whether the body uses the names varargs, kwargs and caller. The macro accepts such arguments
-  // only if its body uses the name.
+  // For each of the names varargs, kwargs and caller: whether the body uses the name. The macro
+  // accepts such arguments only if it does.
   bool takes_varargs = false;
   bool takes_kwargs = false;
   bool takes_caller = false;

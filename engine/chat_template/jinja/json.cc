@@ -99,8 +99,8 @@ class JsonWriter {
       return absl::InvalidArgumentError(
           absl::StrCat("tojson cannot write a value of type ", TypeName(value)));
     }
-    // Separators and indents can make the text larger than the value, so its bytes are also
-    // subtracted from the budget.
+    // Separators and indents can make the text larger than the value, so the bytes of the text are
+    // also subtracted from the budget.
     return Pay();
   }
 

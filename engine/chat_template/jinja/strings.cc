@@ -149,7 +149,7 @@ Parts SplitLines(const Text& text, LineEnds ends, Budget* budget) {
 Parts SplitBlanksFromRight(const Text& text, int64_t limit, Budget* budget) {
   ASSIGN_OR_RETURN(std::vector<Text> words, SplitBlanks(text, -1, budget));
   if (limit < 0 || static_cast<int64_t>(words.size()) <= limit) return words;
-  // The end of the text that is not split: the part before the words that were split off.
+  // The end of the part that is not split. The words that were split off follow it.
   size_t end = EndWithoutBlanks(text.bytes());
   for (int64_t i = 0; i < limit; ++i) {
     const size_t word = words[words.size() - 1 - static_cast<size_t>(i)].size();

@@ -97,8 +97,8 @@ struct ExpertKeys {
   int gating = 0;                  // value of expert_gating_func; 0: the key is not written
   absl::string_view first_sparse;  // number of leading layers without experts
   absl::string_view interval;      // every interval-th layer has experts
-  // True if the experts' width has its own key: then intermediate_size is only the dense layers'
-  // width.
+  // True if the experts' width has its own key. In that case, intermediate_size is only the dense
+  // layers' width.
   bool own_width = false;
 };
 

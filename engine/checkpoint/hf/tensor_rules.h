@@ -45,7 +45,8 @@ absl::Span<const TensorRule> LayerRules();
 // Rules for all other tensors.
 absl::Span<const TensorRule> OuterRules();
 
-// Whether a layer has the rule's tensor. `sparse`: whether the layer's FFN is a mixture of experts.
+// Returns whether a layer has the rule's tensor. `sparse` is true if the layer's FFN is a mixture
+// of experts.
 bool Applies(const TensorRule& rule, Parts model_parts, bool sparse);
 
 }  // namespace tidepool::engine::hf

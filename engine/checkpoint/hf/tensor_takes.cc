@@ -52,7 +52,8 @@ void Release(const std::byte* data, size_t bytes) {
   const size_t before = (page - reinterpret_cast<uintptr_t>(data) % page) % page;
   if (before >= bytes) return;
   const size_t whole = (bytes - before) / page * page;
-  // If this fails, nothing is lost: the kernel can also reclaim these pages when it needs memory.
+  // If this fails, nothing is lost, because the kernel can also reclaim these pages when it needs
+  // memory.
   if (whole > 0) madvise(const_cast<std::byte*>(data) + before, whole, MADV_PAGEOUT);
 #endif
 }
