@@ -67,8 +67,8 @@ struct ReaderOptions {
   // itself. But later reads wait longer, and the disks of some virtual machines complete no read
   // while other reads are queued. Must be at least 1.
   int64_t in_flight_bytes = int64_t{5} << 20;
-  // Called on a thread of the reader when io_uring accepts no more reads, so that blocking reads
-  // replace it. The line is a message for people. May be empty.
+  // Called on a thread of the reader when io_uring accepts no more reads and the reader
+  // continues with blocking reads. The line is a message for people. May be empty.
   std::function<void(absl::string_view line)> note;
 };
 

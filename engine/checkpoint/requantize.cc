@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -50,11 +52,39 @@ GgmlType FittingType(GgmlType wanted, int64_t columns) {
   return divides(smaller_blocks) ? smaller_blocks : GgmlType::kF16;
 }
 
+// Checkpoints pad the embedding, and llama.cpp requires a token for each of its rows. So adds an
+// unused token for each row without one.
+void PadTokens(const Checkpoint& file, GgufMetadata* metadata) {
+  constexpr absl::string_view kTokens = "tokenizer.ggml.tokens";
+  constexpr absl::string_view kTypes = "tokenizer.ggml.token_type";
+  constexpr absl::string_view kScores = "tokenizer.ggml.scores";
+  constexpr int32_t kUnused = 5;
+  const GgufTensor* embedding = file.FindTensor("token_embd.weight");
+  const auto known = file.Strings(kTokens);
+  if (embedding == nullptr || !known.ok()) return;
+  std::vector<std::string> tokens(known->begin(), known->end());
+  for (int64_t id = known->size(); id < embedding->dims[1]; ++id) {
+    tokens.push_back(absl::StrCat("[PAD", id, "]"));
+  }
+  if (tokens.size() == known->size()) return;
+  metadata->SetStrings(kTokens, tokens);
+  if (const auto kinds = file.Ints(kTypes); kinds.ok()) {
+    std::vector<int32_t> types(kinds->begin(), kinds->end());
+    types.resize(tokens.size(), kUnused);
+    metadata->SetI32s(kTypes, types);
+  }
+  if (auto scores = file.Floats(kScores); scores.ok()) {
+    scores->resize(tokens.size(), 0);
+    metadata->SetF32s(kScores, *scores);
+  }
+}
+
 GgufMetadata MetadataFor(const Checkpoint& file, GgmlType type) {
   GgufMetadata metadata;
   for (const GgufEntry& entry : file.metadata()) {
     if (!absl::StartsWith(entry.key, "split.")) metadata.Copy(entry);
   }
+  PadTokens(file, &metadata);
   metadata.SetU32("general.file_type", FileTypeNumber(type));
   metadata.SetU32("general.quantization_version", 2);
   return metadata;

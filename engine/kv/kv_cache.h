@@ -199,8 +199,8 @@ class KvCache {
   int32_t holders(int32_t block) const { return pool_.holders(block); }
   // Records a prefix as released most recently. `last` is the hash of its last block.
   void NoteReleased(const BlockHash& last);
-  // Writes cached blocks to the disk until all are written or `patience` has passed. The block that
-  // was released last is written first. Requires: there is a disk.
+  // Writes cached blocks to the disk until all are written or `patience` has passed, the most
+  // valuable ones first (BlockPool::CachedBlocks). Requires: there is a disk.
   void SpillCached(absl::Duration patience);
 
   int64_t blocks_total() const { return pool_.total(); }

@@ -175,8 +175,8 @@ std::vector<Entry> AllRules() {
                  {{Qwen2(R"(\p{N}{1,3})")}, /*ignore_merges=*/true, /*add_bos=*/true}});
   // Later files of GLM-4 have the name "glm4". If a whole word is a token, they use it without
   // merging. Earlier files have the name "chatglm-bpe" and always merge. llama.cpp treats both in
-  // the same way. This is possible because its converters write merges with which every token can
-  // be reached.
+  // the same way. The tokens are equal either way if the file has enough merges to build every
+  // token, and llama.cpp's converters write such files.
   all.push_back({{"glm4", "glm5"}, {{Qwen2(R"(\p{N}{1,3})")}, /*ignore_merges=*/true}});
   all.push_back({{"chatglm-bpe", "smaug-bpe", "dbrx"}, {{Qwen2(R"(\p{N}{1,3})")}}});
   all.push_back({{"jais-2"}, {{Jais2()}}});

@@ -17,8 +17,9 @@ namespace tidepool::moe {
 // residents, and for the experts that a layer needed in its latest forward pass.
 struct ReuseForecast {
   std::vector<float> chance;  // [layers, experts], and padding: the chance of a use in that time
-  // The same shape: the expected number of forward passes of the expert's layer, after the next
-  // one, until that use or until the slot is given up.
+  // The same shape: for how many forward passes of the expert's layer the slot is expected to be
+  // held, that is, until the use or until the slot is given up. The next forward pass is not
+  // counted.
   std::vector<float> forwards;
 };
 

@@ -50,8 +50,9 @@ class Inflater {
 
   absl::Status Finish() const {
     if (stream_ == nullptr || !inside_frame_) return absl::OkStatus();
-    return absl::DataLossError(absl::StrCat(
-        name_, ": the zstd data ends early; copy it again, or stop its writer with SIGTERM"));
+    return absl::DataLossError(absl::StrCat(name_,
+                                            ": the zstd data ends early; copy the file again, or "
+                                            "stop the server that writes it with SIGTERM first"));
   }
 
  private:

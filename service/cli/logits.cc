@@ -56,8 +56,11 @@ absl::Status RunLogits(const Config& config, Console* console) {
                             });
   RETURN_IF_ERROR(dumped);
   // Finish the files even after an error of the model, because they help to find its cause.
-  if (dump != nullptr) RETURN_IF_ERROR(dump->Finish());
-  if (!computed.ok()) return dump == nullptr ? computed : WithDump(computed, *dump, folder);
+  const absl::Status finished = dump == nullptr ? absl::OkStatus() : dump->Finish();
+  if (!computed.ok()) {
+    return dump == nullptr || !finished.ok() ? computed : WithDump(computed, *dump, folder);
+  }
+  RETURN_IF_ERROR(finished);
   RETURN_IF_ERROR(bundle->model->Finish());
   if (out != nullptr) RETURN_IF_ERROR(out->Finish());
   if (config.output.format == OutputFormat::kJson) {

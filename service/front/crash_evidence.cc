@@ -140,6 +140,7 @@ void CrashEvidence::HoldAnswered(Crash* crash) {
     return true;
   });
   for (const Work& work : held) {
+    if (prompts_.size() >= kMaxPrompts && !prompts_.contains(work.prompt)) continue;
     Prompt& prompt = Touch(work.prompt);
     const NearCrash near = {.crash = crash->number,
                             .sender = work.sender,
@@ -168,7 +169,7 @@ void CrashEvidence::Judge(const Work& work, const Crash& crash, const NearCrash&
                      std::all_of(crash.there.begin(), crash.there.end(), [&](const Present& one) {
                        return one.proven || one.prompt == work.prompt;
                      });
-  if (!alone) return;
+  if (!alone || !Counts(*prompt, near)) return;
   prompt->judged = near;
   prompt->accused = true;
 }
@@ -177,11 +178,13 @@ CrashEvidence::Prompt& CrashEvidence::Touch(uint64_t prompt) {
   Prompt& touched = prompts_[prompt];
   touched.touched = clock_->Monotonic();
   if (prompts_.size() > kMaxPrompts) {
+    // A prompt whose verdict is open must not be forgotten.
     const auto older = [](const auto& a, const auto& b) {
-      return a.second.touched < b.second.touched;
+      return std::pair(a.second.judged.has_value(), a.second.touched) <
+             std::pair(b.second.judged.has_value(), b.second.touched);
     };
     const auto oldest = std::min_element(prompts_.begin(), prompts_.end(), older);
-    if (oldest->first != prompt) prompts_.erase(oldest);
+    if (oldest->first != prompt && !oldest->second.judged.has_value()) prompts_.erase(oldest);
   }
   return touched;
 }

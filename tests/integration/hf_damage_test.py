@@ -31,7 +31,7 @@ SHARD = "model-00001-of-00002.safetensors"
 # Vocabulary of the SentencePiece model.
 PIECES = 2000
 
-HOSTILE = (None, True, -1, 0, 1, 7, 1e308, -0.5, (1 << 63), (1 << 64) - 1, "", "x", "\x1b[31m\x00", "y" * 5000, [], {},
+HOSTILE = (None, True, -1, 0, 1, 7, 1 << 24, (1 << 24) - 1, 1e308, -0.5, (1 << 63), (1 << 64) - 1, "", "x", "\x1b[31m\x00", "y" * 5000, [], {},
            [[]], [1, "a", None], {"a": {"b": []}})
 
 

@@ -106,10 +106,8 @@ absl::Status HfDirectory::ReadText(const hf::Json& config, int64_t vocab_size,
   }
   constexpr absl::string_view kTokenizerConfig = "tokenizer_config.json";
   ASSIGN_OR_RETURN(const hf::Json tokenizer_config, MapJsonIfThere(kTokenizerConfig));
-  hf::TokenizerFiles files = {.config_path = FilePath(kTokenizerConfig),
-                              .config = &tokenizer_config,
-                              .tokens = &tokens,
-                              .vocab_size = vocab_size};
+  hf::TokenizerFiles files = {
+      .config_path = FilePath(kTokenizerConfig), .config = &tokenizer_config, .tokens = &tokens};
   constexpr absl::string_view kTokenizer = "tokenizer.json";
   constexpr absl::string_view kSentencePiece = "tokenizer.model";
   if (HasFile(kTokenizer)) {

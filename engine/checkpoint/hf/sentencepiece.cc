@@ -245,7 +245,7 @@ absl::Status ReadSentencePiece(const std::string& path, absl::string_view bytes,
   const Json none = Json::object();
   const JsonMembers config(files.config_path, files.config->is_null() ? none : *files.config);
   RETURN_IF_ERROR(AddDecoderTokens(config, &vocabulary));
-  RETURN_IF_ERROR(vocabulary.FillGaps(files.vocab_size));
+  RETURN_IF_ERROR(vocabulary.FillGaps());
   scores.resize(vocabulary.size(), -1000);
   vocabulary.Write(metadata);
   const bool is_bpe = model.kind == SentencePieceModel::Kind::kBpe;

@@ -75,7 +75,7 @@ class TokenizerReader {
       RETURN_IF_ERROR(vocabulary_.Add(text, id.get<int64_t>(), TokenKind::kNormal));
     }
     RETURN_IF_ERROR(vocabulary_.AddAdded(tokenizer_.Find("added_tokens")));
-    return vocabulary_.FillGaps(files_.vocab_size);
+    return vocabulary_.FillGaps();
   }
 
   // Writes each merge as "LEFT RIGHT". In the file, a merge is such a string or a pair of strings.
@@ -183,7 +183,7 @@ class TokenizerReader {
       scores.push_back(piece[1].get<float>());
     }
     RETURN_IF_ERROR(vocabulary_.AddAdded(tokenizer_.Find("added_tokens")));
-    RETURN_IF_ERROR(vocabulary_.FillGaps(files_.vocab_size));
+    RETURN_IF_ERROR(vocabulary_.FillGaps());
     scores.resize(vocabulary_.size(), 0);
     ASSIGN_OR_RETURN(const bool bytes, model.BoolOr("byte_fallback", false));
     RETURN_IF_ERROR(MarkFallbacks("", bytes));

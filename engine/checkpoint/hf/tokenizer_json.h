@@ -2,7 +2,6 @@
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_TOKENIZER_JSON_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_HF_TOKENIZER_JSON_H_
 
-#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -17,7 +16,6 @@ struct TokenizerFiles {
   std::string config_path;               // path of tokenizer_config.json
   const Json* config = nullptr;          // JSON null if there is no such file
   const ConfigTokens* tokens = nullptr;  // from config.json and generation_config.json
-  int64_t vocab_size = 0;                // rows of the embedding
 };
 
 // Sets tokenizer.ggml.*. Every error names the file and the key. Returns INVALID_ARGUMENT if the

@@ -10,6 +10,8 @@ namespace tidepool::engine::hf {
 namespace {
 
 constexpr int64_t kMaxTokens = 1 << 24;
+// A larger number of ids without a token is damage.
+constexpr int64_t kMaxGaps = 1 << 17;
 
 // Returns the name of a special token, or nullopt if the file does not name it. In the file, the
 // name is a string or the "content" of an object.
@@ -116,11 +118,13 @@ absl::Status Vocabulary::AddAdded(const Json* list) {
   return absl::OkStatus();
 }
 
-absl::Status Vocabulary::FillGaps(int64_t vocab_size) {
+absl::Status Vocabulary::FillGaps() {
   if (tokens_.empty()) return FileError(path_, "model.vocab", "no tokens, expected at least one");
-  if (size() < std::min(vocab_size, kMaxTokens)) {
-    tokens_.resize(std::min(vocab_size, kMaxTokens));
-    kinds_.resize(tokens_.size(), 0);
+  const auto gaps = std::count(kinds_.begin(), kinds_.end(), 0);
+  if (gaps > kMaxGaps) {
+    return FileError(path_, "model.vocab",
+                     absl::StrCat(gaps, " of the ids 0 to ", size() - 1,
+                                  " have no token, expected at most ", kMaxGaps));
   }
   for (int64_t id = 0; id < size(); ++id) {
     if (kinds_[id] != 0) continue;

@@ -40,9 +40,8 @@ class Vocabulary {
   // Adds the "added_tokens" of a tokenizer.json. Returns UNIMPLEMENTED if a token that matches only
   // whole words is also in the vocabulary of the model.
   absl::Status AddAdded(const Json* list);
-  // Each id without a token below the largest id or `vocab_size` gets a placeholder text.
-  // Checkpoints pad the embedding, and llama.cpp requires a token for each of its rows.
-  absl::Status FillGaps(int64_t vocab_size);
+  // Each unused id below the largest id gets a placeholder text. Fails if there are too many.
+  absl::Status FillGaps();
 
   std::optional<int32_t> Find(absl::string_view text) const;
   TokenKind kind(int32_t id) const { return static_cast<TokenKind>(kinds_[id]); }

@@ -184,5 +184,20 @@ TEST(RequantizeTest, ProgressRisesAndCanEndTheWork) {
   EXPECT_FALSE(std::filesystem::exists(OutPath()));
 }
 
+// The embedding has six rows and the tokenizer has four tokens. llama.cpp requires equal numbers.
+TEST(RequantizeTest, RowsOfTheEmbeddingWithoutATokenGetOne) {
+  GgufWriter writer = Model();
+  writer.I32s("tokenizer.ggml.token_type", {1, 1, 1, 3});
+  const auto report = Requantize(Open(writer.Build()), OutPath(), {.type = GgmlType::kQ8_0});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const auto out = GgufFile::Open(OutPath());
+  ASSERT_TRUE(out.ok()) << out.status();
+  EXPECT_THAT(*out->Strings("tokenizer.ggml.tokens"),
+              ::testing::ElementsAre("a", "b", "c", "<|end|>", "[PAD4]", "[PAD5]"));
+  EXPECT_THAT(*out->Ints("tokenizer.ggml.token_type"), ::testing::ElementsAre(1, 1, 1, 3, 5, 5));
+  EXPECT_FALSE(out->HasKey("tokenizer.ggml.scores"));
+  std::remove(OutPath().c_str());
+}
+
 }  // namespace
 }  // namespace tidepool::engine

@@ -119,6 +119,18 @@ TEST_F(CrashAfterPrepareTest, ATrialBesideAPromptThatWasJustPreparedIsNotJudged)
   EXPECT_FALSE(Convicted());
 }
 
+TEST_F(CrashAfterPrepareTest, ATrialThatHasPassedIsNotJudgedForADeathAfterItsPrepare) {
+  MakeSuspect();
+  Prepare(2, Suspicion::kAlone);
+  {
+    auto run = Begin(2, kPrompt, 0, Suspicion::kAlone);
+    run.OnTokens(CrashEvidence::kMaxUnheard + CrashEvidence::kProvenTokens);
+  }
+  Crash(2, {});
+  clock_.Advance(CrashEvidence::kAfter);
+  EXPECT_FALSE(Convicted());
+}
+
 TEST_F(CrashAfterPrepareTest, AWorkerThatSurvivesAPrepareClearsIt) {
   DieAfterPrepare(0);
   DieAfterPrepare(1);

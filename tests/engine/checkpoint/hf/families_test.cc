@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "engine/checkpoint/dequantize.h"
 #include "engine/checkpoint/open_checkpoint.h"
 #include "gtest/gtest.h"
@@ -119,16 +118,6 @@ TEST_P(HfFamilyTest, MetadataEqualsThatOfTheConverter) {
     EXPECT_TRUE(Equal(*file, key, value))
         << key << ": " << Checkpoint::FormatValue(*file->Find(key)) << ", expected " << value;
   }
-}
-
-// The embedding has more rows than the tokenizer has tokens, and llama.cpp requires one for each.
-TEST(HfTokenizerTest, RowsOfTheEmbeddingWithoutATokenHavePlaceholders) {
-  const auto file = OpenCheckpoint("tests/golden/hf/llama_f32");
-  ASSERT_TRUE(file.ok()) << file.status();
-  const auto tokens = file->Strings("tokenizer.ggml.tokens");
-  ASSERT_TRUE(tokens.ok()) << tokens.status();
-  ASSERT_EQ(static_cast<int64_t>(tokens->size()), file->FindTensor("token_embd.weight")->dims[1]);
-  EXPECT_EQ(tokens->back(), absl::StrCat("[PAD", tokens->size() - 1, "]"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, HfFamilyTest, testing::ValuesIn(Models()),
