@@ -34,7 +34,7 @@ TEST(MissCostsTest, ShapesRejectInvalidCosts) {
   EXPECT_EQ(shape.Validate().message(),
             "there are 1 miss costs; there must be 2, one for each layer");
   shape.miss_cost = {2, 0};
-  EXPECT_EQ(shape.Validate().message(), "a miss cost is 0; must be greater than 0");
+  EXPECT_EQ(shape.Validate().message(), "a miss cost is 0; it must be greater than 0");
   shape.miss_cost = {1.5f, 0.5f};
   EXPECT_TRUE(shape.Validate().ok());
 }
