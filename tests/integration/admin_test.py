@@ -289,7 +289,7 @@ class OtherModelsTest(CommandTest):
         run = ("bench", "--model", model, "-p", "40", "-n", "0", "-r", "1", "--expert-memory", "75%")
         self.run_json(*run, "--trace-experts", trace)
         unguided = self.run_well(*run, "--offload-policy", "static")
-        self.assertIn("--profile TRACE", unguided.stderr)
+        self.assertIn("--profile to a file that --trace-experts wrote", unguided.stderr)
         guided = self.run_well(*run, "--offload-policy", "static", "--profile", trace, "--json")
         self.assertNotIn("--profile", guided.stderr)
         offload = json.loads(guided.stdout)["offload"]
