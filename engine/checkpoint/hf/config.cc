@@ -44,6 +44,7 @@ constexpr absl::string_view kHarmless[] = {
     "hidden_dropout",
     "id2label",
     "initializer_range",
+    "is_causal",
     "is_decoder",
     "is_encoder_decoder",
     "is_llama_config",
@@ -150,6 +151,13 @@ class ConfigReader {
     if (!(eps > 0 && eps < 1)) {
       return config_.Error("rms_norm_eps",
                            absl::StrCat(eps, ", expected a number above 0 and below 1"));
+    }
+    // transformers always uses 1e-6 in the norms of the compressed queries, keys and values. In
+    // GGUF, all norms have one value.
+    constexpr double kMlaEpsilon = 1e-6;
+    if (family_.parts.Has(Part::kMla) && eps != kMlaEpsilon) {
+      return config_.Unsupported("rms_norm_eps",
+                                 absl::StrCat(eps, " is not supported, expected 1e-6"));
     }
     metadata_->SetF32(Name("attention.layer_norm_rms_epsilon"), static_cast<float>(eps));
     // This key has two names. transformers writes num_mtp_layers.
@@ -318,6 +326,43 @@ absl::Status CheckClass(const JsonMembers& members, bool nested) {
       "architectures", absl::StrCat(Shown(*classes), " is not supported, expected a ...", ending));
 }
 
+// Refuses values that are easily taken for a missing key or a harmless default.
+absl::Status CheckNulls(const JsonMembers& members, const HfFamily& family, const Json& config) {
+  constexpr absl::string_view kCausal = "is_causal";
+  if (const auto causal = config.find(kCausal); causal != config.end() && *causal != true) {
+    return members.Unsupported(kCausal,
+                               absl::StrCat(Shown(*causal), " is not supported, expected true"));
+  }
+  const bool bias = family.bias == ConfigBias::kByKey || family.bias == ConfigBias::kQkvByKey;
+  const bool window = family.window != ConfigWindow::kNone &&
+                      family.window != ConfigWindow::kAlways &&
+                      family.window != ConfigWindow::kPattern;
+  const bool sigmoid = family.experts.groups && family.experts.gating == 2;
+  const bool group_limit = family.experts.groups && family.experts.gating == 1;
+  const absl::string_view keys[] = {"rms_norm_eps",
+                                    "tie_word_embeddings",
+                                    bias ? "attention_bias" : "",
+                                    family.mlp_bias ? "mlp_bias" : "",
+                                    family.bias == ConfigBias::kQkvUnless ? "qkv_bias" : "",
+                                    window ? "use_sliding_window" : "",
+                                    window ? "max_window_layers" : "",
+                                    family.gelu ? "query_pre_attn_scalar" : "",
+                                    family.no_rope.empty() ? "" : "no_rope_layer_interval",
+                                    group_limit ? "topk_method" : "",
+                                    sigmoid ? "n_group" : "",
+                                    sigmoid ? "topk_group" : "",
+                                    family.qk_norm_key,
+                                    family.experts.scale,
+                                    family.experts.interval,
+                                    family.experts.groups ? family.experts.shared_count : ""};
+  for (const absl::string_view key : keys) {
+    const auto found = config.find(key);
+    if (key.empty() || found == config.end() || !found->is_null()) continue;
+    return members.Error(key, "null, expected a value; remove the key to take the default");
+  }
+  return absl::OkStatus();
+}
+
 // Checks the quantisation. Only gpt-oss is published with quantised experts that can be read.
 absl::Status CheckQuantization(const JsonMembers& members, const std::string& type, Parts* parts) {
   const Json* quantization = members.Find("quantization_config");
@@ -343,9 +388,9 @@ Json WithDefaults(const HfFamily& family, const Json& config) {
   for (const auto& [key, value] : config.items()) {
     // A key with null is treated as missing. But for some keys, null means "off" and overrides the
     // default.
-    const bool off =
-        value.is_null() && !absl::EndsWith(key, "softcapping") && key != "sliding_window";
-    if (!off || !merged.contains(key)) merged[key] = value;
+    const bool missing = value.is_null() && !absl::EndsWith(key, "softcapping") &&
+                         key != "sliding_window" && key != "norm_topk_prob";
+    if (!missing || !merged.contains(key)) merged[key] = value;
   }
   return merged;
 }
@@ -366,6 +411,7 @@ absl::StatusOr<HfModel> ReadConfig(const std::string& path, const Json& config,
         absl::StrCat(Shown(Json(type)), " is not supported, expected one of ", KnownHfFamilies()));
   }
   RETURN_IF_ERROR(CheckClass(outer, nested));
+  RETURN_IF_ERROR(CheckNulls(members, *family, nested ? *text : config));
   Parts parts;
   RETURN_IF_ERROR(CheckQuantization(outer, type, &parts));
   Json merged = WithDefaults(*family, nested ? *text : config);

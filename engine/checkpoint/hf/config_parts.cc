@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "engine/checkpoint/hf/rope.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine::hf {
@@ -139,10 +140,26 @@ class ExpertReader {
           kMethod, absl::StrCat(Shown(Json(method)), " is not supported, expected ",
                                 sigmoid ? "noaux_tc" : "greedy or group_limited_greedy"));
     }
+    if (limited && !sigmoid && !config_.Has("n_group")) {
+      return config_.Error("n_group",
+                           absl::StrCat("missing, expected it with ", kMethod, " ", method));
+    }
+    // The score of a group is the sum of its two best experts.
+    if (sigmoid && model_.experts / groups < 2) {
+      return config_.Error("n_group",
+                           absl::StrCat(groups, ", expected at most ", model_.experts / 2,
+                                        " groups, so that each has two experts"));
+    }
     if (!limited || groups == 1) return absl::OkStatus();
     SetU32("expert_group_count", groups);
     SetU32("expert_group_used_count", used);
     return absl::OkStatus();
+  }
+
+  absl::Status BadLayers(absl::string_view key, absl::string_view expected) const {
+    const Json* value = config_.Find(key);
+    return config_.Unsupported(key, absl::StrCat(value == nullptr ? "the default" : Shown(*value),
+                                                 " is not supported, expected ", expected));
   }
 
   absl::Status ReadSparseLayers() {
@@ -168,12 +185,15 @@ class ExpertReader {
       model_.sparse[i] = !listed && i >= first && (i + 1) % interval == 0;
     }
     const auto found = std::find(model_.sparse.begin(), model_.sparse.end(), true);
-    if (std::find(found, model_.sparse.end(), false) != model_.sparse.end() ||
-        found == model_.sparse.end()) {
-      return config_.Unsupported(
-          config_.Has("mlp_only_layers") ? "mlp_only_layers"
-                                         : (interval > 1 ? keys_.interval : keys_.first_sparse),
-          "a layer without experts after one that has them is not supported");
+    if (found == model_.sparse.end()) {
+      return BadLayers(first >= layers ? keys_.first_sparse
+                       : interval > 1  ? keys_.interval
+                                       : "mlp_only_layers",
+                       "a layer with experts");
+    }
+    if (std::find(found, model_.sparse.end(), false) != model_.sparse.end()) {
+      return BadLayers(interval > 1 ? keys_.interval : "mlp_only_layers",
+                       "no layer without experts after one that has them");
     }
     const int64_t leading = found - model_.sparse.begin();
     if (leading > 0) SetU32("leading_dense_block_count", leading);
@@ -195,18 +215,22 @@ class ExpertReader {
 // family.
 absl::StatusOr<std::vector<bool>> WindowLayers(const JsonMembers& config, const HfModel& model) {
   const size_t layers = model.sparse.size();
-  std::vector<bool> windows(layers, model.family->window == ConfigWindow::kAlways);
+  const ConfigWindow rule = model.family->window;
+  std::vector<bool> windows(layers,
+                            rule == ConfigWindow::kAlways || rule == ConfigWindow::kSwitchedAll);
   ASSIGN_OR_RETURN(const int64_t period,
                    config.IntOr("sliding_window_pattern", 1, 1, kMaxLayers + 1));
   ASSIGN_OR_RETURN(const int64_t first, config.IntOr("max_window_layers", 28, 0, kMaxContext));
+  ASSIGN_OR_RETURN(const std::vector<bool> rotate, RotatingLayers(config, model));
   for (size_t i = 0; i < layers; ++i) {
-    if (model.family->window == ConfigWindow::kPattern) windows[i] = (i + 1) % period != 0;
-    if (model.family->window == ConfigWindow::kSwitched) {
-      windows[i] = static_cast<int64_t>(i) >= first;
-    }
+    const bool leading = static_cast<int64_t>(i) < first;
+    if (rule == ConfigWindow::kPattern) windows[i] = (i + 1) % period != 0;
+    if (rule == ConfigWindow::kSwitched) windows[i] = !leading;
+    if (rule == ConfigWindow::kSwitchedEven) windows[i] = leading && i % 2 == 0;
+    if (rule == ConfigWindow::kSwitchedNoRope) windows[i] = !rotate[i];
   }
   const Json* types = config.Find("layer_types");
-  if (types == nullptr) return windows;
+  if (types == nullptr || rule == ConfigWindow::kSwitchedAll) return windows;
   const auto unsupported = [&] {
     return config.Unsupported("layer_types",
                               absl::StrCat(Shown(*types), " is not supported, expected ", layers,
@@ -228,14 +252,20 @@ absl::Status ReadExperts(const JsonMembers& config, HfModel* model, GgufMetadata
 }
 
 absl::Status ReadWindow(const JsonMembers& config, const HfModel& model, GgufMetadata* metadata) {
-  ASSIGN_OR_RETURN(const int64_t size, config.IntOr("sliding_window", 0, 0, kMaxContext));
+  constexpr absl::string_view kSize = "sliding_window";
+  ASSIGN_OR_RETURN(const int64_t size, config.IntOr(kSize, 0, 0, kMaxContext));
   ASSIGN_OR_RETURN(const bool used, config.BoolOr("use_sliding_window", false));
   ASSIGN_OR_RETURN(std::vector<bool> windows, WindowLayers(config, model));
   const ConfigWindow rule = model.family->window;
+  const bool always = rule == ConfigWindow::kAlways || rule == ConfigWindow::kPattern;
+  const bool switched = rule != ConfigWindow::kNone && !always;
+  if (size == 0 && config.Has(kSize) && (always || (switched && used))) {
+    return config.Error(kSize, "0, expected an integer above 0, or null for no window");
+  }
   if (rule == ConfigWindow::kNone && used) {
     return config.Unsupported("use_sliding_window", "true is not supported, expected false");
   }
-  if (size == 0 || rule == ConfigWindow::kNone || (rule == ConfigWindow::kSwitched && !used)) {
+  if (size == 0 || rule == ConfigWindow::kNone || (switched && !used)) {
     const Json* types = config.Find("layer_types");
     if (types != nullptr && rule != ConfigWindow::kPattern &&
         std::find(windows.begin(), windows.end(), true) != windows.end()) {

@@ -72,9 +72,12 @@ constexpr NumberKey kGraniteNumbers[] = {{"attention_multiplier", "attention.sca
                                          {"embedding_multiplier", "embedding_scale"},
                                          {"residual_multiplier", "residual_scale"},
                                          {"logits_scaling", "logit_scale"}};
-constexpr NumberKey kGemmaNumbers[] = {{"attn_logit_softcapping", "attn_logit_softcapping"},
-                                       {"final_logit_softcapping", "final_logit_softcapping"}};
+constexpr NumberKey kGemma3Numbers[] = {{"final_logit_softcapping", "final_logit_softcapping"}};
+constexpr NumberKey kGemma2Numbers[] = {{"attn_logit_softcapping", "attn_logit_softcapping"},
+                                        {"final_logit_softcapping", "final_logit_softcapping"}};
 
+// transformers does not use this key in Gemma 3.
+constexpr FixedKey kGemma3Fixed[] = {{"attn_logit_softcapping", ""}};
 constexpr FixedKey kGlm4MoeFixed[] = {{"num_nextn_predict_layers", ""},
                                       {"scoring_func", "\"sigmoid\""},
                                       {"topk_method", "\"noaux_tc\""}};
@@ -139,7 +142,11 @@ constexpr char kGemma3Defaults[] =
         "vocab_size": 262208, "max_position_embeddings": 131072})";
 constexpr char kGptOssDefaults[] =
     R"({"head_dim": 64, "sliding_window": 128, "sliding_window_pattern": 2,
-        "rope_theta": 150000.0, "attention_bias": true})";
+        "rope_theta": 150000.0, "attention_bias": true,
+        "rope_parameters": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0,
+                            "beta_slow": 1.0, "truncate": false,
+                            "original_max_position_embeddings": 4096}})";
+constexpr char kQwenDefaults[] = R"({"sliding_window": 4096})";
 
 constexpr HfFamily kFamilies[] = {
     {.model_type = "llama",
@@ -152,7 +159,8 @@ constexpr HfFamily kFamilies[] = {
      .architecture = "llama",
      .parts = kLlamaParts,
      .rotary_pairs = true,
-     .window = ConfigWindow::kAlways},
+     .window = ConfigWindow::kAlways,
+     .defaults = R"({"sliding_window": 4096})"},
     {.model_type = "mixtral",
      .architecture = "llama",
      .parts = {Part::kQkv, Part::kFfnNorm, Part::kMixtralExperts},
@@ -164,25 +172,28 @@ constexpr HfFamily kFamilies[] = {
      .architecture = "qwen2",
      .parts = kLlamaParts,
      .bias = ConfigBias::kQkv,
-     .window = ConfigWindow::kSwitched},
+     .window = ConfigWindow::kSwitched,
+     .defaults = kQwenDefaults},
     {.model_type = "qwen2_moe",
      .architecture = "qwen2moe",
      .parts = kQwenMoeParts,
      .bias = ConfigBias::kQkvUnless,
-     .window = ConfigWindow::kSwitched,
-     .experts = kQwen2MoeExperts},
+     .window = ConfigWindow::kSwitchedEven,
+     .experts = kQwen2MoeExperts,
+     .defaults = kQwenDefaults},
     {.model_type = "qwen3",
      .architecture = "qwen3",
      .parts = {Part::kQkv, Part::kQkNorm, Part::kFfnNorm, Part::kDense},
      .bias = ConfigBias::kByKey,
      .window = ConfigWindow::kSwitched,
-     .defaults = R"({"head_dim": 128})"},
+     .defaults = R"({"head_dim": 128, "sliding_window": 4096})"},
     {.model_type = "qwen3_moe",
      .architecture = "qwen3moe",
      .parts = {Part::kQkv, Part::kQkNorm, Part::kFfnNorm, Part::kDense, Part::kExperts},
      .bias = ConfigBias::kByKey,
-     .window = ConfigWindow::kSwitched,
-     .experts = kQwen3MoeExperts},
+     .window = ConfigWindow::kSwitchedAll,
+     .experts = kQwen3MoeExperts,
+     .defaults = kQwenDefaults},
     {.model_type = "olmo2",
      .architecture = "olmo2",
      .parts = {Part::kQkv, Part::kQkNorm, Part::kPostNorms, Part::kDense}},
@@ -220,14 +231,15 @@ constexpr HfFamily kFamilies[] = {
      .parts = {Part::kFusedQkv, Part::kFfnNorm, Part::kDenseFused},
      .partial_rotary = true,
      .window = ConfigWindow::kAlways,
-     .fixed = kPhi3Fixed},
+     .fixed = kPhi3Fixed,
+     .defaults = R"({"original_max_position_embeddings": 4096})"},
     {.model_type = "smollm3",
      .architecture = "smollm3",
      .parts = kLlamaParts,
      .rotary_pairs = true,
      .mlp_bias = true,
      .bias = ConfigBias::kByKey,
-     .window = ConfigWindow::kSwitched,
+     .window = ConfigWindow::kSwitchedNoRope,
      .no_rope = "no_rope_layers",
      .defaults = R"({"rope_theta": 2000000.0, "tie_word_embeddings": true,
                      "no_rope_layer_interval": 4})"},
@@ -243,7 +255,7 @@ constexpr HfFamily kFamilies[] = {
      .gelu = true,
      .norm_plus_one = true,
      .window = ConfigWindow::kPattern,
-     .numbers = kGemmaNumbers,
+     .numbers = kGemma2Numbers,
      .defaults = kGemma2Defaults},
     {.model_type = "gemma3_text",
      .architecture = "gemma3",
@@ -252,7 +264,8 @@ constexpr HfFamily kFamilies[] = {
      .norm_plus_one = true,
      .local_rope = true,
      .window = ConfigWindow::kPattern,
-     .numbers = kGemmaNumbers,
+     .numbers = kGemma3Numbers,
+     .fixed = kGemma3Fixed,
      .defaults = kGemma3Defaults},
     {.model_type = "glm4",
      .architecture = "glm4",
@@ -323,7 +336,8 @@ constexpr HfFamily kFamilies[] = {
      .parts = {Part::kMla, Part::kFfnNorm, Part::kDense, Part::kExperts, Part::kSelectionBias},
      .experts = kSigmoidExperts,
      .fixed = kDeepseekFixed,
-     .defaults = R"({"first_k_dense_replace": 3, "norm_topk_prob": true})"},
+     .defaults = R"({"first_k_dense_replace": 3, "norm_topk_prob": true, "n_group": 8,
+                     "topk_group": 4, "n_shared_experts": 1, "routed_scaling_factor": 2.5})"},
 };
 
 }  // namespace

@@ -77,9 +77,14 @@ enum class ConfigBias : uint8_t {
 
 enum class ConfigWindow : uint8_t {
   kNone,
-  kAlways,    // all layers have the window `sliding_window`
-  kSwitched,  // use_sliding_window enables the window, for the layers from max_window_layers on
-  kPattern,   // every sliding_window_pattern-th layer has no window
+  kAlways,  // all layers have the window `sliding_window`
+  // use_sliding_window enables the window. These values say for which layers, if there is no
+  // layer_types.
+  kSwitched,        // for the layers from max_window_layers on
+  kSwitchedAll,     // for all layers; layer_types is ignored
+  kSwitchedEven,    // for layers 0, 2, 4, ... before max_window_layers
+  kSwitchedNoRope,  // for the layers without rotation
+  kPattern,         // every sliding_window_pattern-th layer has no window
 };
 
 // The names of the keys that describe experts. A name is empty if the family has no such key.

@@ -25,6 +25,9 @@ struct Scaling {
   double theta = 0;
   int64_t dims = 0;    // number of rotated elements of each head
   std::string prefix;  // prefix of the metadata keys, such as "llama.rope."
+  // True if windowed and other layers have settings of their own.
+  bool by_kind = false;
+  bool null_factor = false;  // the settings have a factor, and it is null
 
   absl::Status Unsupported(absl::string_view key, absl::string_view message) const {
     return members.Unsupported(absl::StrCat(where, ".", key), message);
@@ -37,7 +40,16 @@ struct Scaling {
 absl::StatusOr<double> Positive(const Scaling& scaling, absl::string_view key, double fallback) {
   ASSIGN_OR_RETURN(const double value, scaling.members.FloatOr(key, fallback));
   if (value > 0) return value;
+  if (!scaling.members.Has(key)) return scaling.Error(key, "missing, expected a number above 0");
   return scaling.Error(key, absl::StrCat(value, ", expected a number above 0"));
+}
+
+// Returns the context length before scaling. The key outside the settings has precedence.
+absl::StatusOr<int64_t> OriginalContext(const Scaling& scaling) {
+  ASSIGN_OR_RETURN(int64_t context, scaling.config.Int("max_position_embeddings", 1, kMaxContext));
+  ASSIGN_OR_RETURN(context, scaling.members.IntOr(kOriginalContext, context, 1, kMaxContext));
+  if (scaling.by_kind) return context;
+  return scaling.config.IntOr(kOriginalContext, context, 1, kMaxContext);
 }
 
 // Divides the frequencies of long wavelengths by the factor. Frequencies of short wavelengths do
@@ -46,7 +58,7 @@ absl::Status ApplyLlama3(const Scaling& scaling, HfModel* model) {
   ASSIGN_OR_RETURN(const double factor, Positive(scaling, "factor", 0));
   ASSIGN_OR_RETURN(const double low, Positive(scaling, "low_freq_factor", 0));
   ASSIGN_OR_RETURN(const double high, Positive(scaling, "high_freq_factor", 0));
-  ASSIGN_OR_RETURN(const int64_t original, scaling.members.Int(kOriginalContext, 1, kMaxContext));
+  ASSIGN_OR_RETURN(const int64_t original, OriginalContext(scaling));
   if (high <= low) {
     return scaling.Error("high_freq_factor",
                          absl::StrCat(high, ", expected more than low_freq_factor ", low));
@@ -72,6 +84,24 @@ double YarnMagnitude(double factor, double mscale) {
   return factor > 1 ? 1 + 0.1 * mscale * std::log(factor) : 1;
 }
 
+// Returns the error if YaRN with MLA would scale cos and sin.
+absl::Status WrongMagnitude(const Scaling& scaling) {
+  constexpr absl::string_view kAttention = "attention_factor";
+  if (const Json* value = scaling.members.Find(kAttention); value != nullptr) {
+    return scaling.Unsupported(kAttention,
+                               absl::StrCat(Shown(*value), " is not supported, expected 1"));
+  }
+  const Json* all_dim = scaling.members.Find("mscale_all_dim");
+  const bool has_all_dim = all_dim != nullptr && *all_dim != 0;
+  const absl::string_view key = has_all_dim ? "mscale" : "mscale_all_dim";
+  const Json* value = scaling.members.Find(key);
+  return scaling.Unsupported(
+      key,
+      absl::StrCat(
+          value == nullptr ? "missing" : absl::StrCat(Shown(*value), " is not supported"),
+          ", expected mscale and mscale_all_dim, equal and other than 0, with rope_type yarn"));
+}
+
 // Sets YaRN's factor on cos and sin, which depends on mscale and mscale_all_dim. GGUF has one key
 // for it with MLA, and another key without MLA.
 absl::Status ApplyMagnitude(const Scaling& scaling, double factor, const HfModel& model,
@@ -91,31 +121,23 @@ absl::Status ApplyMagnitude(const Scaling& scaling, double factor, const HfModel
   }
   // The engine multiplies scores by the square of the magnitude that mscale_all_dim gives. It does
   // not scale cos and sin.
-  if (attention != 1) {
-    return scaling.Unsupported(
-        "mscale", absl::StrCat(mscale, " is not supported, expected mscale_all_dim ", all_dim,
-                               ", other than 0"));
-  }
+  if (attention != 1) return WrongMagnitude(scaling);
   metadata->SetF32(absl::StrCat(scaling.prefix, "scaling.yarn_log_multiplier"),
                    static_cast<float>(0.1 * all_dim));
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> OriginalContext(const Scaling& scaling) {
-  ASSIGN_OR_RETURN(const int64_t context,
-                   scaling.config.Int("max_position_embeddings", 1, kMaxContext));
-  ASSIGN_OR_RETURN(const int64_t outer,
-                   scaling.config.IntOr(kOriginalContext, context, 1, kMaxContext));
-  return scaling.members.IntOr(kOriginalContext, outer, 1, kMaxContext);
-}
-
 absl::Status ApplyYarn(const Scaling& scaling, const HfModel& model, GgufMetadata* metadata) {
   const JsonMembers& members = scaling.members;
-  ASSIGN_OR_RETURN(const double factor, Positive(scaling, "factor", 0));
+  ASSIGN_OR_RETURN(const int64_t original, OriginalContext(scaling));
+  ASSIGN_OR_RETURN(const int64_t context,
+                   scaling.config.Int("max_position_embeddings", 1, kMaxContext));
+  const double ratio = static_cast<double>(context) / static_cast<double>(original);
+  ASSIGN_OR_RETURN(const double factor,
+                   Positive(scaling, "factor", scaling.null_factor ? ratio : 0));
   ASSIGN_OR_RETURN(const double fast, Positive(scaling, "beta_fast", 32));
   ASSIGN_OR_RETURN(const double slow, Positive(scaling, "beta_slow", 1));
   ASSIGN_OR_RETURN(const bool truncate, members.BoolOr("truncate", true));
-  ASSIGN_OR_RETURN(const int64_t original, OriginalContext(scaling));
   const auto name = [&](absl::string_view suffix) {
     return absl::StrCat(scaling.prefix, "scaling.", suffix);
   };
@@ -266,11 +288,20 @@ absl::Status ReadLocalRope(const JsonMembers& config, const Json& settings,
 absl::Status ReadRotatingLayers(const JsonMembers& config, const HfModel& model,
                                 const std::string& prefix, GgufMetadata* metadata) {
   if (model.family->no_rope.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<bool> rotate, RotatingLayers(config, model));
+  metadata->SetBools(absl::StrCat(prefix, "layers"), rotate);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<bool>> RotatingLayers(const JsonMembers& config, const HfModel& model) {
   const size_t layers = model.sparse.size();
+  std::vector<bool> rotate(layers, true);
+  if (model.family->no_rope.empty()) return rotate;
   ASSIGN_OR_RETURN(const int64_t interval,
                    config.IntOr("no_rope_layer_interval", 4, 1, kMaxLayers));
   ASSIGN_OR_RETURN(const std::vector<int64_t> listed, config.IntsOr(model.family->no_rope));
-  std::vector<bool> rotate(layers);
   for (size_t i = 0; i < layers; ++i) rotate[i] = (i + 1) % interval != 0;
   if (!listed.empty()) {
     if (listed.size() != layers) {
@@ -279,15 +310,15 @@ absl::Status ReadRotatingLayers(const JsonMembers& config, const HfModel& model,
     }
     for (size_t i = 0; i < layers; ++i) rotate[i] = listed[i] != 0;
   }
-  metadata->SetBools(absl::StrCat(prefix, "layers"), rotate);
-  return absl::OkStatus();
+  return rotate;
 }
 
-}  // namespace
-
 absl::Status ReadHfRope(const JsonMembers& config, HfModel* model, GgufMetadata* metadata) {
-  const absl::string_view where =
-      config.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  // An empty rope_scaling counts as missing.
+  const Json* old = config.Find("rope_scaling");
+  const bool use_old = old != nullptr && !old->empty();
+  const absl::string_view where = use_old ? "rope_scaling" : "rope_parameters";
+  config.Find("rope_parameters");
   Json settings = Json::object();
   if (const Json* found = config.Find(where); found != nullptr) {
     if (!found->is_object()) {
@@ -304,17 +335,27 @@ absl::Status ReadHfRope(const JsonMembers& config, HfModel* model, GgufMetadata*
       local = settings[kSlidingAttention];
     }
     RETURN_IF_ERROR(ReadLocalRope(config, local, prefix, metadata));
-    if (by_kind) settings = Json(settings[kFullAttention]);
+    if (by_kind) {
+      // transformers reads this key next to the two sets, not inside of them.
+      const Json outer = settings;
+      settings = outer[kFullAttention];
+      settings.erase("truncate");
+      if (outer.contains("truncate")) settings["truncate"] = outer["truncate"];
+    }
   }
   const std::string path(config.path());
   const JsonMembers members(path, settings);
   ASSIGN_OR_RETURN(const double theta, Theta(config, members, "rope_theta"));
   ASSIGN_OR_RETURN(const std::string old_type, members.StringOr("type", "default"));
-  ASSIGN_OR_RETURN(const std::string type, members.StringOr("rope_type", old_type));
+  ASSIGN_OR_RETURN(std::string type, members.StringOr("rope_type", old_type));
+  // Old files of Phi-3 have this name for longrope.
+  if (type == "yarn" && model->family->model_type == "phi3") type = "longrope";
   ASSIGN_OR_RETURN(const int64_t dims, RotatedDims(config, members, where, *model));
   metadata->SetF32(absl::StrCat(prefix, "freq_base"), static_cast<float>(theta));
   metadata->SetU32(absl::StrCat(prefix, "dimension_count"), static_cast<uint32_t>(dims));
   Scaling scaling = {config, members, where, theta, dims, prefix};
+  scaling.by_kind = model->family->local_rope && by_kind;
+  scaling.null_factor = settings.contains("factor") && settings["factor"].is_null();
   RETURN_IF_ERROR(ApplyScaling(&scaling, type, model, metadata));
   config.Find(kOriginalContext);
   RETURN_IF_ERROR(CheckRead(scaling, type));

@@ -1,6 +1,7 @@
 #include "engine/checkpoint/hf/tensors.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -120,13 +121,32 @@ class Namer {
   absl::Status AddOuter(const std::string& name, const TensorSource& source) {
     for (const TensorRule& rule : OuterRules()) {
       if (rule.hf != name) continue;
-      // Some files have an output weight although the model uses its embedding as the output
-      // weight. Ignore it.
-      if (model_.tied && rule.gguf == "output.weight") return absl::OkStatus();
+      if (model_.tied && rule.gguf == "output.weight") return CheckTied(source);
       return AddTensor(std::string(rule.gguf), rule, source);
     }
     if (model_.draft_layers > 0 && absl::StartsWith(name, kDraftPrefix)) return absl::OkStatus();
     return Unknown(source);
+  }
+
+  // Some files have an output weight although the model uses its embedding as the output weight.
+  // Ignores it if it is the same.
+  absl::Status CheckTied(const TensorSource& output) const {
+    constexpr absl::string_view kEmbedding = "model.embed_tokens.weight";
+    for (const auto& [name, source] : sources_) {
+      if ((model_.nested ? TextName(name) : std::string(name)) != kEmbedding) continue;
+      const StoredTensor& embedding = *source->tensor;
+      if (embedding.type == output.tensor->type && embedding.shape == output.tensor->shape &&
+          std::memcmp(source->data, output.data, embedding.bytes) == 0) {
+        return absl::OkStatus();
+      }
+      return FileUnsupported(
+          output.path, output.tensor->name,
+          absl::StrCat("differs from ", name,
+                       ", expected the same values with "
+                       "tie_word_embeddings true; set it to false in config.json "
+                       "to use both tensors"));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status AddTensor(const std::string& name, const TensorRule& rule,

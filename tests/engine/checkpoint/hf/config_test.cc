@@ -1,0 +1,196 @@
+// Changes keys in the config.json of small models, and checks what becomes of them: a value in the
+// metadata, or an error. The expected values are those of transformers 5.23.
+#include "engine/checkpoint/hf/config.h"
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/checkpoint/gguf_file_writer.h"
+#include "engine/checkpoint/gguf_parser.h"
+#include "engine/checkpoint/hf/json_file.h"
+#include "engine/checkpoint/hf/safetensors.h"
+#include "engine/checkpoint/open_checkpoint.h"
+#include "gtest/gtest.h"
+#include "kernels/base/check.h"
+
+namespace tidepool::engine {
+namespace {
+
+using hf::Json;
+
+std::string ReadAll(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  CHECK(file.good()) << path;
+  return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+}
+
+// Returns the model's config.json with the keys of `edit`. A key with "remove" is removed.
+Json Edited(const std::string& model, const std::string& edit) {
+  Json config = Json::parse(ReadAll("tests/golden/hf/" + model + "/config.json"));
+  const Json edits = Json::parse(edit);
+  for (const auto& [key, value] : edits.items()) {
+    if (value == "remove") {
+      config.erase(key);
+    } else {
+      config[key] = value;
+    }
+  }
+  return config;
+}
+
+// Returns the text of a key in the metadata, "none" if the key is missing, or the error.
+std::string Read(const Json& config, const std::string& key) {
+  GgufMetadata metadata;
+  const auto model = hf::ReadConfig("config.json", config, &metadata);
+  if (!model.ok()) return std::string(model.status().message());
+  const std::string header = GgufHeader(metadata);
+  const auto contents = ParseGguf(
+      "header",
+      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(header.data()), header.size()));
+  CHECK_OK(contents.status());
+  for (const GgufEntry& entry : contents->entries) {
+    if (entry.key == key) return Checkpoint::FormatValue(entry);
+  }
+  return "none";
+}
+
+struct Row {
+  const char* model;
+  const char* edit;
+  const char* key;
+  const char* expected;  // the text of the key, or the error
+};
+
+TEST(HfConfig, TakesKeysAsTransformersDoes) {
+  const Row rows[] = {
+      // The layers that have a window.
+      {"qwen3_moe_bf16",
+       R"({"use_sliding_window": true, "sliding_window": 6, "max_window_layers": 1,
+           "num_hidden_layers": 3})",
+       "qwen3moe.attention.sliding_window_pattern", "bool[3] {true, true, true}"},
+      {"qwen3_moe_bf16",
+       R"({"use_sliding_window": true, "sliding_window": 6,
+           "layer_types": ["full_attention", "sliding_attention"]})",
+       "qwen3moe.attention.sliding_window_pattern", "bool[2] {true, true}"},
+      {"qwen2_moe_bf16",
+       R"({"use_sliding_window": true, "sliding_window": "remove", "layer_types": "remove",
+           "max_window_layers": 4, "num_hidden_layers": 6})",
+       "qwen2moe.attention.sliding_window_pattern",
+       "bool[6] {true, false, true, false, false, false}"},
+      {"qwen2_moe_bf16",
+       R"({"use_sliding_window": true, "sliding_window": "remove", "layer_types": "remove"})",
+       "qwen2moe.attention.sliding_window", "4096"},
+      {"smollm3", R"({"use_sliding_window": true, "sliding_window": 6, "layer_types": "remove"})",
+       "smollm3.attention.sliding_window_pattern", "bool[5] {false, false, false, true, false}"},
+      {"mistral_window_bf16", R"({"sliding_window": 0})", "", "sliding_window: 0, expected"},
+      {"gemma3_text", R"({"sliding_window": 0})", "", "sliding_window: 0, expected"},
+      {"mistral_window_bf16", R"({"sliding_window": null})", "llama.attention.sliding_window",
+       "none"},
+      {"qwen2_moe_bf16", R"({"sliding_window": 0})", "qwen2moe.attention.sliding_window", "none"},
+      // Norms, caps and the mask.
+      {"deepseek_v3", R"({"rms_norm_eps": 1e-5})", "",
+       "rms_norm_eps: 1e-05 is not supported, expected 1e-6"},
+      {"gemma3_text", R"({"attn_logit_softcapping": 0.7})", "gemma3.attn_logit_softcapping",
+       "none"},
+      {"gemma3_text", R"({"is_causal": false})", "", "is_causal: false is not supported"},
+      {"llama_f32", R"({"is_causal": 0})", "", "is_causal: 0 is not supported, expected true"},
+      // Rotary settings.
+      {"gemma3_text",
+       R"({"rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4.0,
+           "rope_theta": 1000.0, "truncate": false}, "sliding_attention": {}}})",
+       "gemma3.rope.scaling.yarn_truncate", "none"},
+      {"gemma3_text",
+       R"({"rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4.0},
+           "truncate": false, "sliding_attention": {}}})",
+       "gemma3.rope.scaling.yarn_truncate", "false"},
+      {"gpt_oss_bf16", R"({"rope_parameters": "remove"})", "gpt-oss.rope.scaling.factor", "32"},
+      {"gpt_oss_bf16", R"({"rope_parameters": null})", "gpt-oss.rope.freq_base", "150000"},
+      {"gpt_oss_bf16", R"({"rope_parameters": "remove",
+                           "rope_scaling": {"rope_type": "yarn", "factor": 16.0}})",
+       "gpt-oss.rope.scaling.factor", "16"},
+      {"llama_yarn_f16", R"({"original_max_position_embeddings": 8})",
+       "llama.rope.scaling.original_context_length", "8"},
+      {"phi3_longrope_long", R"({"original_max_position_embeddings": "remove"})",
+       "phi3.rope.scaling.original_context_length", "4096"},
+      {"phi3_longrope_long", R"({"original_max_position_embeddings": 64})",
+       "phi3.rope.scaling.original_context_length", "64"},
+      {"llama_yarn_f16", R"({"max_position_embeddings": 80,
+                             "rope_parameters": {"rope_type": "yarn", "factor": null,
+                                                 "original_max_position_embeddings": 32}})",
+       "llama.rope.scaling.factor", "2.5"},
+      {"llama_yarn_f16", R"({"rope_parameters": {"rope_type": "yarn"}})", "",
+       "rope_parameters.factor: missing, expected a number above 0"},
+      {"phi3", R"({"rope_parameters": {"rope_type": "yarn"}})", "", "long_factor: missing"},
+      {"deepseek_v3", R"({"rope_parameters": {"rope_type": "yarn", "factor": 8.0}})", "",
+       "rope_parameters.mscale_all_dim: missing, expected mscale and mscale_all_dim, equal"},
+      // Experts.
+      {"deepseek_v3", R"({"routed_scaling_factor": "remove"})", "deepseek2.expert_weights_scale",
+       "2.5"},
+      {"deepseek_v3", R"({"norm_topk_prob": null})", "deepseek2.expert_weights_norm", "false"},
+      {"deepseek_v3", R"({"n_group": 6})", "", "n_group: 6, expected at most 3 groups"},
+      {"deepseek_v3", R"({"first_k_dense_replace": 3})", "",
+       "first_k_dense_replace: 3 is not supported, expected a layer with experts"},
+      {"deepseek_v2", R"({"n_group": null, "topk_group": null})", "",
+       "n_group: missing, expected it with topk_method"},
+      {"deepseek_v2", R"({"topk_method": null})", "", "topk_method: null, expected a value"},
+      {"qwen3_moe_bf16", R"({"decoder_sparse_step": 2, "num_hidden_layers": 3})", "",
+       "decoder_sparse_step: 2 is not supported, expected no layer without experts"},
+      {"llama_f32", R"({"attention_bias": null})", "", "attention_bias: null, expected a value"},
+  };
+  for (const Row& row : rows) {
+    const std::string text = Read(Edited(row.model, row.edit), row.key);
+    const std::string about = absl::StrCat(row.model, " ", row.edit);
+    if (*row.key != '\0') {
+      EXPECT_EQ(text, row.expected) << about;
+    } else {
+      EXPECT_TRUE(absl::StrContains(text, row.expected)) << about << ": " << text;
+    }
+  }
+}
+
+// Some published models use their embedding as the output weight, and have a copy of it.
+TEST(HfConfig, AcceptsACopyOfTheEmbeddingAsOutputWeight) {
+  namespace fs = std::filesystem;
+  const fs::path path = fs::path(testing::TempDir()) / "tied";
+  fs::remove_all(path);
+  fs::create_directories(path);
+  const std::string model = "llama_f32";
+  for (const auto& entry : fs::directory_iterator("tests/golden/hf/" + model)) {
+    std::ofstream(path / entry.path().filename(), std::ios::binary) << ReadAll(entry.path());
+  }
+  const auto write = [&](const char* name, const std::string& bytes) {
+    // Create a new file, because a mapped file must not change.
+    fs::remove(path / name);
+    std::ofstream(path / name, std::ios::binary) << bytes;
+  };
+  write("config.json", Edited(model, R"({"tie_word_embeddings": true})").dump());
+  const auto refused = OpenCheckpoint(path.string());
+  EXPECT_TRUE(absl::StrContains(refused.status().message(),
+                                "lm_head.weight: differs from model.embed_tokens.weight"))
+      << refused.status();
+  std::string weights = ReadAll(path / "model.safetensors");
+  const auto contents = hf::ParseSafetensors(
+      "model",
+      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(weights.data()), weights.size()));
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  const hf::StoredTensor* embedding = nullptr;
+  const hf::StoredTensor* output = nullptr;
+  for (const hf::StoredTensor& tensor : contents->tensors) {
+    if (tensor.name == "model.embed_tokens.weight") embedding = &tensor;
+    if (tensor.name == "lm_head.weight") output = &tensor;
+  }
+  ASSERT_TRUE(embedding != nullptr && output != nullptr);
+  std::memcpy(&weights[output->file_offset], &weights[embedding->file_offset], embedding->bytes);
+  write("model.safetensors", weights);
+  const auto accepted = OpenCheckpoint(path.string());
+  EXPECT_TRUE(accepted.ok()) << accepted.status();
+  fs::remove_all(path);
+}
+
+}  // namespace
+}  // namespace tidepool::engine
