@@ -146,6 +146,7 @@ class Arena {
 
  private:
   // The address must not be null, because offsets are added to it.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): no memory is behind this address.
   Arena() : base_(reinterpret_cast<std::byte*>(kAlignment)), capacity_(PTRDIFF_MAX / 2) {}
 
   // Inlined, because a forward pass allocates some hundreds of times.

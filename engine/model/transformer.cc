@@ -354,7 +354,7 @@ absl::Status TransformerModel::RoutedExperts(int layer, const Pass& pass, const 
                                 .phases = pass.rows->phases,
                                 .requests = pass.rows->requests,
                                 .asked = predict};
-  const absl::Status computed = expert_scheduler_->Run(routing, gated.x, out, pass.arena);
+  absl::Status computed = expert_scheduler_->Run(routing, gated.x, out, pass.arena);
   const moe::ExpertLookups lookups = expert_scheduler_->TakeLookups();
   pass.live->expert_counts_.hits += lookups.hits;
   pass.live->expert_counts_.misses += lookups.misses;

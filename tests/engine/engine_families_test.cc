@@ -90,7 +90,7 @@ struct FamilyEngine {
 std::vector<int32_t> Ids(int64_t count, int seed) {
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < count; ++i) {
-    ids.push_back(static_cast<int32_t>((i * i + i / 7 * 5 + seed * 13) % 65));
+    ids.push_back(static_cast<int32_t>((i * i + i / 7 * 5 + int64_t{seed} * 13) % 65));
   }
   return ids;
 }

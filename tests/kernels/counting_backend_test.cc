@@ -57,14 +57,14 @@ TEST_P(CountingBackendTest, RowsNeedTheSame) {
 }
 
 TEST_P(CountingBackendTest, ProductsNeedTheSame) {
-  const std::vector<float> rows = Noise(1).Floats(6 * 64);
+  const std::vector<float> rows = Noise(1).Floats(384);
   Arena inputs(1 << 16);
   const Activation x = real_->Quantize({rows.data(), 6, 64}, &inputs);
   const Weight gate(DType::kQ8_0, 96, 64, 1);
   const Weight down(DType::kQ8_0, 64, 96, 2);
   const FfnWeights ffn = {gate.matrix(), gate.matrix(), down.matrix()};
   ExpectSameMemory([&](KernelBackend& backend, Arena* arena) { backend.MatMulGlu(x, ffn, arena); });
-  std::vector<float> out(6 * 96);
+  std::vector<float> out(576);
   std::vector<ArgMax> best(4);
   for (const size_t argmax_rows : {0, 1, 4}) {
     HeadTarget target = {.weight = gate.matrix()};
@@ -96,7 +96,7 @@ TEST_P(CountingBackendTest, AttentionNeedsTheSame) {
   for (int64_t row = 0; row < kRows; ++row) single.push_back({row, 1, row * 50, blocks});
   const KvSpan whole = {0, kRows, 2000, blocks};
   for (const absl::Span<const KvSpan> spans : {absl::MakeConstSpan(single), {&whole, 1}}) {
-    const AttendCall call = {{q.data(), kRows, 8 * 24}, 8, 0.1f, layer, spans};
+    const AttendCall call = {{q.data(), kRows, 192}, 8, 0.1f, layer, spans};
     ExpectSameMemory([&](KernelBackend& backend, Arena* arena) { backend.Attend(call, arena); });
   }
 }

@@ -234,7 +234,7 @@ class PlainGate {
     std::vector<double> group_scores;
     for (int g = 0; g < spec_.groups; ++g) {
       std::vector<bool> mine(spec_.experts, false);
-      std::fill_n(mine.begin() + g * size, size, true);
+      std::fill_n(mine.begin() + std::ptrdiff_t{g} * size, size, true);
       const bool adds = spec_.group_score == GroupScore::kSumOfTwo && size > 1;
       double score = 0;
       for (const int32_t e : Highest(selection_, adds ? 2 : 1, mine)) score += selection_[e];
@@ -244,7 +244,7 @@ class PlainGate {
     if (spec_.groups_kept < spec_.groups) {
       const std::vector<bool> all(spec_.groups, true);
       for (const int32_t g : Highest(group_scores, spec_.groups_kept, all)) {
-        std::fill_n(allowed.begin() + g * size, size, true);
+        std::fill_n(allowed.begin() + std::ptrdiff_t{g} * size, size, true);
       }
     }
     Choice choice;
@@ -357,7 +357,7 @@ TEST(GateTest, AgreesWithAPlainGate) {
                        << static_cast<int>(score) << ", bias " << kind << ", group score "
                        << static_cast<int>(spec.group_score));
           CompareWithPlainGate(backend, spec,
-                               FewValues(&noise, 3 * spec.experts, kind % 2 == 0 ? 0 : 9));
+                               FewValues(&noise, int64_t{3} * spec.experts, kind % 2 == 0 ? 0 : 9));
           ++cases;
         }
       }
@@ -370,7 +370,7 @@ TEST(GateTest, AgreesWithAPlainGate) {
 TEST(GateTest, OneGroupIsNoLimit) {
   ForBackends([](KernelBackend& backend) {
     Noise noise(3);
-    const std::vector<float> logits = FewValues(&noise, 40 * 8, 20);
+    const std::vector<float> logits = FewValues(&noise, 320, 20);
     const std::vector<float> bias = BiasOf(&noise, 8, 1);
     GateSpec spec = {
         .experts = 8, .top_k = 8, .score = GateScore::kSigmoid, .selection_bias = bias};

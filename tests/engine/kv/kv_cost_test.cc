@@ -49,7 +49,7 @@ PublishedModel Gemma3Of4B() {
       .full_layers = 5,
       .window_layers = 29,
       .window = 1024,
-      .token_bytes = 2 * 4 * 256 * 2,
+      .token_bytes = int64_t{2} * 4 * 256 * 2,
       .metadata = Metadata("gemma3", 34, 8, 4, 256).U32("gemma3.attention.sliding_window", 1024)};
 }
 
@@ -60,7 +60,7 @@ PublishedModel Gemma3Of1B() {
       .full_layers = 4,
       .window_layers = 22,
       .window = 512,
-      .token_bytes = 2 * 256 * 2,
+      .token_bytes = int64_t{2} * 256 * 2,
       .metadata = Metadata("gemma3", 26, 4, 1, 256).U32("gemma3.attention.sliding_window", 512)};
 }
 
@@ -70,7 +70,7 @@ PublishedModel GptOss20B() {
           .full_layers = 12,
           .window_layers = 12,
           .window = 128,
-          .token_bytes = 2 * 8 * 64 * 2,
+          .token_bytes = int64_t{2} * 8 * 64 * 2,
           .metadata = Metadata("gpt-oss", 24, 64, 8, 64)
                           .U32("gpt-oss.attention.sliding_window", 128)
                           .U32("gpt-oss.expert_count", 32)
@@ -82,7 +82,7 @@ PublishedModel GptOss20B() {
 PublishedModel DeepSeekV3() {
   return {.name = "DeepSeek-V3",
           .full_layers = 61,
-          .token_bytes = (512 + 64) * 2,
+          .token_bytes = int64_t{512 + 64} * 2,
           .metadata = Metadata("deepseek2", 61, 128, 1, 576)
                           .U32("deepseek2.attention.value_length", 512)
                           .U32("deepseek2.attention.key_length_mla", 192)

@@ -54,7 +54,7 @@ TEST_F(LayerDumpTest, WritesOneFilePerPartWithTheRowsOfAllChunks) {
   EXPECT_EQ((*dump)->files(), 3u);
   for (const char* part : {"embedding", "layer.0.attention", "layer.0"}) {
     EXPECT_EQ(std::filesystem::file_size(absl::StrCat(folder_, "/a/b/", part, ".npy")),
-              128 + 4 * 3 * sizeof(float));
+              128 + sizeof(float) * 4 * 3);
   }
 }
 
