@@ -1,11 +1,9 @@
 """The last moments of a server, as seen by clients that call until the end."""
 
-import contextlib
 import json
 import signal
 import socket
 import struct
-import subprocess
 import threading
 import time
 import unittest
@@ -15,6 +13,13 @@ import grpc
 import harness
 import http2_bytes
 from harness import Client, stall_of, wait_until
+
+
+def is_pending(server, number):
+    """Whether a signal to the process was not taken yet."""
+    with open(f"/proc/{server.pid}/status") as status:
+        pending = next(line.split()[1] for line in status if line.startswith("ShdPnd:"))
+    return bool(int(pending, 16) >> number - 1 & 1)
 
 
 def end(connection):
@@ -159,12 +164,10 @@ class SecondSignalTest(unittest.TestCase):
     def second_signal(self, server, moment):
         """Returns the exit code."""
         server.signal(signal.SIGTERM)
+        # While the first signal is pending, the kernel drops a second one.
+        harness.wait_until(lambda: not is_pending(server, signal.SIGTERM), "the first signal was taken")
         time.sleep(moment)
-        # If the first signal is still pending, the kernel drops the second one. So a few more follow.
-        for _ in range(10):
-            server.signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                return server.wait(5)
+        server.signal(signal.SIGTERM)
         return server.wait()
 
     def test_while_it_drains(self):
