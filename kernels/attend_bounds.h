@@ -17,7 +17,8 @@ inline constexpr int kFoldVectors = 24;
 // vector of any ISA.
 inline constexpr int kFoldUnit = 16;
 
-// Maximum number of parts of folds per thread that are stored before they are merged.
+// Maximum number of parts per thread that are stored before they are merged. A part is the result
+// of one segment for one query vector of a fold.
 inline constexpr int64_t kAttendPartsPerThread = 512;
 
 // Number of tasks per thread when long jobs are split. A job is long if it costs more than two

@@ -1,17 +1,17 @@
 #include "engine/model/hidden_values.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstddef>
+#include <limits>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "engine/model/magnitudes.h"
 
 namespace tidepool::engine {
 namespace {
 
-constexpr int32_t kInfinityBits = 0x7f800000;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 std::string NameOf(int layer) {
   return layer == kEmbeddingLayer ? "embedding" : absl::StrCat("layer ", layer);
@@ -29,20 +29,13 @@ absl::Status CheckHiddenValues(int layer, kernels::ConstMatrixView x,
                                absl::Span<int32_t> zero_since) {
   for (int64_t i = 0; i < x.rows; ++i) {
     const float* row = x.Row(i);
-    // As integers, magnitudes have the same order, and NaN is larger than all numbers. The integers
-    // are signed, because the oldest vector instructions cannot compare unsigned ones.
-    int32_t any = 0;
-    int32_t broken = 0;
-    for (int64_t j = 0; j < x.cols; ++j) {
-      const int32_t magnitude = std::bit_cast<int32_t>(row[j]) & 0x7fffffff;
-      any |= magnitude;
-      broken |= magnitude >= kInfinityBits ? 1 : 0;
-    }
-    if (broken != 0) {
+    const Magnitudes found =
+        ScanMagnitudes(absl::MakeConstSpan(row, x.cols), MagnitudeBits(kInfinity));
+    if (!found.all_below) {
       return Broken(layer, *std::find_if(row, row + x.cols,
                                          [](float value) { return !std::isfinite(value); }));
     }
-    if (any != 0) {
+    if (!found.all_zero) {
       zero_since[i] = kNotZero;
     } else if (layer == kEmbeddingLayer || zero_since[i] == kNotZero) {
       zero_since[i] = layer;

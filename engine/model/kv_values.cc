@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "engine/model/magnitudes.h"
 
 namespace tidepool::engine {
 namespace {
@@ -44,19 +45,15 @@ float Largest(DType dtype) {
   }
 }
 
-// As unsigned integers, magnitudes have the same order, and NaN is larger than all numbers.
-uint32_t MagnitudeBits(float value) { return std::bit_cast<uint32_t>(value) & 0x7fffffff; }
-
-bool AllBelow(kernels::ConstMatrixView rows, uint32_t limit) {
-  bool bad = false;
+bool AllBelow(kernels::ConstMatrixView rows, int32_t limit) {
+  bool all_below = true;
   for (int64_t i = 0; i < rows.rows; ++i) {
-    const float* row = rows.Row(i);
-    for (int64_t j = 0; j < rows.cols; ++j) bad |= MagnitudeBits(row[j]) >= limit;
+    all_below &= ScanMagnitudes(absl::MakeConstSpan(rows.Row(i), rows.cols), limit).all_below;
   }
-  return !bad;
+  return all_below;
 }
 
-float FirstNotBelow(kernels::ConstMatrixView rows, uint32_t limit) {
+float FirstNotBelow(kernels::ConstMatrixView rows, int32_t limit) {
   for (int64_t i = 0; i < rows.rows; ++i) {
     for (int64_t j = 0; j < rows.cols; ++j) {
       if (MagnitudeBits(rows.Row(i)[j]) >= limit) return rows.Row(i)[j];
@@ -81,7 +78,7 @@ absl::Status Error(int layer, absl::string_view what, DType dtype, float value) 
 
 absl::Status CheckKvValues(int layer, DType dtype, kernels::ConstMatrixView k,
                            kernels::ConstMatrixView v) {
-  const uint32_t limit = MagnitudeBits(Limit(dtype));
+  const int32_t limit = MagnitudeBits(Limit(dtype));
   if (!AllBelow(k, limit)) return Error(layer, "key", dtype, FirstNotBelow(k, limit));
   if (!AllBelow(v, limit)) return Error(layer, "value", dtype, FirstNotBelow(v, limit));
   return absl::OkStatus();
