@@ -346,10 +346,11 @@ TEST_F(SqliteSessionStoreTest, RefusesTheNextWriteAfterAFileIsTruncated) {
 TEST_F(SqliteSessionStoreTest, NoticesADamagedLogAndDoesNotCopyItIntoTheFile) {
   for (const bool hole : {true, false}) {
     std::filesystem::remove(path_);
+    std::vector<std::string> lines;
     auto store = Open();
     for (int i = 0; i < 100; ++i) ASSERT_TRUE(Create(*store, absl::StrCat("s", i)).ok()) << i;
-    HealthWatch health(store.get());
-    EXPECT_TRUE(health.Await(StatusCode::kOk).ok());
+    auto health = std::make_unique<HealthWatch>(store.get());
+    EXPECT_TRUE(health->Await(StatusCode::kOk).ok());
     const std::string log = path_ + "-wal";
     const size_t size = std::filesystem::file_size(log);
     if (hole) {
@@ -358,10 +359,9 @@ TEST_F(SqliteSessionStoreTest, NoticesADamagedLogAndDoesNotCopyItIntoTheFile) {
     } else {
       std::fstream(log, std::ios::in | std::ios::out | std::ios::binary).seekp(size / 2) << "other";
     }
-    EXPECT_EQ(health.Await(StatusCode::kUnavailable).code(), StatusCode::kUnavailable);
-    store->OnHealth(nullptr);
+    EXPECT_EQ(health->Await(StatusCode::kUnavailable).code(), StatusCode::kUnavailable);
+    health.reset();
     store.reset();
-    std::vector<std::string> lines;
     store =
         SqliteSessionStore::Open(
             {.path = path_, .log = [&lines](absl::string_view line) { lines.emplace_back(line); }})
