@@ -36,8 +36,10 @@ bool IsMatrixOfWeights(const GgufTensor& tensor) {
   if (tensor.dim_count < 2 || tensor.rows() == 1) return false;
   if (!absl::EndsWith(tensor.name, ".weight")) return false;
   // The types of these tensors do not change. They are small, and rounding has a large effect. For
-  // example, rounding a router changes which experts are chosen.
-  for (absl::string_view part : {"_norm.", "ffn_gate_inp", "ssm_conv1d", "rope_"}) {
+  // example, rounding a router changes which experts are chosen, and rounding the decay of a delta
+  // net (ssm_alpha) changes what its state keeps.
+  for (absl::string_view part : {"_norm.", "ffn_gate_inp", "ssm_conv1d", "ssm_alpha", "ssm_beta",
+                                 "ssm_ba.", "shortconv.conv", "rope_"}) {
     if (absl::StrContains(tensor.name, part)) return false;
   }
   return true;

@@ -123,9 +123,10 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
   ASSIGN_OR_RETURN(Checkpoint file, OpenCheckpoint(path));
   ASSIGN_OR_RETURN(bundle->config, ModelConfig::Parse(file));
   if (!bundle->config.CanStoreKv(bundle->kv_dtype)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "KV of type ", DTypeName(bundle->kv_dtype), " needs a head size that is a multiple of 32; ",
-        path, " has heads of size ", bundle->config.layers[0].head_dim, ": use f16 or bf16"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("KV of type ", DTypeName(bundle->kv_dtype),
+                     " needs a head size that is a multiple of 32; ", path, " has heads of size ",
+                     bundle->config.attention_layer().head_dim, ": use f16 or bf16"));
   }
   bundle->name = bundle->config.name;
   ASSIGN_OR_RETURN(bundle->tokenizer, LoadTokenizer(file));

@@ -94,11 +94,16 @@ Json DescribeFile(const Checkpoint& file, const Totals& totals) {
 }
 
 void DescribeModel(const engine::ModelConfig& config, Json* json) {
-  const engine::LayerConfig& layer = config.layers.front();
+  const engine::LayerConfig& layer = config.attention_layer();
   Json& model = *json;
   model["architecture"] = config.architecture;
   model["name"] = config.name;
   model["layers"] = config.layers.size();
+  model["recurrent_layers"] =
+      std::count_if(config.layers.begin(), config.layers.end(),
+                    [](const engine::LayerConfig& one) { return !one.has_attention(); });
+  // They predict further tokens. Their tensors are not loaded.
+  model["unused_draft_layers"] = config.draft_layers;
   model["hidden_size"] = config.hidden_size;
   model["heads"] = layer.heads;
   model["kv_heads"] = layer.kv_heads;
@@ -267,9 +272,10 @@ std::string ModelText(const Json& json) {
     return absl::StrCat("Model\n  not served: ", Shown(json["reason"]), "\n");
   }
   std::string text = "Model\n";
-  for (absl::string_view key : {"architecture", "name", "layers", "hidden_size", "heads",
-                                "kv_heads", "head_dim", "ffn_width", "vocab_size", "context_length",
-                                "experts", "experts_used", "expert_width", "shared_expert_width"}) {
+  for (absl::string_view key :
+       {"architecture", "name", "layers", "recurrent_layers", "unused_draft_layers", "hidden_size",
+        "heads", "kv_heads", "head_dim", "ffn_width", "vocab_size", "context_length", "experts",
+        "experts_used", "expert_width", "shared_expert_width"}) {
     const Json& value = json[std::string(key)];
     if (value.is_number() && value.get<int64_t>() == 0) continue;
     std::string label(key);
