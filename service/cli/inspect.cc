@@ -168,9 +168,12 @@ Json DescribeMemory(const engine::ModelConfig& config, const Totals& totals) {
   json["bytes_per_expert"] = experts == 0 ? 0 : totals.expert_bytes / experts;
   json["kv_bytes_per_token"] = KvBytesByType(config, &engine::KvCost::bytes_per_token);
   json["kv_window_bytes"] = KvBytesByType(config, &engine::KvCost::window_bytes);
+  json["state_bytes"] = cost.state_bytes;
+  json["state_bytes_per_sequence"] = engine::kStatesPerSequence * cost.state_bytes;
   json["kv_tokens_per_gib_f16"] = one_gib_tokens;
-  json["full_context_kv_bytes_f16"] =
-      cost.bytes_per_token * config.context_length + cost.window_bytes;
+  json["full_context_kv_bytes_f16"] = cost.bytes_per_token * config.context_length +
+                                      cost.window_bytes +
+                                      engine::kStatesPerSequence * cost.state_bytes;
   // Null if unknown.
   json["available_bytes"] = available.has_value() ? Json(*available) : Json(nullptr);
   // Computed with the default flags.
@@ -249,6 +252,10 @@ std::string MemoryText(const Json& json) {
   if (memory["kv_window_bytes"].contains("f16") && memory["kv_window_bytes"]["f16"] > 0) {
     absl::StrAppendFormat(&text, "  KV of all windows in f16: %s\n",
                           Bytes(memory["kv_window_bytes"]["f16"]));
+  }
+  if (memory["state_bytes"] > 0) {
+    absl::StrAppendFormat(&text, "  recurrent state   %s, %s for each running sequence\n",
+                          Bytes(memory["state_bytes"]), Bytes(memory["state_bytes_per_sequence"]));
   }
   absl::StrAppendFormat(&text, "  1 GiB of f16 KV   %d tokens\n",
                         memory["kv_tokens_per_gib_f16"].get<int64_t>());

@@ -90,6 +90,23 @@ TEST(StateLayoutTest, ABlockHoldsAUnitAndStatesCountInTheCost) {
   EXPECT_EQ(small.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// 32 layers, of which every fourth has attention, and the others are gated delta nets with 32 heads
+// of 128 x 128 and a convolution over 8,192 channels (Qwen3.5 9B). docs/sessions.md has the sizes.
+TEST(StateLayoutTest, AStateOfA9BHybridCostsAsMuchAsTheKvOf1600Tokens) {
+  const KvSpec full = {.kv_heads = 4, .k_dim = 256, .v_dim = 256};
+  const KvSpec delta_net = {
+      .kind = KvKind::kState,
+      .state = {{.units = 32, .unit_bytes = 128 * 128 * 4}, {.units = 32, .unit_bytes = 3 * 1024}}};
+  std::vector<KvSpec> layers;
+  for (int i = 0; i < 32; ++i) layers.push_back(i % 4 == 3 ? full : delta_net);
+  const KvCost cost = KvCostOf(layers);
+  EXPECT_EQ(cost.bytes_per_token, 32 << 10);
+  EXPECT_EQ(cost.state_bytes, int64_t{51} << 20);
+  EXPECT_EQ(KvBlockBytes(layers), 1 << 20);
+  // With --kv-memory 4GiB, a single sequence has three states and the rest for its KV.
+  EXPECT_EQ(KvCapacityTokens(layers, size_t{4} << 30, 512), (4096 - 3 * 51) * kTokens);
+}
+
 TEST(StateLayoutTest, AModelMayHaveNoAttention) {
   auto cache = MakeCache({State(2), State(2)}, 10);
   EXPECT_EQ(cache->groups(), 0);
