@@ -131,7 +131,7 @@ class KvLease {
   void ReserveSnapshots(absl::Span<const int32_t> tokens, int64_t slots);
   // Adds a boundary where another sequence with the same first tokens will branch off. If the model
   // has recurrent states, the pass that reaches the boundary writes a checkpoint there.
-  void WantCheckpoint(absl::Span<const int32_t> tokens, int64_t boundary);
+  void WantCheckpoint(int64_t boundary) { state_.AddBoundary(boundary); }
 
   // Declares that `tokens`, counted from slot 0, are final, and that their KV is written. Full
   // blocks and checkpoints enter the index. A window group releases the blocks that are not needed

@@ -169,12 +169,12 @@ int64_t KvLease::AttachPrefix(absl::Span<const int32_t> tokens) {
   slots_ = blocks * kBlockTokens;
   if (blocks > 0 && cache_->state_parts() > 0) state_.Attach(blocks, Hashed(tokens, blocks));
   WantTail({blocks, blocks});
-  WantCheckpoint(tokens, blocks);
+  WantCheckpoint(blocks);
   // The tokens after this boundary are not cached, so at least two sequences continue differently
   // here. More sequences will probably do so.
   if (match.full > blocks) {
     WantTail({match.full, match.full});
-    WantCheckpoint(tokens, match.full);
+    WantCheckpoint(match.full);
   }
   return slots_;
 }
@@ -216,11 +216,6 @@ std::optional<KvReservation> KvLease::Reserve(int64_t slots) {
 void KvLease::ReserveSnapshots(absl::Span<const int32_t> tokens, int64_t slots) {
   if (cache_->state_parts() == 0) return;
   state_.ReserveSnapshots(slots, Hashed(tokens, slots / kBlockTokens));
-}
-
-void KvLease::WantCheckpoint(absl::Span<const int32_t> tokens, int64_t boundary) {
-  if (cache_->state_parts() == 0) return;
-  state_.WantBoundary(boundary, Hashed(tokens, boundary));
 }
 
 void KvLease::Commit(absl::Span<const int32_t> tokens) {
@@ -269,7 +264,6 @@ void KvLease::WantTail(const Tail& tail) {
   tails_.push_back(tail);
 }
 
-// Undoes the wishes to keep the blocks of this number, and the checkpoint after them.
 void KvLease::UnwantTails(int64_t block) {
   for (const Tail& tail : tails_) {
     for (int group = 0; group < cache_->groups(); ++group) {
@@ -280,7 +274,6 @@ void KvLease::UnwantTails(int64_t block) {
       cache_->pool().Unwant({hashes_[block], group});
     }
   }
-  state_.UnwantBoundary(block + 1, hashes_[block]);
 }
 
 std::vector<absl::Span<const int32_t>> KvLease::Tables(int64_t slots) const {
@@ -316,12 +309,12 @@ void KvLease::ShrinkTables(int64_t blocks) {
 void KvLease::Reset() {
   if (cache_ == nullptr) return;
   if (slots_ >= kBlockTokens) cache_->NoteReleased(hashes_[slots_ / kBlockTokens - 1]);
-  state_.Release();
-  int64_t blocks = std::max(table_blocks_, state_.last_wanted());
+  state_.Release(hashes_);
+  int64_t blocks = table_blocks_;
   for (const Tail& tail : tails_) blocks = std::max(blocks, tail.last_boundary);
   for (int64_t block = blocks - 1; block >= 0; --block) {
     ShrinkTables(block);
-    if (block < static_cast<int64_t>(hashes_.size())) UnwantTails(block);
+    UnwantTails(block);
   }
   tails_.clear();
   slots_ = 0;

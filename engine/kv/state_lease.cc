@@ -61,15 +61,12 @@ void StateLease::Attach(int64_t boundary, const HashedTokens& hashed) {
 }
 
 bool StateLease::IsKnown(int64_t boundary) const {
-  return std::find(known_.begin(), known_.end(), boundary) != known_.end();
+  return boundary == prompt_boundary_ ||
+         std::find(known_.begin(), known_.end(), boundary) != known_.end();
 }
 
-void StateLease::WantBoundary(int64_t boundary, const HashedTokens& hashed) {
-  if (boundary == 0 || groups_.count == 0 || IsKnown(boundary)) return;
-  known_.push_back(boundary);
-  for (int part = 0; part < groups_.count; ++part) {
-    blocks_->pool().Want(KeyOf(hashed.HashBefore(boundary), part));
-  }
+void StateLease::AddBoundary(int64_t boundary) {
+  if (boundary > 0 && !IsKnown(boundary)) known_.push_back(boundary);
 }
 
 bool StateLease::Allocate(std::vector<int32_t>* state) {
@@ -141,9 +138,6 @@ void StateLease::Commit(int64_t slots, const HashedTokens& hashed) {
   const auto value_of = [this](int64_t boundary) {
     return IsKnown(boundary) ? BlockValue::kBoundary : BlockValue::kNone;
   };
-  if (prompt_boundary_ * kBlockTokens > slots_ && prompt_boundary_ <= last) {
-    WantBoundary(prompt_boundary_, hashed);
-  }
   for (const Snapshot& snapshot : snapshots_) Index(snapshot.blocks, snapshot.boundary, hashed);
   if (last * kBlockTokens == slots) Index(out_, last, hashed);
   if (last * kBlockTokens > slots_) {
@@ -185,25 +179,15 @@ void StateLease::Unwant(const BlockHash& hash, BlockValue value) {
   }
 }
 
-void StateLease::Release() {
+void StateLease::Release(absl::Span<const BlockHash> hashes) {
   if (groups_.count == 0) return;
   Unreserve();
   Drop(&in_, BlockValue::kNone);
+  if (rolling_ > 0) Unwant(hashes[rolling_ - 1], BlockValue::kBoundary);
+  known_.clear();
+  rolling_ = 0;
   slots_ = 0;
   last_passed_ = 0;
-}
-
-int64_t StateLease::last_wanted() const {
-  int64_t last = rolling_;
-  for (const int64_t boundary : known_) last = std::max(last, boundary);
-  return last;
-}
-
-void StateLease::UnwantBoundary(int64_t boundary, const BlockHash& hash) {
-  if (std::erase(known_, boundary) > 0) Unwant(hash, BlockValue::kBoundary);
-  if (rolling_ != boundary) return;
-  Unwant(hash, BlockValue::kBoundary);
-  rolling_ = 0;
 }
 
 }  // namespace tidepool::engine

@@ -9,12 +9,11 @@
 // tokens, and its parts have the key {hash of the block before the boundary, group of the part}.
 // A pass writes a checkpoint as a snapshot, or as `out` if the pass ends at the boundary. A
 // sequence keeps these checkpoints:
-// - the checkpoint of its last boundary (the rolling one), to continue if it is preempted or ends;
+// - the checkpoint of its last boundary (the rolling one), to continue if it is preempted or ends.
+//   It is wanted (BlockPool::Want), and not held, so that it may be evicted if memory is short;
 // - one at the end of its prompt, and one at each boundary where other sequences branch off. These
-//   boundaries are called known. They are kept after the sequence has ended, as long as there is
-//   room;
+//   boundaries are called known. Their checkpoints are cached with the value kBoundary;
 // - in its prompt, rolling ones at least kPassedStateBlocks apart, with the value kPassed.
-// Checkpoints are wanted and not held (BlockPool::Want), so they need no free memory.
 #ifndef TIDEPOOL_ENGINE_KV_STATE_LEASE_H_
 #define TIDEPOOL_ENGINE_KV_STATE_LEASE_H_
 
@@ -46,7 +45,7 @@ struct HashedTokens {
   }
 };
 
-// Engine thread only. A part of KvLease, which calls Release before it is destroyed. Movable.
+// Engine thread only. Movable. KvLease calls Release before it destroys it.
 class StateLease {
  public:
   // The prompt's checkpoint is this number of tokens before the prompt's end, or up to a block
@@ -70,8 +69,8 @@ class StateLease {
 
   // Makes the checkpoint of a boundary the current state. Requires: it is in memory.
   void Attach(int64_t boundary, const HashedTokens& hashed);
-  // Adds a known boundary.
-  void WantBoundary(int64_t boundary, const HashedTokens& hashed);
+  // Adds a known boundary. 0 is not added.
+  void AddBoundary(int64_t boundary);
 
   // Reserves blocks for `out`. If there are not enough, returns false and changes nothing.
   bool Reserve();
@@ -83,11 +82,10 @@ class StateLease {
   // The pass over the slots [slots(), slots) was computed. Requires: Reserve was called.
   void Commit(int64_t slots, const HashedTokens& hashed);
 
-  // Releases all states, so that the current state is zero. After it, UnwantBoundary must be called
-  // for all boundaries up to last_wanted(), from the last to the first.
-  void Release();
-  int64_t last_wanted() const;
-  void UnwantBoundary(int64_t boundary, const BlockHash& hash);
+  // Releases all states, so that the current state is zero. The rolling checkpoint is cached as if
+  // it were released last, because the next turn of a session continues there. `hashes` are those
+  // of the sequence's blocks.
+  void Release(absl::Span<const BlockHash> hashes);
 
  private:
   struct Snapshot {
@@ -112,7 +110,7 @@ class StateLease {
   std::vector<int32_t> in_;
   std::vector<int32_t> out_;
   std::vector<Snapshot> snapshots_;  // ascending
-  std::vector<int64_t> known_;       // the boundaries that this lease wants, except rolling_
+  std::vector<int64_t> known_;       // the known boundaries, except prompt_boundary_
   int64_t rolling_ = 0;              // the boundary of the rolling checkpoint; 0: none
   int64_t last_passed_ = 0;          // the last boundary that got the value kPassed
 };

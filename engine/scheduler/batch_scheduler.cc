@@ -158,7 +158,7 @@ void BatchScheduler::PlanCheckpoints(StepPlan* plan) {
     const int64_t slots = span.first_slot + span.rows();
     if (span.rows() > 1) {
       for (const int64_t boundary : BranchesWithin(sequence, span.first_slot, slots, waiting_)) {
-        sequence->lease.WantCheckpoint(sequence->tokens, boundary);
+        sequence->lease.WantCheckpoint(boundary);
       }
     }
     sequence->lease.ReserveSnapshots(sequence->tokens, slots);

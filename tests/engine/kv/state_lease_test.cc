@@ -168,7 +168,7 @@ TEST(StateLeaseTest, SnapshotsAreWhereAPassGoesOverABoundary) {
   auto cache = MakeCache({Full(), State(kParts)}, 60);
   const std::vector<int32_t> tokens = Tokens(400);
   KvLease lease = cache->NewLease("", 200);
-  lease.WantCheckpoint(tokens, 3);
+  lease.WantCheckpoint(3);
   std::optional<KvReservation> space = lease.Reserve(250);
   lease.ReserveSnapshots(tokens, 250);
   const RowSpan span = SpanOf(lease, tokens, 250);
