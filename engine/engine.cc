@@ -420,6 +420,8 @@ void EngineImpl::RefreshStats() {
   stats_.kv_blocks_total = cache_->blocks_total();
   stats_.kv_blocks_free = cache_->blocks_free();
   stats_.kv_blocks_cached = cache_->blocks_cached();
+  stats_.kv_state_bytes = cache_->state_parts() * static_cast<int64_t>(cache_->block_bytes());
+  stats_.kv_checkpoints = cache_->checkpoints();
   kv_disk_->Read(&stats_);
   stats_.prefill_tokens_per_second = pace_.prefill_rows_per_second();
   stats_.admissions_per_second = pace_.rates().admissions_per_second;

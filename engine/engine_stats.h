@@ -25,6 +25,8 @@ struct EngineStats {
   int64_t kv_blocks_free = 0;    // blocks that are unused or contain only cached KV
   int64_t kv_blocks_cached = 0;  // blocks that a later request with the same prefix can use again
   int64_t kv_block_tokens = kernels::kKvBlockTokens;
+  int64_t kv_state_bytes = 0;          // bytes of one recurrent state; 0 if the model has none
+  int64_t kv_checkpoints = 0;          // number of recurrent states that later requests can use
   std::optional<KvDiskStats> kv_disk;  // set if there is a KV disk
   KvRestoreStats kv_restores;
   int64_t queued_prompt_tokens = 0;      // number of prompt tokens that wait or are being computed

@@ -16,6 +16,7 @@
 
 #include "absl/types/span.h"
 #include "kernels/packed_matrix.h"
+#include "kernels/recurrent.h"
 #include "kernels/tensor.h"
 
 namespace tidepool::kernels {
@@ -144,6 +145,8 @@ struct AttendCall {
   // [heads], or empty. Each head gets one more score, its sink. It is neither scaled nor capped. It
   // only adds to the denominator of the softmax, because it has no value (gpt-oss).
   absl::Span<const float> sinks;
+  // [rows, heads * v_dim], or without data. The result is multiplied by sigmoid(gate) (Qwen3-Next).
+  ConstMatrixView gate = {};
 };
 
 // How the logits of a router become the scores of experts.
@@ -227,7 +230,8 @@ struct ExpertTerms {
 };
 
 // Thread-compatible: one thread may call at a time. An implementation may use its own thread pool
-// inside a call. All scratch memory comes from the caller's Arena.
+// inside a call. All scratch memory comes from the caller's Arena. Large because each op is a
+// method.
 class KernelBackend {
  public:
   virtual ~KernelBackend() = default;
@@ -291,6 +295,17 @@ class KernelBackend {
   // kKvSegmentTokens, at multiples of that number of slots. Each segment has its own softmax and
   // its own chain; segments are merged in ascending order.
   virtual Activation Attend(const AttendCall& call, Arena* arena) = 0;
+
+  // Computes a causal convolution in place, and advances its state.
+  virtual void CausalConv(const CausalConvCall& call) = 0;
+
+  // Computes the gated delta rule, and advances its state.
+  virtual void DeltaNet(const DeltaNetCall& call) = 0;
+
+  // The RMS norm of each head of x, multiplied by weight and by silu(z). x and z: [rows, heads *
+  // weight.size()].
+  virtual Activation GatedNorm(ConstMatrixView x, ConstMatrixView z, absl::Span<const float> weight,
+                               float eps, Arena* arena) = 0;
 
   // Chooses experts from logits [rows, experts]. Writes ids and weights, each [rows, top_k], in
   // descending order of selection score.

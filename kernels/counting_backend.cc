@@ -37,6 +37,10 @@ class CountingBackend final : public KernelBackend {
     arena->Reserve(AttendScratchBytes(call, threads_));
     return result.View();
   }
+  Activation GatedNorm(ConstMatrixView x, ConstMatrixView, absl::Span<const float>, float,
+                       Arena* arena) override {
+    return AllocateActivation(x.rows, x.cols, precision_, ActivationParts::kAll, arena).View();
+  }
   void GroupedFfn(const Activation&, absl::Span<const ExpertGroup> groups, MatrixView,
                   Arena* arena) override {
     if (groups.empty()) return;
@@ -55,6 +59,8 @@ class CountingBackend final : public KernelBackend {
   void Rope(MatrixView, int, RopeStyle, ConstMatrixView, ConstMatrixView) override {}
   void StoreKv(ConstMatrixView, ConstMatrixView, const KvLayer&,
                absl::Span<const KvSpan>) override {}
+  void CausalConv(const CausalConvCall&) override {}
+  void DeltaNet(const DeltaNetCall&) override {}
   void Gate(ConstMatrixView, const GateSpec&, int32_t*, float*) override {}
   void CombineExperts(ConstMatrixView, int, const int32_t*, const float*, MatrixView) override {}
   void AccumulateExpert(ConstMatrixView, const ExpertTerms&, MatrixView) override {}

@@ -182,6 +182,23 @@ static inline float Gelu(float x) {
 
 static inline float Sigmoid(float x) { return 1.0f / (1.0f + Exp(-x)); }
 
+// Coefficients 1/3, 1/5, ... of the series log(1 + t) = 2 s (1 + z/3 + z^2/5 + ...), with s = t /
+// (2
+// + t) and z = s^2. For t <= 1, the first omitted term is below 2^-29 of the result.
+inline constexpr float kLog1pC[7] = {1.0f / 3,  1.0f / 5,  1.0f / 7, 1.0f / 9,
+                                     1.0f / 11, 1.0f / 13, 1.0f / 15};
+
+// Returns log(1 + e^x) with an error of at most 4 ulp. Below -87, it returns 0.
+static inline float Softplus(float x) {
+  const float t = Exp(-__builtin_fabsf(x));
+  const float s = t / (2.0f + t);
+  const float z = s * s;
+  float p = kLog1pC[6];
+  for (int i = 5; i >= 0; --i) p = __builtin_fmaf(p, z, kLog1pC[i]);
+  const float log1p = 2.0f * __builtin_fmaf(p * z, s, s);
+  return x > 0.0f ? x + log1p : log1p;
+}
+
 static inline float Silu(float x) { return x / (1.0f + Exp(-x)); }
 
 // Returns (u' + 1) g' sigmoid(alpha g') of GluForm::kClampedSwiGlu. If an input is NaN, so is the

@@ -26,6 +26,36 @@ void CheckSpans(int64_t rows, const KvLayer& layer, absl::Span<const KvSpan> spa
   }
 }
 
+// `units` and `unit_bytes` are those that the op needs.
+void CheckState(int64_t rows, const StateArray& state, absl::Span<const StateSpan> spans,
+                int64_t units, int64_t unit_bytes) {
+  CHECK(state.arena != nullptr);
+  CHECK_EQ(static_cast<int64_t>(state.units.size()), units);
+  CHECK_EQ(static_cast<int64_t>(state.unit_bytes), unit_bytes);
+  int32_t parts = 0;
+  for (const StateUnit& unit : state.units) parts = std::max(parts, unit.part + 1);
+  const auto is_table = [parts](absl::Span<const int32_t> blocks) {
+    return static_cast<int64_t>(blocks.size()) >= parts;
+  };
+  for (const StateSpan& span : spans) {
+    CHECK(span.rows >= 0 && span.first_row >= 0 && span.first_row + span.rows <= rows)
+        << "span of rows " << span.first_row << " + " << span.rows << " in a batch of " << rows;
+    if (span.rows == 0) continue;
+    CHECK((span.in.empty() || is_table(span.in)) && is_table(span.out))
+        << "states of " << span.in.size() << " and " << span.out.size() << " blocks, not " << parts;
+    int64_t done = 1;
+    for (const StateSnapshot& snapshot : span.snapshots) {
+      CHECK(snapshot.rows >= done && snapshot.rows <= span.rows && is_table(snapshot.blocks))
+          << "snapshot after " << snapshot.rows << " of " << span.rows << " rows";
+      done = snapshot.rows;
+    }
+  }
+}
+
+bool IsShape(ConstMatrixView x, int64_t rows, int64_t cols) {
+  return x.rows == rows && x.cols == cols;
+}
+
 bool IsBiasOf(absl::Span<const float> bias, const PackedMatrix& weight) {
   return bias.empty() || static_cast<int64_t>(bias.size()) == weight.rows;
 }
@@ -185,6 +215,40 @@ void CheckAttend(const AttendCall& call) {
   CHECK(call.sinks.empty() || static_cast<int>(call.sinks.size()) == call.heads)
       << call.sinks.size() << " sinks of " << call.heads << " heads";
   CHECK(call.soft_cap >= 0) << "a soft-cap of " << call.soft_cap;
+  CHECK(call.gate.data == nullptr ||
+        IsShape(call.gate, call.q.rows, int64_t{call.heads} * call.layer.v_dim));
+}
+
+void CheckCausalConv(const CausalConvCall& call) {
+  const MatrixView& x = call.x;
+  CHECK(call.kernel >= 2 && call.kernel <= kMaxConvKernel) << "a kernel of " << call.kernel;
+  CHECK_EQ(static_cast<int64_t>(call.weight.size()), x.cols * call.kernel);
+  CHECK(call.bias.empty() || static_cast<int64_t>(call.bias.size()) == x.cols);
+  CHECK(call.in_gate.data == nullptr || IsShape(call.in_gate, x.rows, x.cols));
+  CHECK(call.out_gate.data == nullptr || IsShape(call.out_gate, x.rows, x.cols));
+  CheckState(x.rows, call.state, call.spans, ConvUnits(x.cols), ConvUnitBytes(call.kernel));
+}
+
+void CheckDeltaNet(const DeltaNetCall& call) {
+  const int64_t rows = call.q.rows;
+  CHECK(call.k_heads > 0 && call.v_heads > 0 && call.v_heads % call.k_heads == 0)
+      << call.v_heads << " V heads over " << call.k_heads << " K heads";
+  CHECK(call.q.cols % call.k_heads == 0 && call.v.cols % call.v_heads == 0);
+  CHECK(call.KeyDim() > 0 && call.KeyDim() <= kMaxDeltaKeyDim && call.ValueDim() > 0)
+      << "heads of " << call.KeyDim() << " and " << call.ValueDim();
+  CHECK(IsShape(call.k, rows, call.q.cols) && call.v.rows == rows);
+  CHECK(IsShape(call.out, rows, call.v.cols));
+  CHECK(IsShape(call.a, rows, call.v_heads) && IsShape(call.b, rows, call.v_heads));
+  CHECK(static_cast<int>(call.decay.size()) == call.v_heads &&
+        static_cast<int>(call.dt_bias.size()) == call.v_heads);
+  CheckState(rows, call.state, call.spans, call.v_heads,
+             DeltaUnitBytes(call.KeyDim(), call.ValueDim()));
+}
+
+void CheckGatedNorm(ConstMatrixView x, ConstMatrixView z, absl::Span<const float> weight) {
+  CHECK(!weight.empty() && x.cols % static_cast<int64_t>(weight.size()) == 0)
+      << x.cols << " columns, heads of " << weight.size();
+  CHECK(IsShape(z, x.rows, x.cols));
 }
 
 void CheckRope(ConstMatrixView x, int head_dim, ConstMatrixView cos, ConstMatrixView sin) {

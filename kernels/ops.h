@@ -18,7 +18,7 @@
 // dot, I and M are exact integers below 2^24. d sc and dmin mn are exact. Each product that is
 // written with * is rounded once.
 //
-// Sums over a row (squares of an RMS norm, denominators of a softmax) have the same order on every
+// Sums over a row (squares of a norm, denominators of a softmax) have the same order on every
 // ISA. There are 8 lanes. Lane l[j] is the sum of the elements j, j + 8, j + 16 ... in ascending
 // order, from zero. Then s[j] = l[j] + l[j + 4] for j < 4, and the sum is (s[0] + s[2]) + (s[1] +
 // s[3]).
@@ -110,6 +110,13 @@ struct SlotRange {
 };
 SlotRange VisibleSlots(const KvSpan& span, int64_t row);
 
+// Returns the index of S[row][col] in a unit of DeltaNet's state.
+inline int64_t DeltaStateIndex(int k_dim, int v_dim, int row, int col) {
+  const int first = col / kDeltaTileCols * kDeltaTileCols;
+  const int width = v_dim - first < kDeltaTileCols ? v_dim - first : kDeltaTileCols;
+  return int64_t{first} * k_dim + row * width + (col - first);
+}
+
 // Each function ends the process if the arguments of the op contradict each other.
 void CheckMatMul(const Activation& x, const PackedMatrix& weight, Precision precision);
 void CheckTarget(const Activation& x, const MatMulTarget& target, Precision precision);
@@ -120,6 +127,9 @@ void CheckGlu(const Activation& x, const FfnWeights& ffn, Precision precision);
 void CheckStoreKv(ConstMatrixView k, ConstMatrixView v, const KvLayer& layer,
                   absl::Span<const KvSpan> spans);
 void CheckAttend(const AttendCall& call);
+void CheckCausalConv(const CausalConvCall& call);
+void CheckDeltaNet(const DeltaNetCall& call);
+void CheckGatedNorm(ConstMatrixView x, ConstMatrixView z, absl::Span<const float> weight);
 void CheckRope(ConstMatrixView x, int head_dim, ConstMatrixView cos, ConstMatrixView sin);
 void CheckGate(ConstMatrixView logits, const GateSpec& spec);
 void CheckGroupedFfn(const Activation& x, absl::Span<const ExpertGroup> groups, ConstMatrixView out,

@@ -140,8 +140,8 @@ std::string GgufTensor::ShapeString() const {
 const std::byte* GgufTensor::row(int64_t index) const {
   const std::byte* slab = data;
   if (!slabs.empty()) {
-    slab = slabs[index / dims[1]];
-    index %= dims[1];
+    slab = slabs[index / rows_of_slab()];
+    index %= rows_of_slab();
   }
   if (head_rows > 0) {
     const int64_t within = index % head_rows;
@@ -396,7 +396,7 @@ namespace {
 // interleaved, these are the bytes of every head that has one of the rows.
 template <typename Use>
 void ForEachRange(const GgufTensor& tensor, int64_t first, int64_t rows, const Use& use) {
-  const int64_t slab_rows = tensor.slabs.empty() ? tensor.rows() : tensor.dims[1];
+  const int64_t slab_rows = tensor.slabs.empty() ? tensor.rows() : tensor.rows_of_slab();
   const int64_t end = first + rows;
   while (first < end) {
     const int64_t slab = first / slab_rows;

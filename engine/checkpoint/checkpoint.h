@@ -70,9 +70,10 @@ struct GgufTensor {
   uint64_t file_offset = 0;  // offset of the first byte in that file
   size_t bytes = 0;
   const std::byte* data = nullptr;  // start of the first slab
-  // The start of each slab of dims[0] x dims[1] elements. Empty if the slabs follow each other at
-  // `data`.
+  // The start of each slab of dims[0] x dims[1] elements, or of dims[0] x slab_rows elements if
+  // slab_rows is above 0. Empty if the slabs follow each other at `data`.
   std::vector<const std::byte*> slabs;
+  int64_t slab_rows = 0;
   // Number of rows of each attention head, if the rotary halves of the heads are interleaved when
   // rows are read: row 2i is then the i-th row of the first half, and row 2i + 1 is the i-th row of
   // the second half. 0 if rows are read as they are stored.
@@ -83,12 +84,14 @@ struct GgufTensor {
   size_t row_bytes() const {
     return dims[0] / TypeInfo(type).block_elements * TypeInfo(type).block_bytes;
   }
+  // Number of rows of each slab.
+  int64_t rows_of_slab() const { return slab_rows > 0 ? slab_rows : dims[1]; }
   // The start of row `index`. Rows are counted over all slabs.
   const std::byte* row(int64_t index) const;
   // Whether rows are read in the order in which they are stored, so that row i begins i *
-  // row_bytes() bytes after the first row. rows_in_order() says this of the rows of each slab, and
-  // contiguous() of all rows of the tensor.
-  bool rows_in_order() const { return head_rows == 0; }
+  // row_bytes() bytes after the first row. rows_in_order() says this of the rows of each matrix of
+  // dims[0] x dims[1] elements, and contiguous() of all rows of the tensor.
+  bool rows_in_order() const { return head_rows == 0 && slab_rows == 0; }
   bool contiguous() const { return head_rows == 0 && slabs.empty(); }
   // The dimensions as text, for example "{576, 49152}". The fastest dimension is the first.
   std::string ShapeString() const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -27,17 +28,23 @@ double BitsPerElement(GgmlType type) {
   return 8.0 * TypeInfo(type).block_bytes / TypeInfo(type).block_elements;
 }
 
-// If a router has a type of 16 bits, llama.cpp rounds the router's inputs to this type. So a router
-// is written as F32.
-bool IsRouter(const GgufTensor& tensor) { return absl::StrContains(tensor.name, "ffn_gate_inp"); }
+// Returns whether the tensor is a router, or one of the small projections of a delta net. They have
+// a large effect: rounding a router changes which experts are chosen, and rounding the decay of a
+// delta net (ssm_alpha) changes what its state keeps. If such a tensor has a type of 16 bits,
+// llama.cpp rounds its inputs to this type. So it is written as F32.
+bool IsSensitive(const GgufTensor& tensor) {
+  const absl::string_view parts[] = {"ffn_gate_inp", "ssm_alpha.", "ssm_beta.", "ssm_ba."};
+  return std::any_of(std::begin(parts), std::end(parts),
+                     [&](absl::string_view part) { return absl::StrContains(tensor.name, part); });
+}
 
-// Returns whether the type of the tensor should change.
+// Returns whether the tensor should get the requested type.
 bool IsMatrixOfWeights(const GgufTensor& tensor) {
   if (tensor.dim_count < 2 || tensor.rows() == 1) return false;
   if (!absl::EndsWith(tensor.name, ".weight")) return false;
-  // The types of these tensors do not change. They are small, and rounding has a large effect. For
-  // example, rounding a router changes which experts are chosen.
-  for (absl::string_view part : {"_norm.", "ffn_gate_inp", "ssm_conv1d", "rope_"}) {
+  if (IsSensitive(tensor)) return false;
+  // The types of these tensors do not change. They are small, and rounding has a large effect.
+  for (absl::string_view part : {"_norm.", "ssm_conv1d", "shortconv.conv", "rope_"}) {
     if (absl::StrContains(tensor.name, part)) return false;
   }
   return true;
@@ -233,7 +240,8 @@ std::vector<TensorChoice> ChooseTypes(const Checkpoint& file, const RequantizeOp
     TensorChoice& choice = choices.emplace_back();
     choice.name = std::string(tensor.name);
     choice.from = choice.to = tensor.type;
-    if (IsRouter(tensor) && TypeInfo(tensor.type).block_elements == 1) choice.to = GgmlType::kF32;
+    if (IsSensitive(tensor) && TypeInfo(tensor.type).block_elements == 1)
+      choice.to = GgmlType::kF32;
     if (!IsMatrixOfWeights(tensor)) continue;
     const GgmlType wanted = tensor.name == head
                                 ? options.head_type.value_or(DefaultHeadType(options.type))

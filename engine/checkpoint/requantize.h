@@ -63,9 +63,10 @@ GgmlType DefaultHeadType(GgmlType type);
 uint32_t FileTypeNumber(GgmlType type);
 
 // Chooses the type of each tensor. Matrices named "...weight" get the requested type. Norms, biases
-// and other one-dimensional tensors stay unchanged. Routers of 16 bits become F32. If the row
-// length is not a multiple of 256, Q4_K becomes Q5_0, Q5_K becomes Q5_1 and Q6_K becomes Q8_0. If
-// it is not a multiple of 32, the type becomes F16.
+// and other one-dimensional tensors stay unchanged. Routers, and the small
+// projections of delta nets (ssm_alpha, ssm_beta, ssm_ba), become F32 if they have 16 bits. If the
+// row length is not a multiple of 256, Q4_K becomes Q5_0, Q5_K becomes Q5_1 and Q6_K becomes Q8_0.
+// If it is not a multiple of 32, the type becomes F16.
 std::vector<TensorChoice> ChooseTypes(const Checkpoint& file, const RequantizeOptions& options);
 
 // Writes `file` to `path` with the same metadata, except for general.file_type,

@@ -114,31 +114,27 @@ bool IsFloatType(GgmlType type) {
          type == GgmlType::kF64;
 }
 
-// Rows of a tensor, counted over all slabs.
-struct Range {
-  int64_t first_row = 0;
-  int64_t rows = 0;
-};
-
-// Thread-safe. Checks and packs a range of rows of a tensor, a few panels at a time.
+// Thread-safe. Checks and packs the rows of a matrix, a few panels at a time.
 class RowPacker {
  public:
-  // `type` is the tensor's own type, or the type that it is quantised to.
-  RowPacker(const GgufTensor& tensor, GgmlType type, const Range& range, std::byte* out)
+  // `type` is the tensor's own type, or the type that it is quantised to. The packer packs the
+  // first `count` rows of `rows`.
+  RowPacker(const GgufTensor& tensor, GgmlType type, const RowsOfMatrix& rows, int64_t count,
+            std::byte* out)
       : tensor_(tensor),
         quantize_to_(type == tensor.type ? std::nullopt : std::optional<GgmlType>(type)),
         as_stored_(type == tensor.type && NativeDType(type).has_value()),
         dtype_(NativeDType(type).value_or(DType::kF32)),
         cols_(tensor.dims[0]),
-        rows_(range.rows),
+        rows_(count),
         row_bytes_(tensor.row_bytes()),
         panel_bytes_(PackedBytes(dtype_, kPanelRows, cols_)),
-        first_row_(range.first_row),
+        places_(rows),
         out_(out) {}
 
   int64_t panels() const { return (rows_ + kPanelRows - 1) / kPanelRows; }
   int64_t grain() const { return std::max<int64_t>(1, kChunkBytes / panel_bytes_); }
-  // The first row of the range that has a number that is not finite, or kNoBadRow.
+  // The first row of the matrix that has a number that is not finite, or kNoBadRow.
   int64_t bad_row() const { return bad_row_.load(std::memory_order_relaxed); }
 
   void Pack(int64_t begin_panel, int64_t end_panel) {
@@ -184,13 +180,13 @@ class RowPacker {
     return rows * kernels::BlockCount(dtype_, cols_) * kernels::BlockBytes(dtype_);
   }
 
-  // Returns `count` rows of the range, in order. If the tensor stores them in another order, copies
-  // them to `gathered`.
+  // Returns `count` rows of the matrix, in order. If the tensor stores them in another order,
+  // copies them to `gathered`.
   const std::byte* Rows(int64_t begin, int64_t count, std::vector<std::byte>* gathered) const {
-    if (tensor_.rows_in_order()) return tensor_.row(first_row_ + begin);
+    if (tensor_.rows_in_order() && places_.in_order()) return tensor_.row(places_.At(begin));
     gathered->resize(count * row_bytes_);
     for (int64_t i = 0; i < count; ++i) {
-      std::copy_n(tensor_.row(first_row_ + begin + i), row_bytes_,
+      std::copy_n(tensor_.row(places_.At(begin + i)), row_bytes_,
                   gathered->data() + i * row_bytes_);
     }
     return gathered->data();
@@ -204,7 +200,7 @@ class RowPacker {
   const int64_t rows_;
   const int64_t row_bytes_;
   const int64_t panel_bytes_;
-  const int64_t first_row_;
+  const RowsOfMatrix places_;  // the tensor's row for each row of the matrix
   std::byte* const out_;
   std::atomic<int64_t> bad_row_{kNoBadRow};
 };
@@ -263,8 +259,10 @@ absl::StatusOr<const GgufTensor*> WeightStore::Require(absl::string_view name,
 
 absl::StatusOr<WeightStore::Place> WeightStore::Locate(const MatrixRef& ref) {
   const int64_t slab_rows = ref.tensor_rows > 0 ? ref.tensor_rows : ref.rows;
+  RowsOfMatrix rows = {ref.first_row, ref.piece_rows, ref.piece_stride};
   CHECK(ref.rows > 0 && ref.cols > 0 && ref.first_row >= 0 &&
-        ref.first_row <= slab_rows - ref.rows && ref.slab >= 0 && ref.slab < ref.slabs)
+        ref.first_row + rows.Extent(ref.rows) <= slab_rows && ref.slab >= 0 &&
+        ref.slab < ref.slabs && (ref.piece_rows == 0 || ref.rows % ref.piece_rows == 0))
       << "a bad reference to " << ref.name;
   const std::string shape = ShapeOf(ref.cols, slab_rows, ref.slabs);
   ASSIGN_OR_RETURN(const GgufTensor* tensor, Require(ref.name, shape));
@@ -277,8 +275,9 @@ absl::StatusOr<WeightStore::Place> WeightStore::Locate(const MatrixRef& ref) {
                                                   " is not supported yet, expected a float type, "
                                                   "Q4_0 to Q8_0, a K-quant, IQ4, MXFP4 or NVFP4"));
   }
+  rows.first += ref.slab * slab_rows;
   return Place{tensor,
-               ref.slab * slab_rows + ref.first_row,
+               rows,
                {NativeDType(TypeOf(*tensor)).value_or(DType::kF32), ref.rows, ref.cols, nullptr}};
 }
 
@@ -294,12 +293,12 @@ absl::Status WeightStore::PackInto(const MatrixRef& ref, std::byte* out) {
 
 absl::Status WeightStore::CheckReadable(const MatrixRef& ref) {
   ASSIGN_OR_RETURN(const Place place, Locate(ref));
-  return file_.MapInRows(*place.tensor, place.first_row, place.shape.rows);
+  return file_.MapInRows(*place.tensor, place.rows.first, place.rows.Extent(place.shape.rows));
 }
 
 absl::StatusOr<PackedMatrix> WeightStore::Matrix(const MatrixRef& ref) {
   ASSIGN_OR_RETURN(const Place place, Locate(ref));
-  const MatrixKey key(IndexOf(place.tensor), place.first_row, ref.rows);
+  const MatrixKey key(IndexOf(place.tensor), place.rows.first, ref.rows, ref.piece_rows);
   const auto found = matrices_.find(key);
   if (found != matrices_.end()) return found->second;
   PackedMatrix matrix = place.shape;
@@ -316,9 +315,8 @@ absl::StatusOr<PackedMatrix> WeightStore::Matrix(const MatrixRef& ref) {
 
 absl::Status WeightStore::PackRows(const Place& place, std::byte* out) {
   const GgufTensor& tensor = *place.tensor;
-  const int64_t first_row = place.first_row;
   const int64_t rows = place.shape.rows;
-  RowPacker packer(tensor, TypeOf(tensor), {first_row, rows}, out);
+  RowPacker packer(tensor, TypeOf(tensor), place.rows, rows, out);
   if (pool_ == nullptr) pool_ = std::make_unique<base::ThreadPool>(threads_);
   const int64_t panel_source_bytes = kPanelRows * tensor.row_bytes();
   const int64_t piece = std::max<int64_t>(1, kPieceBytes / panel_source_bytes);
@@ -328,18 +326,19 @@ absl::Status WeightStore::PackRows(const Place& place, std::byte* out) {
       packer.Pack(first + begin, first + end);
     });
     // Only drop pages up to here. If two pieces share a page, it is dropped with the second piece.
-    file_.DropRows(tensor, first_row, std::min((first + count) * kPanelRows, rows));
+    file_.DropRows(tensor, place.rows.first,
+                   place.rows.Extent(std::min((first + count) * kPanelRows, rows)));
   }
   if (packer.bad_row() == kNoBadRow) return absl::OkStatus();
   if (TypeOf(tensor) != tensor.type) {
     return file_.Error(
-        tensor.name, absl::StrCat("row ", first_row + packer.bad_row(),
+        tensor.name, absl::StrCat("row ", place.rows.At(packer.bad_row()),
                                   " has a NaN, an infinity or a number above ",
                                   LargestQuantizable(TypeOf(tensor)), ", which ",
                                   GgmlTypeName(TypeOf(tensor)), " does not hold; use BF16 or F32"));
   }
   return file_.Error(tensor.name,
-                     absl::StrCat("row ", first_row + packer.bad_row(),
+                     absl::StrCat("row ", place.rows.At(packer.bad_row()),
                                   " has a NaN or an infinity, expected finite ",
                                   TypeInfo(tensor.type).block_elements > 1 ? "scales" : "numbers"));
 }

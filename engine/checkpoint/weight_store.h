@@ -40,6 +40,26 @@ struct MatrixRef {
   int64_t tensor_rows = 0;  // number of rows of a whole slab; 0: the same as `rows`
   int64_t slab = 0;         // index of the slab, which is the expert in a tensor with all experts
   int64_t slabs = 1;        // number of experts in the tensor
+  // If piece_rows is above 0, the matrix consists of pieces of this number of rows. Each piece
+  // begins piece_stride rows after the one before, for tensors that are fused head by head.
+  int64_t piece_rows = 0;
+  int64_t piece_stride = 0;
+};
+
+// Which rows of a tensor a matrix has.
+struct RowsOfMatrix {
+  int64_t first = 0;       // counted over all slabs
+  int64_t piece_rows = 0;  // piece_rows and piece_stride are as in MatrixRef
+  int64_t piece_stride = 0;
+
+  bool in_order() const { return piece_rows == 0; }
+  // The row of the tensor that is row `row` of the matrix.
+  int64_t At(int64_t row) const {
+    if (in_order()) return first + row;
+    return first + row / piece_rows * piece_stride + row % piece_rows;
+  }
+  // Number of the tensor's rows from the first row of the matrix to its row `rows` - 1.
+  int64_t Extent(int64_t rows) const { return At(rows - 1) + 1 - first; }
 };
 
 enum class WeightContents : uint8_t {
@@ -117,8 +137,8 @@ class WeightStore {
   std::vector<absl::string_view> Unused() const;
 
  private:
-  // index of the tensor, first row (counted over all slabs), number of rows
-  using MatrixKey = std::tuple<size_t, int64_t, int64_t>;
+  // index of the tensor, first row (counted over all slabs), number of rows, rows of a piece
+  using MatrixKey = std::tuple<size_t, int64_t, int64_t, int64_t>;
 
   WeightStore(Checkpoint file, int threads, const WeightStoreOptions& options);
   absl::StatusOr<const GgufTensor*> Require(absl::string_view name, absl::string_view shape);
@@ -128,7 +148,7 @@ class WeightStore {
   // The position of a matrix in the file.
   struct Place {
     const GgufTensor* tensor = nullptr;
-    int64_t first_row = 0;        // rows are counted over all slabs
+    RowsOfMatrix rows;
     kernels::PackedMatrix shape;  // the data is not set
   };
   absl::StatusOr<Place> Locate(const MatrixRef& ref);

@@ -68,7 +68,7 @@ absl::Status ComputeLogits(TransformerModel* model, absl::Span<const int32_t> to
   const int64_t chunk = ChunkRows(*model, total, options);
   const int64_t most_logits = options.rows == LogitRows::kAll ? chunk : 1;
   kernels::Arena workspace(model->WorkspaceBytes({.rows = chunk, .logit_rows = most_logits}));
-  const ContiguousKv kv(model->kv_specs(), 1, total);
+  ContiguousKv kv(model->kv_specs(), 1, total);
 
   int64_t first = 0;
   absl::Status observed;
@@ -93,9 +93,10 @@ absl::Status ComputeLogits(TransformerModel* model, absl::Span<const int32_t> to
     span.phase = moe::Phase::kPrefill;
     span.token_ids.assign(tokens.begin() + first, tokens.begin() + first + rows);
     span.logit_rows = WantedRows(options, first, rows, total);
-    span.blocks = kv.blocks(0);
+    kv.SetBlocks(0, &span);
     ASSIGN_OR_RETURN(const StepOutput step, model->Forward(batch, kv.view(), &workspace));
     RETURN_IF_ERROR(observed);
+    kv.Commit(0);
     for (int64_t i = 0; i < step.logits.rows; ++i) {
       RETURN_IF_ERROR(sink(first + span.logit_rows[i],
                            absl::MakeConstSpan(step.logits.Row(i), step.logits.cols)));

@@ -35,6 +35,7 @@ class Runner {
         rows_(test.phase == moe::Phase::kPrefill ? std::min(test.tokens, options.chunk_rows) : 1),
         kv_bytes_per_token_(ContiguousKv::BlockBytes(model->kv_specs()) /
                             static_cast<double>(kernels::kKvBlockTokens)),
+        state_bytes_(static_cast<double>(ContiguousKv::StateBytes(model->kv_specs()))),
         kv_(model->kv_specs(), test.sequences, test.tokens),
         workspace_(
             model->WorkspaceBytes({.rows = rows_ * test.sequences, .logit_rows = test.sequences})) {
@@ -71,16 +72,17 @@ class Runner {
       span.phase = test_.phase;
       for (int64_t i = first; i < first + rows; ++i) span.token_ids.push_back(TokenAt(s, i));
       if (wants_logits) span.logit_rows = {static_cast<int32_t>(rows - 1)};
-      span.blocks = kv_.blocks(s);
+      kv_.SetBlocks(s, &span);
     }
     RETURN_IF_ERROR(model_->Forward(batch, kv_.view(), &workspace_).status());
+    for (int s = 0; s < test_.sequences; ++s) kv_.Commit(s);
     const ExpertCounts counts = model_->last_expert_counts();
     experts_.hits += counts.hits;
     experts_.misses += counts.misses;
     const double kv_tokens = static_cast<double>(test_.sequences * (first + rows));
     bytes_ += static_cast<double>(cost_.dense + cost_.per_expert * (counts.hits + counts.misses) +
                                   cost_.per_row * test_.sequences * rows) +
-              kv_tokens * kv_bytes_per_token_;
+              kv_tokens * kv_bytes_per_token_ + test_.sequences * state_bytes_;
     return absl::OkStatus();
   }
 
@@ -98,7 +100,8 @@ class Runner {
   const ReadCost cost_;
   const int64_t rows_;  // rows of one sequence in one pass
   const double kv_bytes_per_token_;
-  const ContiguousKv kv_;
+  const double state_bytes_;  // of one sequence's recurrent state
+  ContiguousKv kv_;
   kernels::Arena workspace_;
   int run_ = 0;
   double bytes_ = 0;
@@ -109,7 +112,10 @@ class Runner {
 
 int64_t KvBytes(const std::vector<KvSpec>& specs, const ThroughputTest& test) {
   const int64_t blocks = (test.tokens + kernels::kKvBlockTokens - 1) / kernels::kKvBlockTokens;
-  return test.sequences * blocks * static_cast<int64_t>(ContiguousKv::BlockBytes(specs));
+  const auto block_bytes = static_cast<int64_t>(ContiguousKv::BlockBytes(specs));
+  // A pass reads one state and writes another.
+  const auto state_bytes = static_cast<int64_t>(ContiguousKv::StateBytes(specs));
+  return test.sequences * (blocks * block_bytes + 2 * state_bytes);
 }
 
 absl::StatusOr<Throughput> MeasureThroughput(Model* model, const ThroughputTest& test,

@@ -18,8 +18,7 @@ int32_t BlockPool::Allocate() {
     unused_.pop_back();
   } else if (block != kNoBlock) {
     Unlink(block);
-    index_.erase(blocks_[block].key);
-    blocks_[block].indexed = false;
+    Forget(block);
   } else {
     return kNoBlock;
   }
@@ -48,20 +47,33 @@ void BlockPool::Release(int32_t block, BlockValue value) {
   Block& entry = blocks_[block];
   CHECK_GT(entry.holders, 0) << "block " << block;
   entry.value = std::max(entry.value, value);
-  if (--entry.holders > 0) return;
-  if (entry.indexed) {
+  if (--entry.holders == 0) Keep(block);
+}
+
+void BlockPool::Keep(int32_t block) {
+  const Block& entry = blocks_[block];
+  if (entry.indexed && (entry.value > BlockValue::kNone || wanted_.contains(entry.key))) {
     Link(block);
-  } else {
-    unused_.push_back(block);
+    return;
   }
+  if (entry.indexed) Forget(block);
+  unused_.push_back(block);
+}
+
+void BlockPool::Forget(int32_t block) {
+  index_.erase(blocks_[block].key);
+  blocks_[block].indexed = false;
+  --indexed_[blocks_[block].key.group];
 }
 
 void BlockPool::Index(int32_t block, const BlockKey& key, absl::Span<const int32_t> tokens) {
   Block& entry = blocks_[block];
   CHECK(entry.holders > 0 && !entry.indexed) << "block " << block;
   if (!index_.emplace(key, block).second) return;
+  if (static_cast<size_t>(key.group) >= indexed_.size()) indexed_.resize(key.group + 1);
+  ++indexed_[key.group];
   entry.indexed = true;
-  entry.value = BlockValue::kPassedOutput;
+  entry.value = BlockValue::kNone;
   entry.key = key;
   entry.tokens.assign(tokens.begin(), tokens.end());
 }
@@ -75,22 +87,23 @@ int32_t BlockPool::Find(const BlockKey& key, absl::Span<const int32_t> tokens) c
 void BlockPool::Want(const BlockKey& key) {
   if (++wanted_[key] > 1) return;
   const auto found = index_.find(key);
-  if (found == index_.end() || IsHeld(found->second)) return;
+  if (found == index_.end() || holders(found->second) > 0) return;
   Unlink(found->second);
   Link(found->second);
 }
 
-void BlockPool::Unwant(const BlockKey& key) {
+void BlockPool::Unwant(const BlockKey& key, BlockValue value) {
   const auto wanted = wanted_.find(key);
   CHECK(wanted != wanted_.end());
-  if (--wanted->second > 0) return;
-  wanted_.erase(wanted);
+  const bool is_last = --wanted->second == 0;
+  if (is_last) wanted_.erase(wanted);
   const auto found = index_.find(key);
   if (found == index_.end()) return;
-  blocks_[found->second].value = BlockValue::kBoundary;
-  if (IsHeld(found->second)) return;
+  Block& entry = blocks_[found->second];
+  entry.value = std::max(entry.value, value);
+  if (!is_last || entry.holders > 0) return;
   Unlink(found->second);
-  Link(found->second);
+  Keep(found->second);
 }
 
 std::vector<int32_t> BlockPool::CachedBlocks() const {

@@ -5,6 +5,7 @@
 #define TIDEPOOL_ENGINE_KV_BLOCK_POOL_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -32,6 +33,7 @@ struct BlockKey {
 
 // How useful a block is. The holder passes this value when it releases the block.
 enum class BlockValue : uint8_t {
+  kNone,  // not cached, unless the block is wanted or was once released with another value
   // outside of the sequence's window, and not part of a prompt; useful only to continue an earlier
   // part of the same output
   kPassedOutput,
@@ -57,16 +59,16 @@ class BlockPool {
   int32_t Allocate();
   // Adds a holder. Requires: the block is held or cached.
   void AddHolder(int32_t block);
-  // Removes a holder. If a block was once released with the value kBoundary, it keeps this value
-  // until it is evicted. Requires: the block is held.
+  // Removes a holder. A block keeps the highest value with which it was ever released until it is
+  // evicted. Requires: the block is held.
   void Release(int32_t block, BlockValue value = BlockValue::kBoundary);
 
   // From now on, a cached block with this content is evicted after all others. There may be no such
   // block yet.
   void Want(const BlockKey& key);
-  // Undoes one call of Want. After the last one, the block is treated as if it were released now,
-  // with the value kBoundary.
-  void Unwant(const BlockKey& key);
+  // Undoes one call of Want, and gives the block this value, unless its value is higher. After the
+  // last call, the block is treated as if it were released now.
+  void Unwant(const BlockKey& key, BlockValue value = BlockValue::kBoundary);
 
   // Adds a held block that contains these tokens to the index. Does nothing if the index has
   // another block with the same content.
@@ -80,6 +82,8 @@ class BlockPool {
   // The key and the tokens of an indexed block.
   const BlockKey& KeyOf(int32_t block) const { return blocks_[block].key; }
   absl::Span<const int32_t> TokensOf(int32_t block) const { return blocks_[block].tokens; }
+  // The highest value with which an indexed block was released.
+  BlockValue ValueOf(int32_t block) const { return blocks_[block].value; }
 
   // The cached block that Allocate would evict next, or kNoBlock.
   int32_t NextEvicted() const { return unused_.empty() ? Victim() : kNoBlock; }
@@ -94,9 +98,14 @@ class BlockPool {
   int32_t cached() const {
     return lists_[kPassed].size + lists_[kBoundary].size + lists_[kWanted].size;
   }
+  // Number of indexed blocks of a group.
+  int32_t indexed(int group) const {
+    return static_cast<size_t>(group) < indexed_.size() ? indexed_[group] : 0;
+  }
+  // Number of free blocks, except for the wanted ones.
+  int32_t free_unwanted() const { return free() - lists_[kWanted].size; }
   // Number of blocks that were never held.
   int32_t untouched() const { return total() - touched_; }
-  bool IsHeld(int32_t block) const { return blocks_[block].holders > 0; }
   int32_t holders(int32_t block) const { return blocks_[block].holders; }
 
  private:
@@ -105,7 +114,7 @@ class BlockPool {
   struct Block {
     int32_t holders = 0;
     bool indexed = false;
-    BlockValue value = BlockValue::kPassedOutput;  // the highest value since the block was indexed
+    BlockValue value = BlockValue::kNone;  // the highest value since the block was indexed
     // The class of a cached block, and its links in the list of this class.
     Class list = kPassed;
     int32_t older = kNoBlock;
@@ -122,6 +131,8 @@ class BlockPool {
   };
 
   int32_t Victim() const;
+  void Keep(int32_t block);    // caches a block without holders, or forgets it
+  void Forget(int32_t block);  // removes the block from the index
   void Link(int32_t block);    // adds the block to the list of its class
   void Unlink(int32_t block);  // removes the block from its list
 
@@ -130,7 +141,8 @@ class BlockPool {
   absl::flat_hash_map<BlockKey, int32_t> index_;
   absl::flat_hash_map<BlockKey, int32_t> wanted_;  // number of calls of Want minus calls of Unwant
   std::array<List, kClasses> lists_;
-  int32_t touched_ = 0;  // the blocks [0, touched_) were held at least once
+  std::vector<int32_t> indexed_;  // by group: number of indexed blocks
+  int32_t touched_ = 0;           // the blocks [0, touched_) were held at least once
 };
 
 }  // namespace tidepool::engine

@@ -18,6 +18,10 @@
 // attached a prefix up to there; or a sequence's tokens differ from the cached ones after it. The
 // tails of known boundaries are cached as long as the blocks of full groups. Other blocks outside
 // of the window are cached as long as there is room (BlockPool).
+//
+// Layers with a recurrent state have no KV of tokens. A sequence has its states in blocks of the
+// same pool (StateLease). Its prefix can be reused up to a boundary that has a checkpoint, which is
+// the state after the blocks before it.
 #ifndef TIDEPOOL_ENGINE_KV_KV_CACHE_H_
 #define TIDEPOOL_ENGINE_KV_KV_CACHE_H_
 
@@ -36,8 +40,11 @@
 #include "absl/types/span.h"
 #include "engine/kv/block_hash.h"
 #include "engine/kv/block_pool.h"
+#include "engine/kv/kv_blocks.h"
 #include "engine/kv/kv_disk.h"
 #include "engine/kv/kv_layout.h"
+#include "engine/kv/state_lease.h"
+#include "engine/model/batch.h"
 #include "engine/model/kv_spec.h"
 
 namespace tidepool::engine {
@@ -90,7 +97,7 @@ class KvLease {
 
   // Number of slots whose KV is final.
   int64_t slots() const { return slots_; }
-  // Number of blocks that the lease holds, over all groups.
+  // Number of blocks that the lease holds, over all groups, including recurrent states.
   int64_t blocks_held() const;
   // Number of blocks that only this lease holds.
   int64_t blocks_held_alone() const;
@@ -114,19 +121,30 @@ class KvLease {
   // The hash of block number `block` of `tokens`. Requires: the block is full.
   const BlockHash& HashOf(absl::Span<const int32_t> tokens, int64_t block);
 
-  // Reserves blocks for the slots [0, slots). If there are not enough blocks, returns nullopt and
-  // changes nothing.
+  // Reserves blocks for the slots [0, slots), and for the recurrent state after them. If there are
+  // not enough blocks, returns nullopt and changes nothing.
   std::optional<KvReservation> Reserve(int64_t slots);
+  // Reserves blocks for the checkpoints that a pass over the slots [slots(), slots) should write.
+  // There may be fewer, because they only use blocks that nothing else needs. They belong to the
+  // reservation. Does nothing if the model has no recurrent state. Requires: the slots are
+  // reserved.
+  void ReserveSnapshots(absl::Span<const int32_t> tokens, int64_t slots);
+  // Adds a boundary where another sequence with the same first tokens will branch off. If the model
+  // has recurrent states, the pass that reaches the boundary writes a checkpoint there.
+  void WantCheckpoint(int64_t boundary) { state_.AddBoundary(boundary); }
 
   // Declares that `tokens`, counted from slot 0, are final, and that their KV is written. Full
-  // blocks enter the index. A window group releases the blocks that are not needed to continue
-  // after the last full block. Requires: space was reserved, and `tokens` begin with the tokens of
-  // earlier commits.
+  // blocks and checkpoints enter the index. A window group releases the blocks that are not needed
+  // to continue after the last full block. Requires: space was reserved, and `tokens` begin with
+  // the tokens of earlier commits. If the model has recurrent states, all reserved slots are final.
   void Commit(absl::Span<const int32_t> tokens);
 
   // Returns the block table of each group for the slots [0, slots). Valid until the next Reserve,
   // Commit or Reset. Requires: the slots are reserved.
   std::vector<absl::Span<const int32_t>> Tables(int64_t slots) const;
+  // Sets the blocks and the states of the pass over `span`, which begins at slots(). Valid as long
+  // as Tables.
+  void SetBlocks(RowSpan* span) const;
 
   // Releases all blocks, so that slots() becomes 0. AttachPrefix may be called again.
   void Reset();
@@ -134,7 +152,7 @@ class KvLease {
  private:
   friend class KvCache;
   friend class KvReservation;
-  KvLease(KvCache* cache, const BlockHash& root, int64_t prompt_blocks);
+  KvLease(KvCache* cache, const BlockHash& root, int64_t prompt_tokens);
 
   // The tails of one or more boundaries. The pool is asked to keep their blocks (BlockPool::Want).
   struct Tail {
@@ -148,10 +166,10 @@ class KvLease {
     int64_t full = 0;
   };
 
-  int64_t table_blocks() const { return tables_.empty() ? 0 : tables_[0].size(); }
+  HashedTokens Hashed(absl::Span<const int32_t> tokens, int64_t blocks);
   void ShrinkTables(int64_t blocks);
   void FreeBlocksOutOfReach();
-  Match FindBlocks(absl::Span<const int32_t> tokens, bool with_disk);
+  Match FindBlocks(absl::Span<const int32_t> tokens, KvPlaces places);
   void WantTail(const Tail& tail);
   void UnwantTails(int64_t block);
 
@@ -162,7 +180,9 @@ class KvLease {
   int64_t slots_ = 0;
   // hashes of the full blocks, from the first; computed when needed
   std::vector<BlockHash> hashes_;
-  std::vector<std::vector<int32_t>> tables_;  // for each group; all tables have the same length
+  int64_t table_blocks_ = 0;                  // the length of each table
+  std::vector<std::vector<int32_t>> tables_;  // for each group
+  StateLease state_;
 };
 
 struct KvCacheOptions {
@@ -180,40 +200,46 @@ class KvCache {
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
 
-  const KvView& view() const { return view_; }
+  const KvView& view() const { return layout_.view; }
   // `prompt_tokens` is the number of tokens before the sequence's output.
   KvLease NewLease(absl::string_view salt,
                    int64_t prompt_tokens = std::numeric_limits<int64_t>::max());
 
   // From now on, evicted blocks are written to the disk, and prefixes are also searched there. The
   // disk must outlive the cache, unless SetDisk(nullptr) is called before.
-  void SetDisk(KvDisk* disk) { disk_ = disk; }
+  void SetDisk(KvDisk* disk) { blocks_->SetDisk(disk); }
   // Adds a block that was read from the disk to the index, with one holder. Returns kNoBlock if no
   // block is free. Requires: `bytes` has block_bytes() bytes.
   int32_t Put(const BlockKey& key, absl::Span<const int32_t> tokens,
-              absl::Span<const std::byte> bytes);
+              absl::Span<const std::byte> bytes) {
+    return blocks_->Put(key, tokens, bytes);
+  }
   // Add and remove a holder of a block. Leases hold blocks without calling these.
-  void Hold(int32_t block) { pool_.AddHolder(block); }
-  void Release(int32_t block) { pool_.Release(block); }
+  void Hold(int32_t block) { pool().AddHolder(block); }
+  void Release(int32_t block) { pool().Release(block); }
   // Number of holders of a block, including leases.
-  int32_t holders(int32_t block) const { return pool_.holders(block); }
+  int32_t holders(int32_t block) const { return blocks_->pool().holders(block); }
   // Records a prefix as released most recently. `last` is the hash of its last block.
   void NoteReleased(const BlockHash& last);
-  // Writes cached blocks to the disk until all are written or `patience` has passed, the most
-  // valuable ones first (BlockPool::CachedBlocks). Requires: there is a disk.
-  void SpillCached(absl::Duration patience);
+  // The same as KvBlocks::SpillCached.
+  void SpillCached(absl::Duration patience) { blocks_->SpillCached(patience); }
 
-  int64_t blocks_total() const { return pool_.total(); }
-  int64_t blocks_free() const { return pool_.free(); }
-  int64_t blocks_cached() const { return pool_.cached(); }
+  int64_t blocks_total() const { return blocks_->pool().total(); }
+  int64_t blocks_free() const { return blocks_->pool().free(); }
+  int64_t blocks_cached() const { return blocks_->pool().cached(); }
   // number of blocks that were never held
-  int64_t blocks_untouched() const { return pool_.untouched(); }
-  size_t block_bytes() const { return block_bytes_; }
-  int groups() const { return static_cast<int>(specs_.size()); }
+  int64_t blocks_untouched() const { return blocks_->pool().untouched(); }
+  size_t block_bytes() const { return layout_.block_bytes; }
+  // Number of groups of layers with KV.
+  int groups() const { return static_cast<int>(layout_.specs.size()); }
+  // Number of blocks of a recurrent state. 0 if the model has none.
+  int64_t state_parts() const { return layout_.state_parts; }
+  // Number of checkpoints of recurrent states in memory, including incomplete ones.
+  int64_t checkpoints() const { return blocks_->pool().indexed(state_groups().first); }
 
   // Maximum number of blocks that one sequence holds while `slots` slots are computed, if a step
-  // has at most `step` of its rows.
-  int64_t BlocksFor(int64_t slots, int64_t step) const;
+  // has at most `step` of its rows. Includes kStatesPerSequence recurrent states.
+  int64_t BlocksFor(int64_t slots, int64_t step) const { return KvBlocksFor(layout_, slots, step); }
 
   // Total number of blocks for which leases have computed hashes.
   int64_t blocks_hashed() const { return blocks_hashed_; }
@@ -226,29 +252,19 @@ class KvCache {
 
  private:
   friend class KvLease;
-  KvCache(std::vector<KvSpec> specs, KvView view, size_t block_bytes, int32_t blocks);
-  // The first slot that a row at `slot` can see in this group.
-  int64_t FirstVisible(int group, int64_t slot) const;
+  explicit KvCache(KvLayout layout);
   // The first block that this group needs if a sequence continues after its first `block` blocks.
-  int64_t FirstOfTail(int group, int64_t block) const {
-    return FirstVisible(group, block * kernels::kKvBlockTokens) / kernels::kKvBlockTokens;
-  }
-  bool IsThere(const BlockKey& key, absl::Span<const int32_t> tokens, bool with_disk) const;
-  bool IsKnown(const BlockKey& key, bool with_disk) const;
-  int32_t Allocate();
-  absl::Span<const std::byte> BytesOf(int32_t block) const;
+  int64_t FirstOfTail(int group, int64_t block) const;
+  bool IsFull(int group) const { return layout_.specs[group].kind == KvKind::kFull; }
+  BlockPool& pool() { return blocks_->pool(); }
+  StateGroups state_groups() const { return {groups(), static_cast<int>(layout_.state_parts)}; }
 
-  std::vector<KvSpec> specs_;  // by group
+  KvLayout layout_;
   bool has_full_group_ = false;
-  KvView view_;
-  size_t block_bytes_;
   std::string seed_;
-  BlockPool pool_;
-  KvDisk* disk_ = nullptr;
+  std::unique_ptr<KvBlocks> blocks_;
   std::deque<BlockHash> recent_;  // the latest is the first; no duplicates
   int64_t blocks_hashed_ = 0;
-  std::byte* memory_ = nullptr;  // the mapped memory of all blocks
-  size_t memory_bytes_ = 0;
 };
 
 }  // namespace tidepool::engine

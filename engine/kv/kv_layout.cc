@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
+#include "engine/model/state_layout.h"
 #include "kernels/backend.h"
 #include "kernels/tensor.h"
 
@@ -36,9 +38,11 @@ struct SpecLayers {
   }
 };
 
+// Layers that only have a recurrent state are not counted.
 std::vector<SpecLayers> CountSpecs(const std::vector<KvSpec>& layers) {
   std::vector<SpecLayers> specs;
   for (const KvSpec& spec : layers) {
+    if (spec.kind == KvKind::kState) continue;
     auto found = std::find_if(specs.begin(), specs.end(),
                               [&](const SpecLayers& one) { return one.spec == spec; });
     if (found == specs.end()) found = specs.insert(specs.end(), {spec, 0});
@@ -47,10 +51,10 @@ std::vector<SpecLayers> CountSpecs(const std::vector<KvSpec>& layers) {
   return specs;
 }
 
-// Chooses the number of bytes of a block. Of the sizes that waste at most kMaxWaste of the memory,
-// it is the largest, so that there are few groups. If there is no such size, it is the one that
-// wastes least.
-size_t ChooseBlockBytes(const std::vector<SpecLayers>& specs) {
+// Chooses the number of bytes of a block, at least `least`. Of the sizes that waste at most
+// kMaxWaste of the memory, it is the largest, so that there are few groups. If there is no such
+// size, it is the one that wastes least.
+size_t ChooseBlockBytes(const std::vector<SpecLayers>& specs, size_t least) {
   constexpr double kMaxWaste = 0.03;
   size_t needed = 0;
   for (const SpecLayers& one : specs) needed += one.layers * one.bytes();
@@ -58,7 +62,7 @@ size_t ChooseBlockBytes(const std::vector<SpecLayers>& specs) {
   double best_waste = std::numeric_limits<double>::infinity();
   for (const SpecLayers& one : specs) {
     for (int64_t count = 1; count <= one.layers; ++count) {
-      const size_t unit = count * one.bytes();
+      const size_t unit = std::max(least, count * one.bytes());
       size_t used = 0;
       bool fits = true;
       for (const SpecLayers& other : specs) {
@@ -77,18 +81,31 @@ size_t ChooseBlockBytes(const std::vector<SpecLayers>& specs) {
   return best;
 }
 
+// Returns the bytes of a block of a model without KV: those of the largest layer's state.
+size_t LargestStateBytes(const std::vector<KvSpec>& layers) {
+  size_t largest = 0;
+  for (const KvSpec& layer : layers) {
+    size_t bytes = 0;
+    for (const StateSpec& array : layer.state) bytes += array.units * AlignUp(array.unit_bytes);
+    largest = std::max(largest, bytes);
+  }
+  return largest;
+}
+
 }  // namespace
 
 int64_t KvBlocksOf(int64_t slots) { return (slots + kBlockTokens - 1) / kBlockTokens; }
 
-// Distributes the layers of each spec evenly over groups whose blocks have about the same size. The
-// layers of a group are placed one after the other.
 KvLayout MakeKvLayout(const std::vector<KvSpec>& layers) {
   const std::vector<SpecLayers> specs = CountSpecs(layers);
   KvLayout layout;
-  layout.block_bytes = ChooseBlockBytes(specs);
+  layout.block_bytes = specs.empty() ? LargestStateBytes(layers)
+                                     : ChooseBlockBytes(specs, MinStateBlockBytes(layers));
+  StateLayout state = LayOutState(layers, layout.block_bytes);
+  layout.state_parts = state.parts;
+  layout.view.states = std::move(state.arrays);
   layout.view.layers.resize(layers.size());
-  layout.view.group_of_layer.resize(layers.size());
+  layout.view.group_of_layer.resize(layers.size(), -1);
   for (const SpecLayers& one : specs) {
     const int64_t groups = one.GroupsIn(layout.block_bytes);
     const int64_t per_group = (one.layers + groups - 1) / groups;
@@ -122,6 +139,12 @@ int64_t KvBlocksFor(const KvSpec& spec, int64_t slots, int64_t step) {
   return std::min(blocks, KvBlocksOf(spec.window - 1) + KvBlocksOf(kBlockTokens - 1 + step));
 }
 
+int64_t KvBlocksFor(const KvLayout& layout, int64_t slots, int64_t step) {
+  int64_t blocks = kStatesPerSequence * layout.state_parts;
+  for (const KvSpec& spec : layout.specs) blocks += KvBlocksFor(spec, slots, step);
+  return blocks;
+}
+
 int64_t KvBlocksIn(size_t memory_bytes, const KvLayout& layout) {
   return std::min<int64_t>(memory_bytes / layout.block_bytes, std::numeric_limits<int32_t>::max());
 }
@@ -134,10 +157,7 @@ int64_t KvCapacityTokens(const std::vector<KvSpec>& layers, size_t memory_bytes,
   int64_t too_many = kMaxTokens / kBlockTokens;
   while (too_many - fitting > 1) {
     const int64_t blocks = fitting + (too_many - fitting) / 2;
-    int64_t needed = 0;
-    for (const KvSpec& spec : layout.specs) {
-      needed += KvBlocksFor(spec, blocks * kBlockTokens, step);
-    }
+    const int64_t needed = KvBlocksFor(layout, blocks * kBlockTokens, step);
     (needed <= total ? fitting : too_many) = blocks;
   }
   return fitting * kBlockTokens;
@@ -146,7 +166,7 @@ int64_t KvCapacityTokens(const std::vector<KvSpec>& layers, size_t memory_bytes,
 KvCost KvCostOf(const std::vector<KvSpec>& layers) {
   const KvLayout layout = MakeKvLayout(layers);
   const auto bytes = static_cast<int64_t>(layout.block_bytes);
-  KvCost cost;
+  KvCost cost = {.state_bytes = layout.state_parts * bytes};
   for (const KvSpec& spec : layout.specs) {
     if (spec.kind == KvKind::kFull) {
       cost.bytes_per_token += bytes / kBlockTokens;

@@ -14,10 +14,17 @@ struct KvLayout {
   std::vector<KvSpec> specs;  // one for each group
   KvView view;                // the arena's address is not set
   size_t block_bytes = 0;     // bytes of a block, which are the same for every group
+  int64_t state_parts = 0;    // blocks of a recurrent state; 0 if the model has none
 };
 
+// The recurrent states of a running sequence: the one that a pass reads, the one that it writes,
+// and the checkpoint at the last boundary between two blocks. The checkpoint is only needed to
+// compute less later, so it is not held: it may be evicted.
+inline constexpr int64_t kStatesPerSequence = 3;
+
 // Distributes the layers of each spec evenly over groups whose blocks have about the same size. The
-// layers of a group are placed one after the other. Requires: `layers` is not empty.
+// layers of a group are placed one after the other. The units of recurrent states are placed in
+// blocks of the same size. Requires: `layers` is not empty.
 KvLayout MakeKvLayout(const std::vector<KvSpec>& layers);
 
 // Number of blocks needed for `slots` slots, rounded up.
@@ -29,6 +36,8 @@ int64_t KvBlocksIn(size_t memory_bytes, const KvLayout& layout);
 // Maximum number of blocks of a group that one sequence holds while `slots` slots are computed, if
 // a step has at most `step` rows of the sequence.
 int64_t KvBlocksFor(const KvSpec& spec, int64_t slots, int64_t step);
+// The same for all groups together. Includes kStatesPerSequence recurrent states.
+int64_t KvBlocksFor(const KvLayout& layout, int64_t slots, int64_t step);
 
 // Number of tokens that a single sequence can have in a cache of `memory_bytes`, if a step has at
 // most `step` of its rows. Requires: `layers` is not empty.
@@ -38,6 +47,9 @@ int64_t KvCapacityTokens(const std::vector<KvSpec>& layers, size_t memory_bytes,
 struct KvCost {
   int64_t bytes_per_token = 0;  // for all layers without a window
   int64_t window_bytes = 0;     // for all layers with a window, when the windows are full
+  // One recurrent state of all layers. A checkpoint needs this memory, and a running sequence
+  // needs kStatesPerSequence times as much.
+  int64_t state_bytes = 0;
 };
 KvCost KvCostOf(const std::vector<KvSpec>& layers);
 

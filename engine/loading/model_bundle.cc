@@ -47,9 +47,12 @@ LoadProgress InStage(const StageProgress& progress, LoadStage stage) {
 // memory for the disk. Returns the errors of PlanKvDisk.
 absl::StatusOr<int64_t> KvBytes(const MemoryLimits& limits, const ModelConfig& config,
                                 DType kv_dtype) {
-  const int64_t bytes = limits.kv_bytes + limits.kv_tokens * KvBytesPerToken(config, kv_dtype);
+  const std::vector<KvSpec> specs = KvSpecsOf(config, kv_dtype);
+  int64_t bytes = limits.kv_bytes + limits.kv_tokens * KvBytesPerToken(config, kv_dtype);
+  // The tokens are those of one sequence in a ContiguousKv, which has two recurrent states.
+  if (limits.kv_tokens > 0) bytes += 2 * KvCostOf(specs).state_bytes;
   if (limits.kv_disk_bytes == 0) return bytes;
-  const int64_t block_bytes = KvBlockBytes(KvSpecsOf(config, kv_dtype));
+  const int64_t block_bytes = KvBlockBytes(specs);
   ASSIGN_OR_RETURN(const KvDiskLayout disk, PlanKvDisk(limits.kv_disk_bytes, block_bytes));
   return bytes + KvDiskMemoryBytes(disk);
 }
@@ -120,9 +123,10 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
   ASSIGN_OR_RETURN(Checkpoint file, OpenCheckpoint(path));
   ASSIGN_OR_RETURN(bundle->config, ModelConfig::Parse(file));
   if (!bundle->config.CanStoreKv(bundle->kv_dtype)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "KV of type ", DTypeName(bundle->kv_dtype), " needs a head size that is a multiple of 32; ",
-        path, " has heads of size ", bundle->config.layers[0].head_dim, ": use f16 or bf16"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("KV of type ", DTypeName(bundle->kv_dtype),
+                     " needs a head size that is a multiple of 32; ", path, " has heads of size ",
+                     bundle->config.attention_layer().head_dim, ": use f16 or bf16"));
   }
   bundle->name = bundle->config.name;
   ASSIGN_OR_RETURN(bundle->tokenizer, LoadTokenizer(file));

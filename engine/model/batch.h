@@ -9,6 +9,7 @@
 
 #include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "kernels/recurrent_state.h"
 #include "moe/policy/placement_policy.h"
 
 namespace tidepool::engine {
@@ -42,6 +43,12 @@ struct RowSpan {
   // The block table of each KV group, for the slots [0, first_slot + rows). The tables are owned by
   // a KvLease.
   std::vector<absl::Span<const int32_t>> blocks;
+  // The blocks of the recurrent state before the rows (empty: the state is zero) and after them. A
+  // snapshot is a state after some of the rows; its number of rows is above 0 and less than
+  // rows(). Snapshots are in ascending order. All are empty if the model has no recurrent state.
+  absl::Span<const int32_t> state_in;
+  absl::Span<const int32_t> state_out;
+  std::vector<kernels::StateSnapshot> state_snapshots;
 
   int64_t rows() const { return static_cast<int64_t>(token_ids.size()); }
 };

@@ -2,8 +2,9 @@
 // `tidepool logits` and tests use it instead of the engine's KvCache.
 //
 //   ContiguousKv kv(model->kv_specs(), /*sequences=*/1, /*slots=*/tokens.size());
-//   span.blocks = kv.blocks(0);
+//   kv.SetBlocks(0, &span);
 //   model->Forward(batch, kv.view(), &workspace);
+//   kv.Commit(0);  // before the next pass of the sequence
 #ifndef TIDEPOOL_ENGINE_MODEL_CONTIGUOUS_KV_H_
 #define TIDEPOOL_ENGINE_MODEL_CONTIGUOUS_KV_H_
 
@@ -12,29 +13,55 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "engine/model/batch.h"
 #include "engine/model/kv_spec.h"
 #include "kernels/tensor.h"
 
 namespace tidepool::engine {
 
-// Thread-compatible. All layers are one group. The memory is not initialised.
+// Thread-compatible. All layers with KV are one group. The memory is not initialised. If the model
+// has recurrent states, a sequence has two: the one after its last commit, and the one that the
+// next pass writes.
 class ContiguousKv {
  public:
-  ContiguousKv(const std::vector<KvSpec>& specs, int sequences, int64_t slots);
+  // `spare_states` is the number of additional states, for snapshots.
+  ContiguousKv(const std::vector<KvSpec>& specs, int sequences, int64_t slots,
+               int spare_states = 0);
 
   const KvView& view() const { return view_; }
-  // The block table of sequence number `sequence`, for RowSpan::blocks.
+  // Sets the blocks and states of a span of sequence number `sequence`. A span whose first slot is
+  // 0 begins with the state zero.
+  void SetBlocks(int sequence, RowSpan* span) const;
+  // The next pass continues after the state that the last pass has written. Without recurrent
+  // states, it does nothing.
+  void Commit(int sequence);
+  // The blocks of spare state number `spare`, for RowSpan::state_snapshots.
+  absl::Span<const int32_t> spare_state(int spare) const { return State(2 * sequences_ + spare); }
+  // The next pass of the sequence begins with a copy of this spare state.
+  void ContinueFrom(int spare, int sequence);
+
+  // The block table of sequence number `sequence`, for RowSpan::blocks. Enough for models without
+  // recurrent states.
   std::vector<absl::Span<const int32_t>> blocks(int sequence) const;
   // All of the memory. Tests write to it.
   absl::Span<std::byte> bytes() const { return absl::MakeSpan(arena_.data(), arena_.size()); }
 
   // Bytes of one block of all layers together.
   static size_t BlockBytes(const std::vector<KvSpec>& specs);
+  // Bytes of one recurrent state. 0 if the model has none.
+  static size_t StateBytes(const std::vector<KvSpec>& specs);
 
  private:
+  absl::Span<const int32_t> State(int64_t state) const;
+
+  int sequences_;
   int64_t blocks_per_sequence_;
+  int64_t parts_ = 0;  // blocks of a state
   kernels::Buffer arena_;
-  std::vector<int32_t> table_;  // the tables of all sequences, one after the other
+  // The tables of all sequences, one after the other. The states follow: two for each sequence,
+  // then the spare ones.
+  std::vector<int32_t> table_;
+  std::vector<int> current_;  // for each sequence: 0 or 1, its state after the last commit
   KvView view_;
 };
 

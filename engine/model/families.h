@@ -43,7 +43,15 @@ struct Family {
   // The name of the tensor that is the norm before the FFN.
   absl::string_view ffn_norm = "ffn_norm";
 
-  bool mla = false;  // has multi-head latent attention
+  // The name of the tensor that is the norm after the last layer.
+  absl::string_view final_norm = "output_norm";
+
+  bool mla = false;              // has multi-head latent attention
+  bool gated_attention = false;  // LayerConfig::gated
+  // The mixer of the layers without attention. kAttention: all layers have attention.
+  Mixer recurrent = Mixer::kAttention;
+  kernels::HeadOrder delta_order = kernels::HeadOrder::kGrouped;
+  bool rope_sections = false;  // whether rope.dimension_sections is read
 
   // Whether attention.sliding_window applies if there is no attention.sliding_window_pattern.
   bool window = false;
@@ -62,6 +70,7 @@ struct Family {
   // used if there is no expert_gating_func
   kernels::GateScore score = kernels::GateScore::kSoftmax;
   bool normalize_weights = false;  // used if there is no expert_weights_norm
+  float normalize_epsilon = 0;     // MoeConfig::normalize_epsilon
 
   kernels::GluForm glu = kernels::GluForm::kSwiGlu;
   bool scaled_embedding = false;  // whether the embedding is multiplied by sqrt(hidden_size)

@@ -93,6 +93,7 @@ absl::Status ReadGate(const ConfigSource& source, MoeConfig* moe) {
   }
   ASSIGN_OR_RETURN(moe->normalize_weights,
                    file.BoolOr(keys.Name("expert_weights_norm"), family.normalize_weights));
+  moe->normalize_epsilon = family.normalize_epsilon;
   ASSIGN_OR_RETURN(moe->weights_scale, keys.ScaleOr("expert_weights_scale", 1));
   if (moe->weights_scale == 0) moe->weights_scale = 1;  // the file does not have the key
   return absl::OkStatus();

@@ -17,6 +17,7 @@ absl::Status ReadHeads(const Keys& keys, int64_t count, ModelConfig* config) {
     ASSIGN_OR_RETURN(kv_heads, keys.PerLayer("attention.head_count_kv", count, 0, kMaxHeads));
   }
   for (size_t i = 0; i < config->layers.size(); ++i) {
+    if (!config->layers[i].has_attention()) continue;
     if (heads[i] == 0 || kv_heads[i] == 0) {
       return keys.Unsupported(
           heads[i] == 0 ? "attention.head_count" : "attention.head_count_kv",
@@ -34,11 +35,12 @@ absl::Status ReadHeads(const Keys& keys, int64_t count, ModelConfig* config) {
 }
 
 absl::Status ReadHeadDim(const Keys& keys, ModelConfig* config) {
-  const int heads = config->layers[0].heads;
+  const int heads = config->attention_layer().heads;
   if (!keys.Has("attention.key_length")) {
-    const bool uniform =
-        std::all_of(config->layers.begin(), config->layers.end(),
-                    [heads](const LayerConfig& layer) { return layer.heads == heads; });
+    const bool uniform = std::all_of(config->layers.begin(), config->layers.end(),
+                                     [heads](const LayerConfig& layer) {
+                                       return !layer.has_attention() || layer.heads == heads;
+                                     });
     if (!uniform || config->hidden_size % heads != 0) {
       return keys.Invalid(
           "attention.key_length",
@@ -61,6 +63,7 @@ absl::Status ReadHeadDim(const Keys& keys, ModelConfig* config) {
       const double scale,
       keys.FloatOr("attention.scale", 1 / std::sqrt(static_cast<double>(dim)), 0, kMaxScale));
   for (LayerConfig& layer : config->layers) {
+    if (!layer.has_attention()) continue;
     layer.head_dim = static_cast<int>(dim);
     layer.attention_scale = static_cast<float>(scale);
   }
@@ -123,7 +126,8 @@ absl::Status ReadWindows(const ConfigSource& source, int64_t count, ModelConfig*
                    keys.IntOr("attention.sliding_window", family.default_window, 0, kMaxContext));
   ASSIGN_OR_RETURN(const std::vector<bool> windows, ReadWindowPattern(source, count));
   for (size_t i = 0; i < config->layers.size(); ++i) {
-    if (windows[i]) config->layers[i].sliding_window = window;
+    LayerConfig& layer = config->layers[i];
+    if (windows[i] && layer.has_attention()) layer.sliding_window = window;
   }
   return absl::OkStatus();
 }
@@ -142,6 +146,7 @@ absl::Status ReadLayers(const ConfigSource& source, ModelConfig* config) {
     ASSIGN_OR_RETURN(config->draft_layers, keys.IntOr("nextn_predict_layers", 0, 0, count - 1));
   }
   config->layers.resize(count - config->draft_layers);
+  RETURN_IF_ERROR(ReadMixers(source, config));
   RETURN_IF_ERROR(ReadHeads(keys, count, config));
   RETURN_IF_ERROR(family.mla ? ReadMla(keys, config) : ReadHeadDim(keys, config));
   RETURN_IF_ERROR(ReadWindows(source, count, config));
@@ -151,8 +156,11 @@ absl::Status ReadLayers(const ConfigSource& source, ModelConfig* config) {
   }
   const bool qk_norm = HasQkNorm(source);
   for (LayerConfig& layer : config->layers) {
-    layer.attention_softcap = softcap;
-    layer.qk_norm = qk_norm ? family.qk_norm : QkNorm::kNone;
+    if (layer.has_attention()) {
+      layer.gated = family.gated_attention;
+      layer.attention_softcap = softcap;
+      layer.qk_norm = qk_norm ? family.qk_norm : QkNorm::kNone;
+    }
     layer.norms = family.norms;
     layer.glu = family.glu;
   }

@@ -77,6 +77,19 @@ absl::Status ReadMultipliers(const ConfigSource& source, ModelConfig* config) {
   return absl::OkStatus();
 }
 
+// Returns the number of weights per element of the hidden size that a layer's mixer has.
+int64_t MixerWidth(const LayerConfig& layer, int64_t hidden) {
+  switch (layer.mixer) {
+    case Mixer::kAttention:
+      return int64_t{2} * (layer.heads + layer.kv_heads) * layer.head_dim;
+    case Mixer::kDeltaNet:
+      return layer.delta.channels() + 2 * layer.delta.v_size();
+    case Mixer::kShortConv:
+      return 4 * hidden;
+  }
+  return 0;
+}
+
 }  // namespace
 
 absl::StatusOr<ModelConfig> ModelConfig::Parse(const Checkpoint& file) {
@@ -113,15 +126,22 @@ int ModelConfig::moe_layers() const {
   }));
 }
 
+const LayerConfig& ModelConfig::attention_layer() const {
+  return *std::find_if(layers.begin(), layers.end(),
+                       [](const LayerConfig& layer) { return layer.has_attention(); });
+}
+
 bool ModelConfig::CanStoreKv(kernels::DType dtype) const {
   return std::all_of(layers.begin(), layers.end(), [dtype](const LayerConfig& layer) {
-    return kernels::IsKvType(dtype, layer.head_dim) && kernels::IsKvType(dtype, layer.value_dim());
+    return !layer.has_attention() || (kernels::IsKvType(dtype, layer.head_dim) &&
+                                      kernels::IsKvType(dtype, layer.value_dim()));
   });
 }
 
 int64_t KvBytesPerToken(const ModelConfig& config, kernels::DType dtype) {
   int64_t bytes = 0;
   for (const LayerConfig& layer : config.layers) {
+    if (!layer.has_attention()) continue;
     const int64_t parts = layer.has_mla() ? 1 : 2;  // keys and values, or only keys with MLA
     bytes += parts * layer.kv_heads * kernels::KvHeadBytes(dtype, layer.head_dim) /
              kernels::kKvBlockTokens;
@@ -138,8 +158,9 @@ int64_t AttentionDepth(const ModelConfig& config) {
         layer.ffn == FfnKind::kDense
             ? layer.ffn_width
             : config.moe.experts_used * config.moe.expert_width + config.moe.shared_width;
-    weights += hidden * (2 * (layer.heads + layer.kv_heads) * layer.head_dim + 3 * neurons);
-    if (layer.sliding_window == 0) per_token += int64_t{2} * layer.heads * layer.head_dim;
+    weights += hidden * (MixerWidth(layer, hidden) + 3 * neurons);
+    if (layer.has_attention() && layer.sliding_window == 0)
+      per_token += int64_t{2} * layer.heads * layer.head_dim;
   }
   return per_token == 0 ? 0 : weights / per_token;
 }

@@ -3,6 +3,7 @@
 #ifndef TIDEPOOL_ENGINE_MODEL_MODEL_CONFIG_H_
 #define TIDEPOOL_ENGINE_MODEL_MODEL_CONFIG_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -39,26 +40,56 @@ struct MlaConfig {
   int value_dim = 0;  // number of elements of a head's output
 };
 
+// How the tokens of a sequence are mixed in a layer.
+enum class Mixer : uint8_t {
+  kAttention,
+  kDeltaNet,   // gated delta net (Qwen3-Next, Qwen3.5): a matrix per head is the state
+  kShortConv,  // short convolution between two gates (LFM2)
+};
+
+// Sizes of a gated delta net. A value head uses the queries and keys of one key head.
+struct DeltaNetConfig {
+  int k_heads = 0;
+  int v_heads = 0;  // a multiple of k_heads
+  int k_dim = 0;
+  int v_dim = 0;
+  kernels::HeadOrder order = kernels::HeadOrder::kGrouped;
+
+  int k_size() const { return k_heads * k_dim; }
+  int v_size() const { return v_heads * v_dim; }
+  // Number of channels of the convolution: queries, keys and values.
+  int channels() const { return 2 * k_size() + v_size(); }
+};
+
 enum class FfnKind : uint8_t { kDense, kMoe };
 
 // The value of LayerConfig::rope for a layer without rotation.
 inline constexpr int kNoRope = -1;
 
 struct LayerConfig {
+  Mixer mixer = Mixer::kAttention;
+  // Only for layers with attention: all members up to `qk_norm`.
   int heads = 0;
   int kv_heads = 0;
   int head_dim = 0;  // of q, k and v; with MLA, size of the stored key: kv_rank + rope_dim
   MlaConfig mla;
+  // Whether attn_q also has the rows of a gate. The output of attention is multiplied by the
+  // sigmoid of the gate.
+  bool gated = false;
   int64_t sliding_window = 0;   // 0: full attention
   int rope = 0;                 // index into ModelConfig::ropes, or kNoRope
   float attention_scale = 0;    // q k^T is multiplied by this
   float attention_softcap = 0;  // scores become cap * tanh(score / cap); 0: no soft-cap
   QkNorm qk_norm = QkNorm::kNone;
+  // Number of tokens that the causal convolution reads, if the mixer is not attention.
+  int conv_width = 0;
+  DeltaNetConfig delta;  // only with Mixer::kDeltaNet
   NormPlacement norms = NormPlacement::kPre;
   FfnKind ffn = FfnKind::kDense;
   int ffn_width = 0;                                 // width of a dense layer's FFN
   kernels::GluForm glu = kernels::GluForm::kSwiGlu;  // for the FFN, or for all experts
 
+  bool has_attention() const { return mixer == Mixer::kAttention; }
   bool has_mla() const { return mla.kv_rank > 0; }
   // Number of elements of each KV head's value. With MLA, the value is the first elements of the
   // key.
@@ -77,7 +108,8 @@ struct MoeConfig {
   kernels::GateScore score = kernels::GateScore::kSoftmax;
   // whether the weights of the chosen experts are divided by their sum
   bool normalize_weights = false;
-  float weights_scale = 1;  // the weights of the chosen experts are multiplied by this
+  float normalize_epsilon = 0;  // added to this sum
+  float weights_scale = 1;      // the weights of the chosen experts are multiplied by this
   int groups = 1;
   int groups_used = 1;
   kernels::GroupScore group_score = kernels::GroupScore::kMax;
@@ -99,6 +131,10 @@ struct RopeConfig {
   // sequences use the same divisors, `short_slots` is 0.
   std::string long_divisors;
   int64_t short_slots = 0;
+  // MRoPE: how many pairs rotate by time, height, width and a fourth position. All zero: there is
+  // one position. All positions of a text token are equal, so the sections do not change its
+  // rotation.
+  std::array<int, 4> sections = {};
 };
 
 // Immutable and validated. Only Parse creates the config of a file.
@@ -126,6 +162,8 @@ struct ModelConfig {
 
   // Number of layers with experts.
   int moe_layers() const;
+  // The first layer with attention. Every supported model has one.
+  const LayerConfig& attention_layer() const;
   // Returns whether the KV of all layers can have this type.
   bool CanStoreKv(kernels::DType dtype) const;
 };

@@ -139,6 +139,26 @@ absl::StatusOr<std::optional<RopeConfig>> ReadWindowRope(const ConfigSource& sou
   return Unscaled(family.rope, dims, own);
 }
 
+// Reads the sections of MRoPE. A fourth section may be missing.
+absl::Status ReadSections(const ConfigSource& source, RopeConfig* rope) {
+  constexpr absl::string_view kSections = "rope.dimension_sections";
+  const auto [file, keys, family] = source;
+  if (!family.rope_sections || !keys.Has(kSections)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<int64_t> sections, file.Ints(keys.Name(kSections)));
+  int64_t pairs = 0;
+  bool valid = sections.size() == 3 || sections.size() == 4;
+  for (size_t i = 0; valid && i < sections.size(); ++i) {
+    valid = sections[i] >= 0 && sections[i] <= rope->dims / 2;
+    pairs += sections[i];
+    rope->sections[i] = static_cast<int>(sections[i]);
+  }
+  if (valid && pairs <= rope->dims / 2) return absl::OkStatus();
+  return keys.Invalid(
+      kSections,
+      absl::StrCat(Checkpoint::FormatValue(*file.Find(keys.Name(kSections))),
+                   ", expected 3 or 4 numbers of pairs, at most ", rope->dims / 2, " in all"));
+}
+
 // Sets `rope` of each layer. `windows` is the index of the rotation of layers with a window.
 absl::Status AssignRopes(const ConfigSource& source, int windows, ModelConfig* config) {
   const auto [file, keys, family] = source;
@@ -156,7 +176,8 @@ absl::Status AssignRopes(const ConfigSource& source, int windows, ModelConfig* c
   }
   for (int64_t i = 0; i < count; ++i) {
     LayerConfig& layer = config->layers[i];
-    layer.rope = !rotates[i] ? kNoRope : layer.sliding_window > 0 ? windows : 0;
+    layer.rope = layer.sliding_window > 0 ? windows : 0;
+    if (!rotates[i] || !layer.has_attention()) layer.rope = kNoRope;
   }
   return absl::OkStatus();
 }
@@ -165,7 +186,7 @@ absl::Status AssignRopes(const ConfigSource& source, int windows, ModelConfig* c
 
 absl::Status ReadRopes(const ConfigSource& source, ModelConfig* config) {
   const auto [file, keys, family] = source;
-  const int head_dim = config->layers[0].head_dim;
+  const int head_dim = config->attention_layer().head_dim;
   ASSIGN_OR_RETURN(const int64_t dims, keys.IntOr("rope.dimension_count", head_dim, 1, head_dim));
   if (dims % 2 != 0) {
     return keys.Invalid("rope.dimension_count", absl::StrCat(dims, ", expected an even number"));
@@ -174,6 +195,7 @@ absl::Status ReadRopes(const ConfigSource& source, ModelConfig* config) {
   ASSIGN_OR_RETURN(Scaling scaling, ReadScaling(source, *config));
   RopeConfig rope = Unscaled(family.rope, dims, base);
   RETURN_IF_ERROR(ApplyScaling(source, base, &scaling, &rope));
+  RETURN_IF_ERROR(ReadSections(source, &rope));
   for (LayerConfig& layer : config->layers) {
     if (scaling.attention != 1) {
       layer.attention_scale = static_cast<float>(layer.attention_scale * scaling.attention);

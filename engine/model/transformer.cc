@@ -28,11 +28,26 @@ std::vector<double> Divided(std::vector<double> frequencies, absl::Span<const fl
   return frequencies;
 }
 
+// The spec of a layer with a recurrent state.
+KvSpec StateSpecOf(const LayerConfig& layer, int64_t hidden) {
+  const auto conv = [&](int64_t channels) -> StateSpec {
+    return {kernels::ConvUnits(channels), kernels::ConvUnitBytes(layer.conv_width)};
+  };
+  if (layer.mixer == Mixer::kShortConv) return {.kind = KvKind::kState, .state = {conv(hidden)}};
+  const DeltaNetConfig& delta = layer.delta;
+  const StateSpec matrices = {delta.v_heads, kernels::DeltaUnitBytes(delta.k_dim, delta.v_dim)};
+  return {.kind = KvKind::kState, .state = {matrices, conv(delta.channels())}};
+}
+
 }  // namespace
 
 std::vector<KvSpec> KvSpecsOf(const ModelConfig& config, kernels::DType kv_dtype) {
   std::vector<KvSpec> specs;
   for (const LayerConfig& layer : config.layers) {
+    if (!layer.has_attention()) {
+      specs.push_back(StateSpecOf(layer, config.hidden_size));
+      continue;
+    }
     specs.push_back({.kind = layer.sliding_window > 0 ? KvKind::kWindow : KvKind::kFull,
                      .window = layer.sliding_window,
                      .kv_heads = layer.kv_heads,
@@ -66,6 +81,8 @@ TransformerModel::TransformerModel(const ModelConfig& config, kernels::KernelBac
     inv_freq_.push_back(Divided(frequencies, weights_.rope_divisors[rope]));
     long_inv_freq_.push_back(Divided(frequencies, weights_.long_rope_divisors[rope]));
   }
+  has_state_ = std::any_of(config_.layers.begin(), config_.layers.end(),
+                           [](const LayerConfig& layer) { return !layer.has_attention(); });
   std::vector<std::vector<kernels::FfnWeights>> experts;
   for (size_t i = 0; i < config_.layers.size(); ++i) {
     moe_layer_.push_back(static_cast<int>(experts.size()));
@@ -102,7 +119,7 @@ absl::StatusOr<StepOutput> TransformerModel::Walk(Pass pass) const {
   RETURN_IF_ERROR(EndLayer(kEmbeddingLayer, pass));
   const size_t mark = pass.arena->used();
   for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) {
-    RETURN_IF_ERROR(Attention(layer, pass));
+    RETURN_IF_ERROR(Mix(layer, pass));
     pass.arena->ResetTo(mark);
     if (observer_) Observe(absl::StrCat("layer.", layer, ".attention"), pass, pass.x);
     if (config_.layers[layer].ffn == FfnKind::kMoe) {
@@ -144,6 +161,8 @@ void TransformerModel::Begin(Pass* pass) const {
         {pass->arena->AllocateMatrix(count, pairs), pass->arena->AllocateMatrix(count, pairs)});
   }
   FillRotations(*pass);
+  rows.state_parts.clear();
+  if (has_state_) CutStateParts(pass->batch, &rows.state_parts);
 }
 
 void TransformerModel::FillRotations(const Pass& pass) const {
@@ -254,7 +273,8 @@ absl::Status TransformerModel::AttendRows(int layer, const Pass& pass, int64_t f
                                               .layer = kv,
                                               .spans = spans,
                                               .soft_cap = config.attention_softcap,
-                                              .sinks = w.sinks},
+                                              .sinks = w.sinks,
+                                              .gate = qkv.gate},
                                              pass.arena);
   if (config.has_mla()) attended = LatentValues(layer, pass, attended);
   branch.AddProduct(attended, w.attention_output, x, pass.arena);
@@ -266,10 +286,17 @@ TransformerModel::Qkv TransformerModel::Project(int layer, const Pass& pass, con
   const LayerWeights& w = weights_.layers[layer];
   const LayerConfig& config = config_.layers[layer];
   const int64_t rows = x.values.rows;
-  const Qkv qkv = {pass.arena->AllocateMatrix(rows, w.q.outputs()),
-                   pass.arena->AllocateMatrix(rows, w.k.outputs()),
-                   pass.arena->AllocateMatrix(rows, w.v.outputs())};
-  Multiply(pass.backend, x, {w.q.Into(qkv.q), w.k.Into(qkv.k), w.v.Into(qkv.v)});
+  Qkv qkv = {pass.arena->AllocateMatrix(rows, w.q.outputs()),
+             pass.arena->AllocateMatrix(rows, w.k.outputs()),
+             pass.arena->AllocateMatrix(rows, w.v.outputs()),
+             {}};
+  if (config.gated) {
+    qkv.gate = pass.arena->AllocateMatrix(rows, w.gate.outputs());
+    Multiply(pass.backend, x,
+             {w.q.Into(qkv.q), w.k.Into(qkv.k), w.v.Into(qkv.v), w.gate.Into(qkv.gate)});
+  } else {
+    Multiply(pass.backend, x, {w.q.Into(qkv.q), w.k.Into(qkv.k), w.v.Into(qkv.v)});
+  }
   if (config.qk_norm != QkNorm::kHeadAfterRope) NormQk(w, pass, qkv);
   if (config.rope != kNoRope) {
     const auto style = config_.ropes[config.rope].style;
@@ -306,7 +333,8 @@ TransformerModel::Gated TransformerModel::Gate(int layer, const Pass& pass) cons
                                   .groups = moe.groups,
                                   .groups_kept = moe.groups_used,
                                   .group_score = moe.group_score,
-                                  .scale = moe.weights_scale};
+                                  .scale = moe.weights_scale,
+                                  .normalize_epsilon = moe.normalize_epsilon};
   const int64_t rows = pass.x.rows;
   const Activation x = FfnBranch(layer, pass).Input(pass.x, pass.arena);
   const MatrixView logits = pass.arena->AllocateMatrix(rows, gate.experts);
@@ -410,8 +438,12 @@ void TransformerModel::CheckBatch(const Batch& batch, const KvView& kv) const {
         << "the best of " << argmax_vocab << " and of " << span.argmax_vocab;
     argmax_vocab = std::max(argmax_vocab, span.argmax_vocab);
     CHECK(span.rows() > 0 && span.first_slot >= 0) << "a span without rows";
-    CHECK(span.mask == kernels::Mask::kCausal || span.rows() <= kMaxAttentionRows)
+    CHECK(span.mask == kernels::Mask::kCausal || (span.rows() <= kMaxAttentionRows && !has_state_))
         << "a span of " << span.rows() << " rows that see each other";
+    CHECK(!span.state_out.empty() == has_state_ &&
+          span.state_in.empty() == (!has_state_ || span.first_slot == 0))
+        << "a span at slot " << span.first_slot
+        << " without its state, or with one that the model does not have";
     CHECK(span.positions.empty() || static_cast<int64_t>(span.positions.size()) == span.rows());
     for (const int32_t id : span.token_ids) {
       CHECK(id >= 0 && id < config_.vocab_size) << "token id " << id;

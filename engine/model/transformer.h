@@ -38,10 +38,10 @@
 namespace tidepool::engine {
 
 // Receives the batch's rows [rows, hidden_size] after each part of the graph, in order:
-// "embedding"; for each layer N "layer.N.attention" (the residual stream after attention) and
-// "layer.N" (after the FFN or the experts); and "norm", only for rows with requested logits. If the
-// output of a part is degenerate (hidden_values.h), the pass ends after this part. The view is only
-// valid during the call.
+// "embedding"; for each layer N "layer.N.attention" (the residual stream after attention, or after
+// the mixer that the layer has instead) and "layer.N" (after the FFN or the experts); and "norm",
+// only for rows with requested logits. If the output of a part is degenerate (hidden_values.h), the
+// pass ends after this part. The view is only valid during the call.
 using LayerObserver = std::function<void(absl::string_view name, kernels::ConstMatrixView rows)>;
 
 // The KV settings of each layer.
@@ -121,6 +121,15 @@ class TransformerModel final : public Model {
     kernels::MatrixView sin;
   };
 
+  // Rows of the batch that a mixer with a state computes together. The first row of the part is
+  // row `first_row` of the batch, and row 0 of `spans`.
+  struct StatePart {
+    int64_t first_row = 0;
+    int64_t rows = 0;
+    std::vector<kernels::StateSpan> spans;
+    std::vector<std::vector<kernels::StateSnapshot>> snapshots;  // of spans that were cut
+  };
+
   // The part of a pass's state that has one value per row and is not in the workspace.
   struct PassRows {
     std::vector<int32_t> ids;
@@ -130,6 +139,7 @@ class TransformerModel final : public Model {
     std::vector<int32_t> zero_since;     // see CheckHiddenValues
     std::vector<kernels::KvSpan> spans;  // for the current layer
     std::vector<Rotation> rotations;     // for each RopeConfig; the tables are in the workspace
+    std::vector<StatePart> state_parts;  // empty if no layer has a state
   };
 
   // What all layers of one pass share.
@@ -147,11 +157,13 @@ class TransformerModel final : public Model {
     bool dry() const { return live == nullptr; }
   };
 
-  // The queries, keys and values of some rows. With MLA, v has no columns.
+  // The queries, keys and values of some rows. With MLA, v has no columns. The gate is only set if
+  // attention is gated.
   struct Qkv {
     kernels::MatrixView q;
     kernels::MatrixView k;
     kernels::MatrixView v;
+    kernels::MatrixView gate;
   };
 
   TransformerModel(const ModelConfig& config, kernels::KernelBackend* backend,
@@ -164,6 +176,10 @@ class TransformerModel final : public Model {
   void Begin(Pass* pass) const;
   void FillRotations(const Pass& pass) const;
   absl::Status EndLayer(int layer, const Pass& pass) const;
+  static void CutStateParts(const Batch& batch, std::vector<StatePart>* parts);
+  absl::Status Mix(int layer, const Pass& pass) const;
+  void DeltaNet(int layer, const Pass& pass, const StatePart& part) const;
+  void ShortConv(int layer, const Pass& pass, const StatePart& part) const;
   absl::Status Attention(int layer, const Pass& pass) const;
   absl::Status AttendRows(int layer, const Pass& pass, int64_t first_row,
                           absl::Span<const kernels::KvSpan> spans) const;
@@ -201,6 +217,7 @@ class TransformerModel final : public Model {
   std::vector<std::vector<double>> inv_freq_;
   std::vector<std::vector<double>> long_inv_freq_;
   std::vector<int> moe_layer_;    // for each layer: its index among the MoE layers
+  bool has_state_ = false;        // whether some layers have a recurrent state
   std::vector<KvSpec> kv_specs_;  // for each layer
   std::unique_ptr<moe::ExpertSource> expert_source_;        // null if there are no experts
   std::unique_ptr<moe::ExpertScheduler> expert_scheduler_;  // null if there are no experts

@@ -101,7 +101,7 @@ TransformerModel::Qkv TransformerModel::ProjectLatent(int layer, const Pass& pas
     pass.backend->Rope(ColumnsFrom(keys, mla.kv_rank), mla.rope_dim,
                        config_.ropes[config.rope].style, rotation.cos, rotation.sin);
   }
-  return {LatentQuery(layer, pass, x, rotation), keys, MatrixView(nullptr, rows, 0)};
+  return {LatentQuery(layer, pass, x, rotation), keys, MatrixView(nullptr, rows, 0), {}};
 }
 
 // Returns the results of attention in the space of the values.

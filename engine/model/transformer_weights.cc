@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "engine/model/families.h"
+#include "engine/model/mixer_weights.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine {
@@ -53,10 +54,7 @@ class LayerLoader {
   absl::StatusOr<LayerWeights> Load(ExpertLoading experts) {
     LayerWeights weights;
     RETURN_IF_ERROR(LoadNorms(&weights));
-    RETURN_IF_ERROR(layer_.has_mla() ? LoadMla(&weights) : LoadQkv(&weights));
-    ASSIGN_OR_RETURN(weights.sinks, OptionalVector("attn_sinks.weight", layer_.heads));
-    ASSIGN_OR_RETURN(weights.attention_output,
-                     LoadLinear("attn_output", config_.hidden_size, OutputColumns()));
+    RETURN_IF_ERROR(LoadMixer(&weights));
     RETURN_IF_ERROR(layer_.ffn == FfnKind::kMoe ? LoadMoe(experts, &weights.moe)
                                                 : LoadDense(&weights.ffn));
     return weights;
@@ -157,6 +155,22 @@ class LayerLoader {
     return load("attn_k_norm", row ? KvRows() : layer_.head_dim, &weights->k_norm);
   }
 
+  absl::Status LoadMixer(LayerWeights* weights) {
+    if (layer_.mixer == Mixer::kDeltaNet) {
+      ASSIGN_OR_RETURN(weights->delta, LoadDeltaNet(config_, layer_, prefix_, store_));
+      return absl::OkStatus();
+    }
+    if (layer_.mixer == Mixer::kShortConv) {
+      ASSIGN_OR_RETURN(weights->short_conv, LoadShortConv(config_, layer_, prefix_, store_));
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(layer_.has_mla() ? LoadMla(weights) : LoadQkv(weights));
+    ASSIGN_OR_RETURN(weights->sinks, OptionalVector("attn_sinks.weight", layer_.heads));
+    ASSIGN_OR_RETURN(weights->attention_output,
+                     LoadLinear("attn_output", config_.hidden_size, OutputColumns()));
+    return absl::OkStatus();
+  }
+
   absl::Status LoadMla(LayerWeights* weights) {
     const MlaConfig& config = layer_.mla;
     const int64_t hidden = config_.hidden_size;
@@ -192,10 +206,29 @@ class LayerLoader {
     const int64_t q_rows = QRows();
     const int64_t kv_rows = KvRows();
     const int64_t hidden = config_.hidden_size;
-    if (Has("attn_qkv.weight")) return LoadFusedQkv(q_rows, kv_rows, weights);
-    ASSIGN_OR_RETURN(weights->q, LoadLinear("attn_q", q_rows, hidden));
+    if (Has("attn_qkv.weight") && !layer_.gated) return LoadFusedQkv(q_rows, kv_rows, weights);
+    if (layer_.gated) {
+      RETURN_IF_ERROR(LoadGatedQ(weights));
+    } else {
+      ASSIGN_OR_RETURN(weights->q, LoadLinear("attn_q", q_rows, hidden));
+    }
     ASSIGN_OR_RETURN(weights->k, LoadLinear("attn_k", kv_rows, hidden));
     ASSIGN_OR_RETURN(weights->v, LoadLinear("attn_v", kv_rows, hidden));
+    return absl::OkStatus();
+  }
+
+  // Loads a tensor in which the rows of q of each head are followed by the rows of its gate.
+  absl::Status LoadGatedQ(LayerWeights* weights) {
+    const std::string name = Name("attn_q.weight");
+    MatrixRef ref = {.name = name,
+                     .rows = QRows(),
+                     .cols = config_.hidden_size,
+                     .tensor_rows = 2 * QRows(),
+                     .piece_rows = layer_.head_dim,
+                     .piece_stride = int64_t{2} * layer_.head_dim};
+    ASSIGN_OR_RETURN(weights->q.weight, store_->Matrix(ref));
+    ref.first_row = layer_.head_dim;
+    ASSIGN_OR_RETURN(weights->gate.weight, store_->Matrix(ref));
     return absl::OkStatus();
   }
 
@@ -387,7 +420,8 @@ absl::StatusOr<TransformerWeights> LoadTransformerWeights(const ModelConfig& con
   ASSIGN_OR_RETURN(
       weights.embedding,
       store->Matrix({.name = "token_embd.weight", .rows = config.vocab_size, .cols = hidden}));
-  ASSIGN_OR_RETURN(weights.final_norm, store->Vector("output_norm.weight", hidden));
+  ASSIGN_OR_RETURN(weights.final_norm,
+                   store->Vector(absl::StrCat(FamilyOf(config).final_norm, ".weight"), hidden));
   weights.head.weight = weights.embedding;
   if (store->Has("output.weight")) {
     ASSIGN_OR_RETURN(

@@ -38,18 +38,43 @@ struct MlaWeights {
   std::vector<kernels::PackedMatrix> v_b;  // for each head: [value_dim, kv_rank]
 };
 
+// The weights of a gated delta net.
+struct DeltaNetWeights {
+  // Either one matrix [channels, hidden] with the rows of q, k and v, or one matrix for each.
+  std::vector<Linear> qkv;
+  Linear z;                         // [v_heads * v_dim, hidden], gate of the output
+  Linear alpha;                     // [v_heads, hidden]
+  Linear beta;                      // [v_heads, hidden]
+  absl::Span<const float> conv;     // [channels, conv_width]
+  absl::Span<const float> dt_bias;  // [v_heads]
+  absl::Span<const float> decay;    // [v_heads]: -exp(A_log)
+  absl::Span<const float> norm;     // [v_dim]
+  Linear out;                       // [hidden, v_heads * v_dim]
+};
+
+// The weights of a short convolution.
+struct ShortConvWeights {
+  Linear in;                     // [3 * hidden, hidden]: input gate, output gate, input
+  absl::Span<const float> conv;  // [hidden, conv_width]
+  Linear out;                    // [hidden, hidden]
+};
+
 // The weights of one layer. A norm that the layer does not have is empty.
 struct LayerWeights {
-  absl::Span<const float> attention_norm;  // [hidden], norm of the attention's input
-  Linear q;                                // [heads * head_dim, hidden]
-  Linear k;                                // [kv_heads * head_dim, hidden]
+  absl::Span<const float> attention_norm;  // [hidden], norm of the mixer's input
+  DeltaNetWeights delta;                   // only with Mixer::kDeltaNet
+  ShortConvWeights short_conv;             // only with Mixer::kShortConv
+  // The members from here to attention_output are only set in layers with attention.
+  Linear q;     // [heads * head_dim, hidden]
+  Linear gate;  // [heads * head_dim, hidden]; empty unless LayerConfig::gated is set
+  Linear k;     // [kv_heads * head_dim, hidden]
   Linear v;
   MlaWeights mla;                  // used instead of k and v
   absl::Span<const float> q_norm;  // [head_dim], or [heads * head_dim] with QkNorm::kRow
   absl::Span<const float> k_norm;
   absl::Span<const float> sinks;                // [heads]; empty if there are none
   Linear attention_output;                      // [hidden, heads * head_dim]
-  absl::Span<const float> attention_post_norm;  // [hidden], norm of the attention's output
+  absl::Span<const float> attention_post_norm;  // [hidden], norm of the mixer's output
   absl::Span<const float> ffn_norm;             // [hidden], norm of the FFN's input
   absl::Span<const float> ffn_post_norm;        // [hidden], norm of the FFN's output
   kernels::FfnWeights ffn;                      // only in dense layers

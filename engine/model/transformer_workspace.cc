@@ -27,6 +27,12 @@ size_t TransformerModel::DryRunBytes(const BatchLimits& limits) const {
   span.blocks.resize(1);
   KvView kv;
   for (const KvSpec& spec : kv_specs_) {
+    std::vector<kernels::StateArray>& states = kv.states.emplace_back();
+    for (const StateSpec& state : spec.state) {
+      kernels::StateArray& array = states.emplace_back();
+      array.unit_bytes = state.unit_bytes;
+      array.units.resize(state.units);
+    }
     kv.layers.push_back({.dtype = spec.dtype,
                          .kv_heads = spec.kv_heads,
                          .k_dim = spec.k_dim,

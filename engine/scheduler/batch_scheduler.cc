@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "engine/scheduler/prompt_branches.h"
 #include "kernels/base/check.h"
 
 namespace tidepool::engine {
@@ -58,6 +59,10 @@ StepPlan BatchScheduler::Plan(absl::Duration now) {
   running_.BeginStep();
   admission_.Run({.now = now, .prompt_rows_per_second = deadlines_.rates().prompt_rows_per_second});
   PlanRunning(&plan);
+  PlanCheckpoints(&plan);
+  for (size_t i = 0; i < plan.items.size(); ++i) {
+    plan.items[i].sequence->lease.SetBlocks(&plan.batch.spans[i]);
+  }
   return plan;
 }
 
@@ -137,12 +142,27 @@ bool BatchScheduler::PlanSequence(Sequence* sequence, int64_t max_rows, StepPlan
   const int64_t slots = span.first_slot + span.rows();
   std::optional<KvReservation> reservation = sequence->lease.Reserve(slots);
   if (!reservation.has_value()) return false;
-  span.blocks = sequence->lease.Tables(slots);
   // The first row of logits of each sequence does not count.
   spare_logit_rows_ -= std::max<int64_t>(0, static_cast<int64_t>(span.logit_rows.size()) - 1);
   plan->batch.spans.push_back(std::move(span));
   plan->items.push_back({sequence, *std::move(reservation)});
   return true;
+}
+
+// Must run after all sequences are planned, because checkpoints only get blocks that are left.
+void BatchScheduler::PlanCheckpoints(StepPlan* plan) {
+  if (cache_->state_parts() == 0) return;
+  for (size_t i = 0; i < plan->items.size(); ++i) {
+    const RowSpan& span = plan->batch.spans[i];
+    Sequence* sequence = plan->items[i].sequence;
+    const int64_t slots = span.first_slot + span.rows();
+    if (span.rows() > 1) {
+      for (const int64_t boundary : BranchesWithin(sequence, span.first_slot, slots, waiting_)) {
+        sequence->lease.WantCheckpoint(boundary);
+      }
+    }
+    sequence->lease.ReserveSnapshots(sequence->tokens, slots);
+  }
 }
 
 // Returns the sequence that loses its KV to `for_whom`. Returns `for_whom` itself if all others are

@@ -106,6 +106,7 @@ class BatchScheduler {
   void PlanRunning(StepPlan* plan);
   void PlanOrPreempt(Sequence* sequence, int64_t max_rows, StepPlan* plan);
   bool PlanSequence(Sequence* sequence, int64_t max_rows, StepPlan* plan);
+  void PlanCheckpoints(StepPlan* plan);
   Sequence* Victim(const Sequence* for_whom) const;
 
   const SchedulerOptions options_;

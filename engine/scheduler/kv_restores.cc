@@ -119,9 +119,12 @@ void KvRestores::Start(Sequence* sequence, KvPrefix prefix, const Terms& terms) 
   for (size_t i = 0; i < prefix.on_disk.size(); ++i) {
     const KvPrefix::Block& block = prefix.on_disk[i];
     if (disk_->StartRead(block.key, TokensOf(restore.tokens, block), restore.ticket)) continue;
-    // A block is damaged. The blocks before it can still be used.
-    prefix.tokens = block.index * kBlockTokens;
-    prefix.on_disk.resize(i);
+    // A block is damaged. The blocks before it can still be used, unless a recurrent state is
+    // needed after them.
+    const bool has_state = cache_->state_parts() > 0;
+    if (has_state) disk_->Withdraw(restore.ticket);
+    prefix.tokens = has_state ? prefix.memory_tokens : block.index * kBlockTokens;
+    prefix.on_disk.resize(has_state ? 0 : i);
   }
   restore.prefix = std::move(prefix);
   restores_.push_back(std::move(restore));

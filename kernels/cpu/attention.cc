@@ -172,7 +172,7 @@ void AttendRows(const CpuContext& context, const AttendCall& call, const Activat
   const bool quantises =
       out.quants != nullptr && call.layer.v_dim % kQuantBlock == 0 && covered == rows;
   const AttendOp op{context, call.q,    call.heads,    call.scale, call.layer,
-                    out,     quantises, call.soft_cap, call.sinks};
+                    out,     quantises, call.soft_cap, call.sinks, call.gate};
   if (covered < rows) {
     for (int64_t i = 0; i < rows; ++i) std::fill_n(out.values.Row(i), out.values.cols, 0.0f);
   }

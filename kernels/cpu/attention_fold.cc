@@ -294,6 +294,10 @@ void FinishFolds(const AttendOp& op, const FoldJob& job, const Folds& folds) {
     }
     float* values = out.values.Row(row) + head * v_dim;
     for (int d = 0; d < v_dim; ++d) values[d] = sums[d] / folds.states[i].sum;
+    if (op.gate.data != nullptr) {  // the sums are not needed any more
+      op.context.kernels->sigmoid(op.gate.Row(row) + head * v_dim, v_dim, sums);
+      for (int d = 0; d < v_dim; ++d) values[d] *= sums[d];
+    }
     if (!op.quantises) continue;
     const int64_t at = row * out.values.cols + head * v_dim;
     const int64_t block = at / kQuantBlock;

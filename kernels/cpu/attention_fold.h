@@ -24,6 +24,7 @@ struct AttendOp {
   bool quantises;                 // whether finished folds are also written to `out` as int8
   float soft_cap;                 // 0: no soft-cap
   absl::Span<const float> sinks;  // [heads], or empty
+  ConstMatrixView gate;           // as in AttendCall
 
   int HeadsPerKv() const { return heads / layer.kv_heads; }
   // Distance in floats between two folds, or between two parts of folds.

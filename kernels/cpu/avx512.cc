@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/avx512_float.h"
 #include "kernels/cpu/avx512_matmul.h"
+#include "kernels/cpu/delta_inner.h"
 #include "kernels/math.h"
 #include "kernels/ops.h"
 
@@ -142,13 +143,28 @@ void Quantize(const float* x, int64_t blocks, const Int8Blocks& out) {
   }
 }
 
+// A vector with the members that delta_inner.h uses.
+struct Avx512Lanes {
+  using F = __m512;
+  static constexpr int kLanes = 16;
+
+  static F Load(const float* x) { return _mm512_loadu_ps(x); }
+  static void Store(float* out, F v) { _mm512_storeu_ps(out, v); }
+  static F Set(float x) { return _mm512_set1_ps(x); }
+  static F Mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  static F Fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  static F Negate(F a) { return _mm512_xor_ps(a, _mm512_set1_ps(-0.0f)); }
+};
+
 }  // namespace
 
 const Avx512Forms* OwnAvx512Forms() {
   static constexpr Avx512Forms forms = {.multiply_int8 = MultiplyInt8Tile<MaddDots>,
                                         .multiply_float = MultiplyFloatTile,
                                         .quantize = Quantize,
-                                        .swiglu = SwiGlu};
+                                        .swiglu = SwiGlu,
+                                        .advance_delta = DeltaInner<Avx512Lanes>::Advance<2>,
+                                        .delta_tiles = 2};
   return &forms;
 }
 

@@ -13,6 +13,7 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/matmul.h"
+#include "kernels/cpu/recurrent.h"
 #include "kernels/math.h"
 #include "kernels/ops.h"
 #include "kernels/panel.h"
@@ -137,6 +138,25 @@ class CpuBackend final : public KernelBackend {
     CheckAttend(call);
     const ActivationBuffer result = AllocateAttended(call, precision(), arena);
     AttendRows(context_, call, result, arena);
+    return result.View();
+  }
+
+  void CausalConv(const CausalConvCall& call) override {
+    CheckCausalConv(call);
+    ConvolveRows(context_, call);
+  }
+
+  void DeltaNet(const DeltaNetCall& call) override {
+    CheckDeltaNet(call);
+    AdvanceDeltaNet(context_, call);
+  }
+
+  Activation GatedNorm(ConstMatrixView x, ConstMatrixView z, absl::Span<const float> weight,
+                       float eps, Arena* arena) override {
+    CheckGatedNorm(x, z, weight);
+    const ActivationBuffer result =
+        AllocateActivation(x.rows, x.cols, precision(), ActivationParts::kAll, arena);
+    NormalizeGated(context_, x, z, weight, eps, result);
     return result.View();
   }
 

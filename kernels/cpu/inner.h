@@ -18,6 +18,8 @@
 #include "kernels/cpu/activation_inner.h"
 #include "kernels/cpu/attention_inner.h"
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/part_inner.h"
+#include "kernels/cpu/recurrent_inner.h"
 #include "kernels/math.h"
 #include "kernels/panel.h"
 
@@ -26,21 +28,11 @@ namespace tidepool::kernels {
 inline constexpr int kLanes = 8;
 
 template <typename V>
-struct Inner {
+struct Inner : PartInner<V> {
   using F = typename V::F;
   using A = ActivationInner<V>;
-
-  // Loads x[0..n) with n < 8. The remaining lanes become zero.
-  static F LoadPart(const float* x, int64_t n) {
-    float part[kLanes] = {0, 0, 0, 0, 0, 0, 0, 0};
-    for (int64_t i = 0; i < n; ++i) part[i] = x[i];
-    return V::Load(part);
-  }
-  static void StorePart(float* out, int64_t n, F value) {
-    float part[kLanes];
-    V::Store(part, value);
-    for (int64_t i = 0; i < n; ++i) out[i] = part[i];
-  }
+  using PartInner<V>::LoadPart;
+  using PartInner<V>::StorePart;
 
   static void Norm(const float* x, const float* weight, int64_t n, float eps, float* out) {
     F squares = V::Set(0.0f);
@@ -299,6 +291,7 @@ struct Inner {
         .sigmoid = Sigmoid,
         .rope = Rope,
         .attention = AttentionInner<V>::template Kernels<3>(),
+        .recurrent = RecurrentInner<V>::Kernels(),
     };
   }
 };

@@ -20,6 +20,8 @@ KernelTable WithAvx512(KernelTable table, const Avx512Forms& forms) {
   table.quantize = forms.quantize;
   table.glu[static_cast<int>(GluForm::kSwiGlu)] = forms.swiglu;
   table.attention = *Avx512Attention();
+  table.recurrent.advance_delta = forms.advance_delta;
+  table.recurrent.delta_tiles = forms.delta_tiles;
   return table;
 }
 

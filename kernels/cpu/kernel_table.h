@@ -10,6 +10,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/recurrent_kernels.h"
 
 namespace tidepool::kernels {
 
@@ -84,6 +85,7 @@ struct KernelTable {
   void (*sigmoid)(const float* x, int64_t n, float* out);
   void (*rope)(float* row, const RowRotation& rotation);
   AttentionKernels attention;
+  RecurrentKernels recurrent;
 };
 
 // AVX-512 F, BW, VL and DQ replacements for functions of AVX2. attention_kernels.h has those for
@@ -93,6 +95,8 @@ struct Avx512Forms {
   decltype(KernelTable::multiply_float) multiply_float;
   decltype(KernelTable::quantize) quantize;
   GluFunction swiglu;
+  decltype(RecurrentKernels::advance_delta) advance_delta;
+  int delta_tiles;
 };
 
 // Returns the tables; null on other architectures. isa.h chooses the table for the machine. These

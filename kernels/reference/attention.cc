@@ -109,10 +109,11 @@ struct HeadView {
   const KvSpan& span;
   int head;
   SlotRange visible;
+  const float* gate;  // [v_dim], or null
 };
 
 void AttendHead(const AttendCall& call, const float* q, const HeadView& view, float* out) {
-  const auto& [span, head, visible] = view;
+  const auto& [span, head, visible, gate] = view;
   const KvLayer& layer = call.layer;
   const int kv_head = head / (call.heads / layer.kv_heads);
   std::vector<double> scores;
@@ -134,7 +135,8 @@ void AttendHead(const AttendCall& call, const float* q, const HeadView& view, fl
     for (int64_t slot = visible.begin; slot < visible.end; ++slot) {
       sum += scores[slot - visible.begin] * ValuePlace(layer, span, slot, kv_head).Load(d);
     }
-    out[d] = static_cast<float>(sum / total);
+    out[d] =
+        static_cast<float>(gate == nullptr ? sum / total : sum / total * SigmoidTruth(gate[d]));
   }
 }
 
@@ -161,8 +163,10 @@ void ReferenceAttend(const AttendCall& call, MatrixView out) {
     for (int64_t i = 0; i < span.rows; ++i) {
       const int64_t row = span.first_row + i;
       for (int h = 0; h < call.heads; ++h) {
+        const int64_t at = int64_t{h} * layer.v_dim;
+        const float* gate = call.gate.data == nullptr ? nullptr : call.gate.Row(row) + at;
         AttendHead(call, call.q.Row(row) + int64_t{h} * layer.k_dim,
-                   {span, h, VisibleSlots(span, i)}, out.Row(row) + int64_t{h} * layer.v_dim);
+                   {span, h, VisibleSlots(span, i), gate}, out.Row(row) + at);
       }
     }
   }

@@ -10,6 +10,7 @@
 #include "kernels/reference/attention.h"
 #include "kernels/reference/gate.h"
 #include "kernels/reference/int8_form.h"
+#include "kernels/reference/recurrent.h"
 #include "kernels/reference/truth.h"
 
 namespace tidepool::kernels {
@@ -207,6 +208,35 @@ class ReferenceBackend final : public KernelBackend {
       std::fill_n(result.values.Row(i), result.values.cols, 0.0f);
     }
     ReferenceAttend(call, result.values);
+    QuantizeRows(result.values, result);
+    return result.View();
+  }
+
+  void CausalConv(const CausalConvCall& call) override {
+    CheckCausalConv(call);
+    ReferenceCausalConv(call);
+  }
+
+  void DeltaNet(const DeltaNetCall& call) override {
+    CheckDeltaNet(call);
+    ReferenceDeltaNet(call);
+  }
+
+  Activation GatedNorm(ConstMatrixView x, ConstMatrixView z, absl::Span<const float> weight,
+                       float eps, Arena* arena) override {
+    CheckGatedNorm(x, z, weight);
+    const ActivationBuffer result =
+        AllocateActivation(x.rows, x.cols, precision_, ActivationParts::kAll, arena);
+    const auto head_dim = static_cast<int64_t>(weight.size());
+    for (int64_t i = 0; i < x.rows; ++i) {
+      float* row = result.values.Row(i);
+      for (int64_t at = 0; at < x.cols; at += head_dim) {
+        NormalizeInto(x.Row(i) + at, weight, eps, row + at);
+      }
+      for (int64_t c = 0; c < x.cols; ++c) {
+        row[c] = static_cast<float>(GluTruth({}, z.Row(i)[c], row[c]));
+      }
+    }
     QuantizeRows(result.values, result);
     return result.View();
   }

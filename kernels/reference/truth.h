@@ -10,6 +10,10 @@ namespace tidepool::kernels {
 
 inline double SigmoidTruth(double x) { return 1 / (1 + std::exp(-x)); }
 
+inline double SoftplusTruth(double x) {
+  return std::fmax(x, 0) + std::log1p(std::exp(-std::fabs(x)));
+}
+
 // See ops.h. A cap of 0 means no soft-cap.
 inline double SoftCapTruth(double x, float cap) {
   return cap == 0 || !std::isfinite(x) ? x : cap * std::tanh(x / cap);

@@ -94,11 +94,16 @@ Json DescribeFile(const Checkpoint& file, const Totals& totals) {
 }
 
 void DescribeModel(const engine::ModelConfig& config, Json* json) {
-  const engine::LayerConfig& layer = config.layers.front();
+  const engine::LayerConfig& layer = config.attention_layer();
   Json& model = *json;
   model["architecture"] = config.architecture;
   model["name"] = config.name;
   model["layers"] = config.layers.size();
+  model["recurrent_layers"] =
+      std::count_if(config.layers.begin(), config.layers.end(),
+                    [](const engine::LayerConfig& one) { return !one.has_attention(); });
+  // They predict further tokens. Their tensors are not loaded.
+  model["unused_draft_layers"] = config.draft_layers;
   model["hidden_size"] = config.hidden_size;
   model["heads"] = layer.heads;
   model["kv_heads"] = layer.kv_heads;
@@ -163,9 +168,12 @@ Json DescribeMemory(const engine::ModelConfig& config, const Totals& totals) {
   json["bytes_per_expert"] = experts == 0 ? 0 : totals.expert_bytes / experts;
   json["kv_bytes_per_token"] = KvBytesByType(config, &engine::KvCost::bytes_per_token);
   json["kv_window_bytes"] = KvBytesByType(config, &engine::KvCost::window_bytes);
+  json["state_bytes"] = cost.state_bytes;
+  json["state_bytes_per_sequence"] = engine::kStatesPerSequence * cost.state_bytes;
   json["kv_tokens_per_gib_f16"] = one_gib_tokens;
-  json["full_context_kv_bytes_f16"] =
-      cost.bytes_per_token * config.context_length + cost.window_bytes;
+  json["full_context_kv_bytes_f16"] = cost.bytes_per_token * config.context_length +
+                                      cost.window_bytes +
+                                      engine::kStatesPerSequence * cost.state_bytes;
   // Null if unknown.
   json["available_bytes"] = available.has_value() ? Json(*available) : Json(nullptr);
   // Computed with the default flags.
@@ -245,6 +253,10 @@ std::string MemoryText(const Json& json) {
     absl::StrAppendFormat(&text, "  KV of all windows in f16: %s\n",
                           Bytes(memory["kv_window_bytes"]["f16"]));
   }
+  if (memory["state_bytes"] > 0) {
+    absl::StrAppendFormat(&text, "  recurrent state   %s, %s for each running sequence\n",
+                          Bytes(memory["state_bytes"]), Bytes(memory["state_bytes_per_sequence"]));
+  }
   absl::StrAppendFormat(&text, "  1 GiB of f16 KV   %d tokens\n",
                         memory["kv_tokens_per_gib_f16"].get<int64_t>());
   absl::StrAppendFormat(&text, "  KV of the whole context in f16: %s\n",
@@ -260,9 +272,10 @@ std::string ModelText(const Json& json) {
     return absl::StrCat("Model\n  not served: ", Shown(json["reason"]), "\n");
   }
   std::string text = "Model\n";
-  for (absl::string_view key : {"architecture", "name", "layers", "hidden_size", "heads",
-                                "kv_heads", "head_dim", "ffn_width", "vocab_size", "context_length",
-                                "experts", "experts_used", "expert_width", "shared_expert_width"}) {
+  for (absl::string_view key :
+       {"architecture", "name", "layers", "recurrent_layers", "unused_draft_layers", "hidden_size",
+        "heads", "kv_heads", "head_dim", "ffn_width", "vocab_size", "context_length", "experts",
+        "experts_used", "expert_width", "shared_expert_width"}) {
     const Json& value = json[std::string(key)];
     if (value.is_number() && value.get<int64_t>() == 0) continue;
     std::string label(key);

@@ -167,6 +167,11 @@ std::string WorkerText(const Json& worker, double tokens_per_second) {
   absl::StrAppendFormat(&text, "  KV blocks   %d of %d free, %d cached, %d tokens each\n",
                         number("kv_blocks_free"), number("kv_blocks_total"),
                         number("kv_blocks_cached"), number("kv_block_tokens"));
+  if (number("kv_state_bytes") > 0) {
+    absl::StrAppendFormat(&text, "  states      %s each, %d checkpoints\n",
+                          FormatBytes(worker["kv_state_bytes"].get<double>()),
+                          number("kv_checkpoints"));
+  }
   if (worker.contains("kv_disk") && !worker["kv_disk"].is_null()) {
     absl::StrAppend(&text, KvDiskText(worker["kv_disk"]));
   }

@@ -191,6 +191,8 @@ void ToProto(const engine::EngineStats& stats, v1::WorkerStats* out) {
   out->set_kv_blocks_free(stats.kv_blocks_free);
   out->set_kv_blocks_cached(stats.kv_blocks_cached);
   out->set_kv_block_tokens(stats.kv_block_tokens);
+  out->set_kv_state_bytes(stats.kv_state_bytes);
+  out->set_kv_checkpoints(stats.kv_checkpoints);
   if (stats.kv_disk.has_value()) ToProto(*stats.kv_disk, stats.kv_restores, out->mutable_kv_disk());
   out->set_prompt_tokens_total(stats.prompt_tokens);
   out->set_cached_prompt_tokens_total(stats.cached_prompt_tokens);

@@ -265,6 +265,12 @@ void AddWorker(const v1::WorkerStats& worker, Page* page) {
   const double blocks = static_cast<double>(worker.kv_blocks_total());
   gauge("kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1.",
         blocks == 0 ? 0 : 1 - static_cast<double>(worker.kv_blocks_free()) / blocks);
+  if (worker.kv_state_bytes() > 0) {
+    gauge("kv_state_bytes", "Bytes of one recurrent state.",
+          static_cast<double>(worker.kv_state_bytes()));
+    gauge("kv_checkpoints", "Recurrent states in memory that later requests can use.",
+          static_cast<double>(worker.kv_checkpoints()));
+  }
   gauge("weight_bytes", "Bytes of weights in memory.", static_cast<double>(worker.weight_bytes()));
   gauge("resident_bytes", "Resident memory of the worker's process.",
         static_cast<double>(worker.resident_bytes()));

@@ -48,8 +48,8 @@ constexpr absl::Duration kPatience = absl::Seconds(30);
 
 // An engine and the objects that it uses, declared so that each outlives its users.
 struct PuppetEngine {
-  PuppetEngine(PuppetModels* models, const base::Clock* clock)
-      : model(models->Make({.slots = 24, .read_patience = kPatience, .clock = clock}, {})),
+  PuppetEngine(PuppetModels* models, const base::Clock* clock, int64_t slots = 24)
+      : model(models->Make({.slots = slots, .read_patience = kPatience, .clock = clock}, {})),
         tokenizer(fakes::MakeByteTokenizer()) {
     auto made =
         Engine::Create(model.model.get(), tokenizer.get(), &base::Clock::Real(), MakeOptions());
@@ -184,6 +184,57 @@ TEST_F(EngineFaultsTest, AReadThatComesLateFailsNobody) {
   EXPECT_EQ(engine.Run(kSound).tokens, sound_.tokens);
   EXPECT_EQ(engine.engine->Stats().requests_failed, 0);
 }
+
+// Models with recurrent states. The failed pass has advanced the states of its first layers.
+class HybridFaultsTest : public testing::TestWithParam<const char*> {
+ protected:
+  static constexpr int64_t kSlots = 6;
+
+  HybridFaultsTest() { models_.Copy(absl::StrCat("tests/golden/families/", GetParam(), ".gguf")); }
+
+  // Returns the tokens, and how often each expert was used.
+  SoundRun RunAlone(const GenerationRequest& request) {
+    PuppetEngine alone(&models_, &base::Clock::Real(), kSlots);
+    SoundRun run = {.tokens = alone.Run(request).tokens};
+    alone.engine.reset();
+    run.uses = alone.model.tiered->Map().uses;
+    return run;
+  }
+
+  PuppetModels models_{absl::StrCat(testing::TempDir(), "/hybrid_faults_test_", GetParam())};
+};
+
+TEST_P(HybridFaultsTest, AFailedReadDoesNotAdvanceTheStatesOfOthers) {
+  const GenerationRequest broken = MakeRequest({60, 12, 55, 1, 8, 33, 41}, 1);
+  const SoundRun broken_run = RunAlone(broken);
+  int tried = 0;
+  for (int32_t id = 0; id < 20; ++id) {
+    const GenerationRequest sound = MakeRequest({id, 30}, 3);
+    const SoundRun sound_run = RunAlone(sound);
+    // The last expert that only the broken request needs.
+    auto bad = static_cast<int64_t>(sound_run.uses.size()) - 1;
+    while (bad >= 0 && (broken_run.uses[bad] == 0 || sound_run.uses[bad] > 0)) --bad;
+    if (bad < 0) continue;
+    ++tried;
+    PuppetEngine engine(&models_, &base::Clock::Real(), kSlots);
+    moe::PuppetReader* const puppet = engine.model.puppet;
+    puppet->set_held([](const moe::RecordRead&) { return true; });
+    const auto first = engine.Submit(sound);
+    while (puppet->held() == 0) std::this_thread::yield();
+    const auto second = engine.Submit(broken);
+    puppet->set_fate([bad](const moe::RecordRead& read) {
+      return read.ticket == bad ? absl::UnavailableError("cannot be read") : absl::OkStatus();
+    });
+    puppet->set_held(nullptr);
+    EXPECT_TRUE(absl::IsUnavailable(ReadAll(second.get()).status));
+    EXPECT_EQ(ReadAll(first.get()).tokens, sound_run.tokens) << id;
+  }
+  EXPECT_GE(tried, 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, HybridFaultsTest,
+                         testing::Values("qwen35moe", "qwen3next", "lfm2moe"),
+                         [](const auto& one) { return std::string(one.param); });
 
 }  // namespace
 }  // namespace tidepool::engine

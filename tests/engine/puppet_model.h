@@ -56,6 +56,8 @@ class PuppetModels {
   void Write(const tools::Shape& shape, GgmlType type) const {
     CHECK_OK(tools::WriteSynthetic(shape, path_, {.type = type, .seed = 9}).status());
   }
+  // Uses a copy of this checkpoint.
+  void Copy(const std::string& checkpoint) const { std::filesystem::copy(checkpoint, path_); }
   const std::string& path() const { return path_; }
 
   struct MakeOptions {

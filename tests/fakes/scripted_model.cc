@@ -38,8 +38,37 @@ int32_t Get(const std::byte* at, int64_t index) {
   return value;
 }
 
+// The content of a unit of a recurrent state. It is stored at both ends of the unit.
+struct StateValue {
+  uint64_t tokens = 1;  // a hash of all tokens so far
+  int64_t count = 0;
+};
+
+StateValue After(StateValue value, int32_t token, uint64_t unit) {
+  return {Mix(value.tokens, token + unit), value.count + 1};
+}
+
+// Returns a wrong value if the two ends differ.
+StateValue Load(const kernels::StateArray& array, absl::Span<const int32_t> blocks, int64_t unit) {
+  if (blocks.empty()) return {};
+  const std::byte* at = array.Unit(blocks, unit);
+  StateValue ends[2];
+  std::memcpy(&ends[0], at, sizeof(StateValue));
+  std::memcpy(&ends[1], at + array.unit_bytes - sizeof(StateValue), sizeof(StateValue));
+  if (ends[0].tokens != ends[1].tokens || ends[0].count != ends[1].count) ends[0].tokens ^= 1;
+  return ends[0];
+}
+
+void Store(const kernels::StateArray& array, absl::Span<const int32_t> blocks, int64_t unit,
+           const StateValue& value) {
+  std::byte* at = array.Unit(blocks, unit);
+  std::memcpy(at, &value, sizeof(value));
+  std::memcpy(at + array.unit_bytes - sizeof(value), &value, sizeof(value));
+}
+
 void Write(const engine::RowSpan& span, const KvView& kv) {
   for (size_t l = 0; l < kv.layers.size(); ++l) {
+    if (kv.group_of_layer[l] < 0) continue;
     const kernels::KvLayer& layer = kv.layers[l];
     for (int64_t i = 0; i < span.rows(); ++i) {
       const int64_t slot = span.first_slot + i;
@@ -73,6 +102,11 @@ ScriptedModel::ScriptedModel(const ScriptedModelOptions& options) : options_(opt
     spec.v_dim = kValueDims;
     spec.dtype = kernels::DType::kF32;
     specs_.push_back(spec);
+  }
+  // A unit of the first array fills most of a block.
+  for (int layer = 0; layer < options.state_layers; ++layer) {
+    specs_.push_back({.kind = engine::KvKind::kState,
+                      .state = {{.units = 2, .unit_bytes = 600}, {.units = 3, .unit_bytes = 40}}});
   }
 }
 
@@ -198,11 +232,32 @@ absl::StatusOr<engine::StepOutput> ScriptedModel::Forward(const engine::Batch& b
   engine::StepOutput output;
   if (begin.ok()) {
     for (const engine::RowSpan& span : batch.spans) Write(span, kv);
+    for (const engine::RowSpan& span : batch.spans) Advance(span, kv);
     Answer(batch, kv, workspace, &output);
   }
   End();
   RETURN_IF_ERROR(begin);
   return output;
+}
+
+// Writes the states after the rows of a span.
+void ScriptedModel::Advance(const engine::RowSpan& span, const KvView& kv) const {
+  for (const std::vector<kernels::StateArray>& arrays : kv.states) {
+    for (const kernels::StateArray& array : arrays) {
+      for (size_t unit = 0; unit < array.units.size(); ++unit) {
+        StateValue value = Load(array, span.state_in, unit);
+        size_t snapshot = 0;
+        for (int64_t row = 0; row < span.rows(); ++row) {
+          value = After(value, span.token_ids[row], unit);
+          if (snapshot == span.state_snapshots.size()) continue;
+          if (span.state_snapshots[snapshot].rows != row + 1) continue;
+          Store(array, span.state_snapshots[snapshot++].blocks, unit, value);
+        }
+        CHECK_EQ(snapshot, span.state_snapshots.size());
+        Store(array, span.state_out, unit, value);
+      }
+    }
+  }
 }
 
 void ScriptedModel::Answer(const engine::Batch& batch, const KvView& kv, kernels::Arena* workspace,
@@ -232,7 +287,18 @@ void ScriptedModel::AnswerRow(const engine::RowSpan& span, int64_t row, const Kv
   const int64_t last = span.first_slot + row;
   std::vector<int32_t> history;
   uint64_t hash = 1;
+  for (const std::vector<kernels::StateArray>& arrays : kv.states) {
+    for (const kernels::StateArray& array : arrays) {
+      for (size_t unit = 0; unit < array.units.size(); ++unit) {
+        StateValue value = Load(array, span.state_in, unit);
+        for (int64_t i = 0; i <= row; ++i) value = After(value, span.token_ids[i], unit);
+        hash = Mix(hash, value.tokens);
+        hash = Mix(hash, value.count - last);
+      }
+    }
+  }
   for (size_t l = 0; l < kv.layers.size(); ++l) {
+    if (kv.group_of_layer[l] < 0) continue;
     const kernels::KvLayer& layer = kv.layers[l];
     const bool full = specs_[l].kind == engine::KvKind::kFull;
     const int64_t first = full ? 0 : std::max<int64_t>(0, last - specs_[l].window + 1);

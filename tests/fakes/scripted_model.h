@@ -1,6 +1,6 @@
 // ScriptedModel: a Model that the test controls. It stores its input tokens in the KV blocks of the
 // batch and reads them back. Its logits depend on what it reads. So a wrong block table, a wrong
-// slot or a block reused for other tokens changes the response.
+// slot, a block reused for other tokens or a wrong recurrent state changes the response.
 #ifndef TIDEPOOL_TESTS_FAKES_SCRIPTED_MODEL_H_
 #define TIDEPOOL_TESTS_FAKES_SCRIPTED_MODEL_H_
 
@@ -20,6 +20,8 @@ struct ScriptedModelOptions {
   // 0: all layers are kFull. Otherwise every second layer is KvKind::kWindow.
   int64_t window = 0;
   int layers = 2;
+  // Number of further layers that have a recurrent state instead of KV.
+  int state_layers = 0;
 };
 
 // Sets the logits of the row after `history`, the tokens in layer 0's KV. The logits contain the
@@ -73,6 +75,7 @@ class ScriptedModel final : public engine::Model {
   absl::Status Begin(const engine::Batch& batch);
   void Answer(const engine::Batch& batch, const engine::KvView& kv, kernels::Arena* workspace,
               engine::StepOutput* output);
+  void Advance(const engine::RowSpan& span, const engine::KvView& kv) const;
   void AnswerRow(const engine::RowSpan& span, int64_t row, const engine::KvView& kv,
                  absl::Span<float> logits);
   void End();

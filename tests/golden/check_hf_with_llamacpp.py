@@ -40,6 +40,7 @@ KNOWN = {
     "olmoe": "llama.cpp requires as many KV heads as heads",
     "phi3": "llama.cpp has switched windows off in this family (published: Phi-3)",
     "phi3_longrope_short": "llama.cpp chooses the long factors by the size of its context, at least 256",
+    "qwen3_next": "llama.cpp requires heads of equal size for keys and values in delta nets",
     "qwen3_yarn": BIAS, "smollm3": BIAS,
 }
 

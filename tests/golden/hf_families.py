@@ -1,10 +1,11 @@
 """The model families of make_hf.py that are saved without a tokenizer, and what is special in them."""
 
 import dataclasses
+import json
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
@@ -35,9 +36,24 @@ class FamilySpec:
     n_vocab: int = 59
     shard: str = "1GB"
     mxfp4: bool = False
+    mtp: bool = False  # with a draft layer, which transformers does not make
+    fused: bool = False  # with all experts of a layer in one tensor, as published
     vision: dict | None = None  # the settings of the other half of a multimodal model
     config: dict = dataclasses.field(default_factory=dict)
 
+
+# Gated delta nets. llama.cpp requires heads of equal size for keys and values.
+DELTA_NET = {"head_dim": 12, "partial_rotary_factor": 0.5, "linear_num_key_heads": 2,
+             "linear_num_value_heads": 6, "linear_key_head_dim": 12, "linear_value_head_dim": 12,
+             "rms_norm_eps": 1e-6, "tie_word_embeddings": False}
+DELTA_MOE = DELTA_NET | EXPERTS | {"num_experts": 6, "shared_expert_intermediate_size": 20}
+MROPE = DEFAULT | {"partial_rotary_factor": 0.5, "mrope_section": [1, 1, 1],
+                   "mrope_interleaved": True}
+RECURRENT, ATTENTION = "linear_attention", "full_attention"
+QWEN_VISION = {"depth": 1, "hidden_size": 8, "intermediate_size": 8, "num_heads": 2,
+               "patch_size": 4, "num_position_embeddings": 4, "out_hidden_size": 40}
+LFM2 = {"layer_types": ["conv", "conv", ATTENTION, "conv"], "num_hidden_layers": 4,
+        "norm_eps": 1e-5}
 
 # Gemma 3 with images: the text model's settings are in text_config.
 VISION = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
@@ -45,6 +61,24 @@ VISION = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
 SMALL = {"hidden_size": 40, "intermediate_size": 28, "num_hidden_layers": 3, "eos_token_id": 58,
          "pad_token_id": 57, "rope_parameters": DEFAULT}
 FAMILIES = (
+    FamilySpec("qwen3_next", "Qwen3Next", mtp=True, config=DELTA_MOE | {
+        "norm_topk_prob": True, "linear_key_head_dim": 10, "linear_value_head_dim": 14,
+        "linear_conv_kernel_dim": 3, "layer_types": [RECURRENT, ATTENTION, RECURRENT]}),
+    FamilySpec("qwen3_5", "Qwen3_5", vision=QWEN_VISION, mtp=True, config=DELTA_NET | {
+        "rope_parameters": MROPE, "layer_types": [RECURRENT, ATTENTION, RECURRENT]}),
+    FamilySpec("qwen3_5_text", "Qwen3_5Text", config=DELTA_NET | {
+        "rope_parameters": MROPE, "layer_types": [ATTENTION, RECURRENT, RECURRENT],
+        "tie_word_embeddings": True}),
+    FamilySpec("qwen3_5_moe", "Qwen3_5Moe", vision=QWEN_VISION, fused=True,
+               config=DELTA_MOE | {"rope_parameters": MROPE, "num_hidden_layers": 4}),
+    FamilySpec("qwen3_5_moe_text", "Qwen3_5MoeText", config=DELTA_MOE | {
+        "rope_parameters": MROPE, "linear_num_key_heads": 6,
+        "layer_types": [RECURRENT, ATTENTION, RECURRENT]}),
+    FamilySpec("lfm2", "Lfm2", config=LFM2 | {
+        "block_ff_dim": 45, "block_multiple_of": 7, "block_ffn_dim_multiplier": 1.1}),
+    FamilySpec("lfm2_moe", "Lfm2Moe", config=LFM2 | EXPERTS | {
+        "num_experts": 6, "num_dense_layers": 1, "use_expert_bias": True, "norm_topk_prob": True,
+        "routed_scaling_factor": 1.0, "conv_L_cache": 4}),
     FamilySpec("olmoe", "Olmoe", config={
         "num_experts": 6, "num_experts_per_tok": 2, "intermediate_size": 12,
         "norm_topk_prob": False, "tie_word_embeddings": False}),
@@ -135,13 +169,17 @@ FAMILIES = (
 
 
 def is_router(name):
-    return name.endswith(("mlp.gate.weight", "router.weight", "gate.wg.weight"))
+    return name.endswith(("mlp.gate.weight", "router.weight", "gate.wg.weight",
+                          "feed_forward.gate.weight"))
 
 
 def initial_values(name, shape, rng, spec):
     """Random values for what make_hf.randomise does not know. None: it knows the parameter."""
-    if "norm" in name and spec.family.startswith("Gemma"):
-        return rng.uniform(-0.4, 0.7, shape)  # used as 1 + w
+    if "norm" in name and spec.family.startswith(("Gemma", "Qwen3Next", "Qwen3_5")):
+        if not name.endswith("linear_attn.norm.weight"):
+            return rng.uniform(-0.4, 0.7, shape)  # used as 1 + w
+    if name.endswith("A_log"):
+        return rng.uniform(-2.5, 0.5, shape)
     if name.endswith("e_score_correction_bias"):
         return rng.normal(0.0, 0.1 if spec.family.startswith("Ernie") else 0.3, shape)
     if name.endswith("sinks"):
@@ -173,6 +211,44 @@ class TopKMargin:
             gap = float(torch.nan_to_num(top[..., -2] - top[..., -1], nan=float("inf")).min())
             self.smallest = min(self.smallest, gap)
         return self._saved[0](values, k, *args, **kwargs)
+
+
+def fuse_experts(folder):
+    """Replaces the experts' tensors of a saved model by gate_up_proj and down_proj of each layer."""
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    fused = {}
+    for name in [name for name in tensors if ".experts." in name]:
+        prefix, _, rest = name.partition(".experts.")
+        expert, kind, _ = rest.split(".")
+        fused.setdefault(prefix, {})[kind, int(expert)] = tensors.pop(name)
+    for prefix, parts in fused.items():
+        experts = sorted({expert for _, expert in parts})
+        stack = lambda kind: torch.stack([parts[kind, expert] for expert in experts])
+        tensors[f"{prefix}.experts.gate_up_proj"] = torch.cat([stack("gate_proj"), stack("up_proj")], 1)
+        tensors[f"{prefix}.experts.down_proj"] = stack("down_proj")
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+def add_mtp(folder, seed):
+    """Adds a draft layer to a saved model. It has the tensors of layer 1, which has attention."""
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    rng = torch.Generator().manual_seed(seed)
+    prefix = next(n for n in tensors if n.endswith("layers.1.input_layernorm.weight"))
+    prefix = prefix.removesuffix("input_layernorm.weight")
+    hidden = tensors[f"{prefix}input_layernorm.weight"].shape[0]
+    shapes = {name.replace(prefix, "mtp.layers.0."): value.shape
+              for name, value in tensors.items() if name.startswith(prefix)}
+    norms = ("norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden")
+    shapes |= {f"mtp.{name}.weight": (hidden,) for name in norms}
+    shapes["mtp.fc.weight"] = (hidden, 2 * hidden)
+    mtp = {name: torch.randn(shape, generator=rng).to(BF16) for name, shape in shapes.items()}
+    save_file(tensors | mtp, path, metadata={"format": "pt"})
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config.get("text_config", config)["mtp_num_hidden_layers"] = 1
+    path.write_text(json.dumps(config, indent=2) + "\n")
 
 
 def randomise_mxfp4(model, seed):

@@ -44,6 +44,7 @@ class Spec:
     family: str
     arch: str
     config: dict = dataclasses.field(default_factory=dict)
+    fused: bool = False  # the delta nets have the older, fused tensors
 
 
 MOE = {"num_experts": 6, "num_experts_per_tok": 2}
@@ -55,7 +56,32 @@ MLA = SIGMOID_MOE | {"kv_lora_rank": 24, "qk_nope_head_dim": 12, "qk_rope_head_d
                      "v_head_dim": 10, "num_key_value_heads": 5}
 MULTIPLIERS = {"embedding_multiplier": 5.5, "residual_multiplier": 0.3, "logits_scaling": 1.75,
                "attention_multiplier": 0.21}
+# llama.cpp requires heads of equal size for keys and values. qwen35moe below has others.
+DELTA_NET = {
+    "num_hidden_layers": 5, "head_dim": 12, "partial_rotary_factor": 0.5,
+    "tie_word_embeddings": False, "linear_num_key_heads": 2, "linear_num_value_heads": 6,
+    "linear_key_head_dim": 12, "linear_value_head_dim": 12, "linear_conv_kernel_dim": 4}
+QWEN3NEXT = DELTA_NET | MOE | {
+    "moe_intermediate_size": 16, "shared_expert_intermediate_size": 20, "norm_topk_prob": True}
+MROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 1],
+         "mrope_interleaved": True}
+LFM2 = {"num_hidden_layers": 4, "norm_eps": 1e-5, "conv_L_cache": 3,
+        "layer_types": ["conv", "conv", "full_attention", "conv"]}
 SPECS = (
+    Spec("qwen3next", "Qwen3Next", "qwen3next", QWEN3NEXT),
+    Spec("qwen3next_fused", "Qwen3Next", "qwen3next",
+         QWEN3NEXT | {"num_hidden_layers": 2, "linear_conv_kernel_dim": 3,
+                      "layer_types": ["linear_attention", "full_attention"]}, fused=True),
+    Spec("qwen35", "Qwen3_5", "qwen35", DELTA_NET | {"rope_parameters": MROPE}),
+    Spec("qwen35moe", "Qwen3_5Moe", "qwen35moe",
+         QWEN3NEXT | {"rope_parameters": MROPE, "linear_value_head_dim": 14,
+                      "num_hidden_layers": 3, "linear_conv_kernel_dim": 2,
+                      "layer_types": ["full_attention", "linear_attention",
+                                      "linear_attention"]}),
+    Spec("lfm2", "Lfm2", "lfm2", LFM2 | {"block_auto_adjust_ff_dim": False}),
+    Spec("lfm2moe", "Lfm2Moe", "lfm2moe",
+         LFM2 | MOE | {"moe_intermediate_size": 24, "num_dense_layers": 1, "conv_L_cache": 4,
+                       "use_expert_bias": True}),
     Spec("olmoe", "Olmoe", "olmoe", MOE | {"intermediate_size": 24, "norm_topk_prob": False}),
     Spec("olmo2", "Olmo2", "olmo2"),
     Spec("olmo3", "Olmo3", "olmo2", {"sliding_window": 9, "rope_parameters": YARN,
@@ -129,11 +155,13 @@ def build_model(spec, big):
         if spec.arch == "deepseek2":
             settings.pop("head_dim")
     settings |= {k: v for k, v in spec.config.items() if not (big and k == "head_dim")}
+    if "norm_eps" in settings:
+        settings.pop("rms_norm_eps")
     partial = settings.pop("partial_rotary_factor", None)
     if partial:
         settings["rope_parameters"] = settings["rope_parameters"] | {
             "partial_rotary_factor": partial}
-    text = "Text" if spec.family == "Gemma3" else ""
+    text = "Text" if spec.family in ("Gemma3", "Qwen3_5", "Qwen3_5Moe") else ""
     config = getattr(transformers, spec.family + text + "Config")(**settings)
     return getattr(transformers, spec.family + "ForCausalLM")(config).float().eval()
 
@@ -143,7 +171,7 @@ def randomise(model, spec, seed):
     rng = np.random.default_rng(seed)
     tied = model.config.tie_word_embeddings
     biases = [(name, buffer) for name, buffer in model.named_buffers()
-              if name.endswith("e_score_correction_bias")]
+              if name.endswith(("e_score_correction_bias", "expert_bias"))]
     done = set()
     for name, parameter in [*model.named_parameters(), *biases]:
         if name in done:
@@ -151,8 +179,12 @@ def randomise(model, spec, seed):
         done.add(name)
         shape = tuple(parameter.shape)
         if "norm" in name:
-            values = rng.uniform(0.6, 1.7, shape) - (1 if spec.arch.startswith("gemma") else 0)
-        elif name.endswith("e_score_correction_bias"):
+            offset = (family_tensors.has_offset_norms(spec.arch)
+                      and not name.endswith("linear_attn.norm.weight"))
+            values = rng.uniform(0.6, 1.7, shape) - (1 if offset else 0)
+        elif name.endswith("A_log"):
+            values = rng.uniform(-2.5, 0.5, shape)
+        elif name.endswith(("e_score_correction_bias", "expert_bias")):
             values = rng.normal(-0.1, 0.2, shape)
         elif name.endswith("bias"):
             values = rng.normal(0.0, 0.5, shape)
@@ -163,7 +195,7 @@ def randomise(model, spec, seed):
         elif name == "lm_head.weight":
             values = rng.normal(0.0, 3 / np.sqrt(shape[-1]), shape)
         else:
-            router = name.endswith(("mlp.gate.weight", "router.weight", "wg.weight"))
+            router = family_tensors.is_router(name)
             values = rng.normal(0.0, (2.0 if router else 1.3) / np.sqrt(shape[-1]), shape)
         tensor = torch.from_numpy(np.asarray(values, np.float32))
         if family_tensors.is_matrix(name, shape):
@@ -193,9 +225,10 @@ def write_gguf(path, spec, config, state):
     writer.add_token_types([gguf.TokenType.BYTE] * len(tokens))
     writer.add_eos_token_id(65)
     writer.add_add_bos_token(False)
-    for name, values in family_tensors.gguf_tensors(spec.arch, config, state):
+    for name, values in family_tensors.gguf_tensors(spec.arch, config, state, spec.fused):
         values = np.ascontiguousarray(values, np.float32)
-        if values.ndim > 1 and not name.endswith((".bias", "ffn_gate_inp.weight")):
+        if values.ndim > 1 and not name.endswith((".bias", "ffn_gate_inp.weight", "ssm_conv1d.weight",
+                                                  "shortconv.conv.weight")):
             kind = gguf.GGMLQuantizationType.BF16
             writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
         else:

@@ -116,6 +116,8 @@ def build_model(spec):
         "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
         "bos_token_id": None, "eos_token_id": 270, "pad_token_id": 268,
     } | (hf_families.SMALL if is_family(spec) else {}) | spec.config
+    if "norm_eps" in settings:
+        settings.pop("rms_norm_eps")
     config = getattr(transformers, spec.family + "Config")
     if is_family(spec) and spec.vision:
         config = config(text_config=settings, vision_config=spec.vision, mm_tokens_per_image=4,
@@ -195,7 +197,12 @@ def save(spec, model, stored, tokenizer, folder):
         return hf_families.save_mxfp4(model, stored, folder)
     if is_family(spec):
         model.generation_config = transformers.GenerationConfig(eos_token_id=58, pad_token_id=57)
-        return model.to(spec.dtype).save_pretrained(folder, max_shard_size=spec.shard)
+        model.to(spec.dtype).save_pretrained(folder, max_shard_size=spec.shard)
+        if spec.fused:
+            hf_families.fuse_experts(folder)
+        if spec.mtp:
+            hf_families.add_mtp(folder, 3)
+        return None
     fast = transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>")
     fast.chat_template = CHAT_TEMPLATE

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/golden/hf_gguf.json: what llama.cpp's converter makes of the directories in hf/.
 
-    python3 make_hf_gguf.py LLAMA_CPP_FOLDER
+    python3 make_hf_gguf.py [--only NAME ...] LLAMA_CPP_FOLDER
 
 The folder is a source tree of llama.cpp (the sdist of llama-cpp-python has one in vendor/llama.cpp).
 The file has the metadata keys of each architecture, and the shape and a CRC-32 of the float32 values
@@ -31,13 +31,15 @@ NEEDED = {"hunyuan_v1_moe": {"moe_intermediate_size": [12] * 3, "moe_topk": [2] 
                              "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}}
 
 
-def convert(source, path):
+def convert(source, path, mtp):
     import conversion
     import gguf
     settings = conversion.ModelBase.load_hparams(source, False) | NEEDED.get(source.name, {})
     kind = conversion.get_model_class(
         conversion.get_model_architecture(settings, conversion.ModelType.TEXT))
     kind.set_vocab = lambda self: None
+    kind.no_mtp = not mtp
+    kind.mtp_only = False
     # Gemma 3 cuts the embedding to the size of its vocabulary.
     kind._create_vocab_sentencepiece = lambda self: (range(59), None, None)
     model = kind(source, gguf.LlamaFileType.ALL_F32, path, eager=True, hparams=settings)
@@ -56,10 +58,13 @@ def describe(path):
 
 def main():
     parser = common.make_parser(__doc__)
+    parser.add_argument("--only", nargs="*", metavar="NAME", help="names of models; default: all")
     parser.add_argument("folder", type=pathlib.Path)
     args = parser.parse_args()
-    models = {}
+    models = json.loads((HERE / "hf_gguf.json").read_text()) if args.only else {}
     for spec in hf_families.FAMILIES:
+        if args.only and spec.name not in args.only:
+            continue
         with tempfile.TemporaryDirectory() as scratch:
             path = pathlib.Path(scratch) / "out.gguf"
             source = HERE / "hf" / spec.name
@@ -69,7 +74,7 @@ def main():
             for file in source.iterdir():
                 (folder / file.name).symlink_to(file)
             (folder / "tokenizer.model").touch()
-            convert(folder, path)
+            convert(folder, path, spec.mtp)
             models[spec.name] = describe(path)
     (HERE / "hf_gguf.json").write_text(json.dumps(models, separators=(",", ":")).replace(
         '"tensors"', '\n"tensors"').replace('"keys"', '\n"keys"') + "\n")

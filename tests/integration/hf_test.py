@@ -11,7 +11,8 @@ from command_test_case import CommandTest
 
 HF = harness.TINY.parent / "hf"
 MOE = "qwen3_moe_bf16"
-NO_TOKENIZER = ("granite", "granitemoeshared", "gpt_oss_mxfp4", "gemma3_vision", "phi3", "glm4_moe")
+NO_TOKENIZER = ("granite", "granitemoeshared", "gpt_oss_mxfp4", "gemma3_vision", "phi3", "glm4_moe", "qwen3_next",
+                "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "lfm2_moe")
 
 
 def golden(name):
@@ -150,6 +151,16 @@ class HfCommandTest(CommandTest):
         report = self.run_json("inspect", "--model", HF / "gemma3_vision")
         self.assertEqual(report["architecture"], "gemma3")
         self.assertIn('text model of "gemma3"', report["format"])
+
+    def test_a_hybrid_says_which_layers_are_recurrent_and_which_are_not_used(self):
+        out = harness.scratch_folder() / "out.gguf"
+        self.run_well("quantize", HF / "qwen3_5", out, "--type", "f32")
+        for model in (HF / "qwen3_5", out):
+            report = self.run_json("inspect", "--model", model)
+            self.assertEqual([report[key] for key in ("layers", "recurrent_layers", "unused_draft_layers", "heads",
+                                                      "kv_heads", "head_dim")], [3, 2, 1, 5, 1, 12])
+            text = self.run_well("inspect", "--model", model).stdout
+            self.assertRegex(text, r"unused draft layers +1\n")
 
     def test_errors_name_file_and_remedy(self):
         model = copy_of("qwen3_bf16")

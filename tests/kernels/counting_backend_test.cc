@@ -53,6 +53,9 @@ TEST_P(CountingBackendTest, RowsNeedTheSame) {
     ExpectSameMemory([&](KernelBackend& backend, Arena* arena) {
       backend.Norm({x.data(), 7, cols}, weight, 1e-5f, arena);
     });
+    ExpectSameMemory([&](KernelBackend& backend, Arena* arena) {
+      backend.GatedNorm({x.data(), 7, cols}, {x.data(), 7, cols}, weight, 1e-5f, arena);
+    });
   }
 }
 

@@ -1,5 +1,5 @@
-// Gates, gated activations, attention and soft-caps against the outputs of torch and transformers
-// (ops_golden.txt, written by make_ops_golden.py).
+// Gates, gated activations, attention, soft-caps and recurrent layers against the outputs of torch
+// and transformers (ops_golden.txt, written by make_ops_golden.py).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -15,6 +15,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/ops.h"
 #include "kernels/reference/reference_backend.h"
+#include "tests/kernels/state_memory.h"
 #include "tests/kernels/test_data.h"
 
 namespace tidepool::kernels {
@@ -177,6 +178,82 @@ TEST(GoldenTest, AttentionIsThatOfTransformers) {
                                              &arena);
       ExpectNear(std::vector<float>(out.values.Row(0), out.values.Row(rows)), golden["out"], 1e-5f,
                  golden.name + ", " + backend->Description());
+    }
+  }
+}
+
+TEST(GoldenTest, DeltaNetIsThatOfTransformers) {
+  const std::vector<Golden> goldens = Goldens("deltanet");
+  ASSERT_EQ(goldens.size(), size_t{2});
+  for (const auto& backend : Backends()) {
+    for (const Golden& golden : goldens) {
+      const int64_t rows = golden.Int("rows");
+      const int k_dim = golden.Int("k_dim");
+      const int v_dim = golden.Int("v_dim");
+      const int v_heads = golden.Int("v_heads");
+      const int64_t keys = int64_t{golden.Int("k_heads")} * k_dim;
+      const int64_t values = int64_t{v_heads} * v_dim;
+      const int64_t channels = 2 * keys + values;
+      std::vector<float> qkv = golden["qkv"];
+      std::vector<float> a = golden["a"];
+      std::vector<float> b = golden["b"];
+      const StateMemory conv(ConvUnits(channels), ConvUnitBytes(4), 1);
+      const StateSpan conv_span = {.rows = rows, .out = conv.Table(0)};
+      backend->CausalConv({.x = {qkv.data(), rows, channels},
+                           .weight = golden["conv"],
+                           .kernel = 4,
+                           .activation = ConvActivation::kSilu,
+                           .state = conv.array(),
+                           .spans = {&conv_span, 1}});
+      const StateMemory state(v_heads, DeltaUnitBytes(k_dim, v_dim), 1);
+      const StateSpan span = {.rows = rows, .out = state.Table(0)};
+      const MatrixView v = {qkv.data() + 2 * keys, rows, values, channels};
+      backend->DeltaNet({.q = {qkv.data(), rows, keys, channels},
+                         .k = {qkv.data() + keys, rows, keys, channels},
+                         .v = v,
+                         .a = {a.data(), rows, v_heads},
+                         .b = {b.data(), rows, v_heads},
+                         .decay = golden["decay"],
+                         .dt_bias = golden["dt_bias"],
+                         .k_heads = golden.Int("k_heads"),
+                         .v_heads = v_heads,
+                         .scale = 1 / std::sqrt(static_cast<float>(k_dim)),
+                         .state = state.array(),
+                         .spans = {&span, 1},
+                         .out = v});
+      Arena arena(1 << 20);
+      Spoil(&arena);
+      const Activation out =
+          backend->GatedNorm(v, {golden["z"].data(), rows, values}, golden["norm"], 1e-6f, &arena);
+      ExpectNear(std::vector<float>(out.values.Row(0), out.values.Row(rows)), golden["out"], 2e-5f,
+                 golden.name + ", " + backend->Description());
+    }
+  }
+}
+
+TEST(GoldenTest, ShortConvIsThatOfTransformers) {
+  const std::vector<Golden> goldens = Goldens("shortconv");
+  ASSERT_EQ(goldens.size(), size_t{2});
+  for (const auto& backend : Backends()) {
+    for (const Golden& golden : goldens) {
+      const int64_t rows = golden.Int("rows");
+      const int64_t channels = golden.Int("channels");
+      const int kernel = golden.Int("kernel");
+      std::vector<float> bcx = golden["bcx"];
+      const StateMemory state(ConvUnits(channels), ConvUnitBytes(kernel), 1);
+      const StateSpan span = {.rows = rows, .out = state.Table(0)};
+      const MatrixView x = {bcx.data() + 2 * channels, rows, channels, 3 * channels};
+      backend->CausalConv({.x = x,
+                           .weight = golden["conv"],
+                           .bias = golden["bias"],
+                           .kernel = kernel,
+                           .in_gate = {bcx.data(), rows, channels, 3 * channels},
+                           .out_gate = {bcx.data() + channels, rows, channels, 3 * channels},
+                           .state = state.array(),
+                           .spans = {&span, 1}});
+      std::vector<float> out;
+      for (int64_t t = 0; t < rows; ++t) out.insert(out.end(), x.Row(t), x.Row(t) + channels);
+      ExpectNear(out, golden["out"], 2e-6f, golden.name + ", " + backend->Description());
     }
   }
 }

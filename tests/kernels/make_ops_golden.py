@@ -1,4 +1,5 @@
-"""Writes ops_golden.txt: inputs and outputs of gates, gated activations, attention and soft-caps.
+"""Writes ops_golden.txt: inputs and outputs of gates, gated activations, attention, soft-caps and
+recurrent layers.
 
 Usage: python3 make_ops_golden.py > ops_golden.txt
 
@@ -19,8 +20,10 @@ from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward a
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssExperts, GptOssTopKRouter
 from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward as gpt_oss_attention
 from transformers.models.granitemoe.modeling_granitemoe import GraniteMoeTopKRouter
+from transformers.models.lfm2.modeling_lfm2 import Lfm2ShortConv
 from transformers.models.mixtral.modeling_mixtral import MixtralTopKRouter
 from transformers.models.olmoe.modeling_olmoe import OlmoeTopKRouter
+from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextGatedDeltaNet
 
 
 def grid(*shape, scale=1.0, steps=16):
@@ -189,6 +192,93 @@ def soft_caps():
         print()
 
 
+def with_weights(layer, **parameters):
+    """The layer, with projections that do nothing."""
+    for name, module in layer.named_children():
+        if name.startswith(("in_proj", "out_proj")):
+            setattr(layer, name, torch.nn.Identity())
+    with torch.no_grad():
+        for name, values in parameters.items():
+            layer.get_parameter(name).copy_(values)
+    return layer
+
+
+def delta_net(name, *, rows, k_heads, v_heads, k_dim, v_dim):
+    """A layer from its projections to the input of its output projection."""
+    settings = types.SimpleNamespace(
+        hidden_size=4,
+        linear_num_key_heads=k_heads,
+        linear_num_value_heads=v_heads,
+        linear_key_head_dim=k_dim,
+        linear_value_head_dim=v_dim,
+        linear_conv_kernel_dim=4,
+        hidden_act="silu",
+        rms_norm_eps=1e-6,
+        layer_types=["linear_attention"],
+    )
+    channels = 2 * k_heads * k_dim + v_heads * v_dim
+    weights = {
+        "conv1d.weight": grid(channels, 1, 4),
+        "A_log": grid(v_heads),
+        "dt_bias": grid(v_heads),
+        "norm.weight": grid(v_dim),
+    }
+    layer = with_weights(Qwen3NextGatedDeltaNet(settings, 0), **weights)
+    q = grid(1, rows, k_heads, k_dim)
+    k = grid(1, rows, k_heads, k_dim)
+    v = grid(1, rows, v_heads, v_dim)
+    z = grid(1, rows, v_heads, v_dim)
+    b = grid(1, rows, v_heads)
+    a = grid(1, rows, v_heads)
+    layer.fix_query_key_value_ordering = lambda qkvz, ba: (q, k, v, z, b, a)
+    with torch.no_grad():
+        out = layer(q)
+    print("deltanet", name)
+    field("rows", rows)
+    field("k_heads", k_heads)
+    field("v_heads", v_heads)
+    field("k_dim", k_dim)
+    field("v_dim", v_dim)
+    field("conv", weights["conv1d.weight"])
+    field("decay", -weights["A_log"].exp())
+    field("dt_bias", weights["dt_bias"])
+    field("norm", weights["norm.weight"])
+    field("qkv", torch.cat([x.flatten(2) for x in (q, k, v)], dim=-1))
+    for letter, values in (("z", z), ("b", b), ("a", a)):
+        field(letter, values)
+    field("out", out)
+    print()
+
+
+def short_conv(name, *, rows, channels, kernel, bias):
+    settings = types.SimpleNamespace(
+        hidden_size=channels, conv_L_cache=kernel, conv_bias=bias, layer_types=["conv"]
+    )
+    weights = {"conv.weight": grid(channels, 1, kernel)}
+    if bias:
+        weights["conv.bias"] = grid(channels)
+    layer = with_weights(Lfm2ShortConv(settings, 0), **weights)
+    bcx = grid(1, rows, 3 * channels)
+    with torch.no_grad():
+        out = layer(bcx)
+    print("shortconv", name)
+    field("rows", rows)
+    field("channels", channels)
+    field("kernel", kernel)
+    field("conv", weights["conv.weight"])
+    field("bias", weights.get("conv.bias", []))
+    field("bcx", bcx)
+    field("out", out)
+    print()
+
+
+def recurrent_layers():
+    delta_net("grouped", rows=9, k_heads=2, v_heads=4, k_dim=6, v_dim=5)
+    delta_net("wide", rows=5, k_heads=1, v_heads=1, k_dim=8, v_dim=18)
+    short_conv("plain", rows=7, channels=5, kernel=3, bias=False)
+    short_conv("bias", rows=4, channels=3, kernel=4, bias=True)
+
+
 def main():
     torch.manual_seed(7)
     torch.set_num_threads(1)
@@ -196,6 +286,7 @@ def main():
     glus()
     attentions()
     soft_caps()
+    recurrent_layers()
 
 
 main()

@@ -87,6 +87,25 @@ TEST(MathTest, SiluAndSigmoid) {
   EXPECT_TRUE(std::isnan(Silu(NAN)));
 }
 
+TEST(MathTest, SoftplusIsWithinFourUlp) {
+  double worst = 0;
+  for (uint32_t bits = 0; bits < 0x42ae0000; bits += 997) {  // up to 87
+    for (const uint32_t sign : {0u, 0x80000000u}) {
+      const float x = FloatFromBits(bits | sign);
+      const double wide = x;
+      const double truth = std::max(wide, 0.0) + std::log1p(std::exp(-std::fabs(wide)));
+      worst = std::max(worst, std::fabs(Softplus(x) - truth) / truth);
+    }
+  }
+  EXPECT_LT(worst, 4 * 0x1p-23);
+  EXPECT_GT(worst, 0.0);
+  EXPECT_EQ(Softplus(1e30f), 1e30f);
+  EXPECT_EQ(Softplus(-100.0f), 0.0f);
+  EXPECT_EQ(Softplus(kInf), kInf);
+  EXPECT_EQ(Softplus(-kInf), 0.0f);
+  EXPECT_TRUE(std::isnan(Softplus(NAN)));
+}
+
 TEST(MathTest, TanhIsWithinThreeUlp) {
   double worst = 0;
   for (uint32_t bits = 1; bits < 0x42000000; bits += 997) {  // up to 32

@@ -97,6 +97,7 @@ std::vector<OpCase> OpCases(Precision precision) {
   AddRowCases(precision, &cases);
   AddAttentionCases(precision, &cases);
   AddExpertCases(precision, &cases);
+  AddRecurrentCases(precision, &cases);
   return cases;
 }
 

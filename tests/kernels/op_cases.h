@@ -37,6 +37,7 @@ void AddMatMulCases(Precision precision, std::vector<OpCase>* cases);
 void AddRowCases(Precision precision, std::vector<OpCase>* cases);
 void AddAttentionCases(Precision precision, std::vector<OpCase>* cases);
 void AddExpertCases(Precision precision, std::vector<OpCase>* cases);
+void AddRecurrentCases(Precision precision, std::vector<OpCase>* cases);
 
 // Returns an Activation's values and int8 form. Fails the test if the int8 form differs from the
 // definition in ops.h.

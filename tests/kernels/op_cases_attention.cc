@@ -24,6 +24,7 @@ struct Extras {
   float soft_cap = 0;
   bool sinks = false;
   bool values_in_keys = false;
+  bool gate = false;
 };
 
 struct Heads {
@@ -45,6 +46,7 @@ class AttentionFixture {
     }
     queries_ = noise.Floats(rows_ * heads.heads * heads.k_dim);
     sinks_ = noise.Floats(heads.extras.sinks ? heads.heads : 0, 3);
+    gate_ = noise.Floats(heads.extras.gate ? rows_ * GateStride() : 0, 4);
   }
 
   // Stores everything, then runs attention. Returns the results of the spans' rows, or the bytes of
@@ -58,7 +60,8 @@ class AttentionFixture {
                              .layer = memory.layer,
                              .spans = memory.spans,
                              .soft_cap = heads_.extras.soft_cap,
-                             .sinks = sinks_};
+                             .sinks = sinks_,
+                             .gate = Gate()};
     Arena arena(ActivationBytes(rows_, int64_t{heads_.heads} * heads_.v_dim) +
                 AttendScratchBytes(call, backend.threads()));
     Spoil(&arena);
@@ -80,7 +83,7 @@ class AttentionFixture {
   // ulp and the merges' 4 roundings per segment. Shares that are off by a relative error d,
   // normalised, move a mean of values below 1 by at most 2 d; the chain over the tokens of a
   // segment adds kKvSegmentTokens roundings. A soft-cap has a slope of at most 1 and rounds the
-  // score about 8 times more. A sink is one more merge.
+  // score about 8 times more. A sink is one more merge. A gate is below 1, and has 4 roundings.
   double Tolerance() const {
     int64_t segments = 1;
     for (const SpanShape& shape : shapes_) {
@@ -88,10 +91,15 @@ class AttentionFixture {
     }
     const double score = (heads_.k_dim + 2 + 8) * kRoundoff * heads_.k_dim * Scale();
     const double share = 2 * score + (8 + 4.0 * segments + 2 * heads_.k_dim * Scale()) * kRoundoff;
-    return 2 * share + (kKvSegmentTokens + 4) * kRoundoff;
+    return 2 * share + (kKvSegmentTokens + 8) * kRoundoff;
   }
 
  private:
+  int64_t GateStride() const { return int64_t{heads_.heads} * heads_.v_dim + 1; }
+  ConstMatrixView Gate() const {
+    if (!heads_.extras.gate) return {};
+    return {gate_.data(), rows_, GateStride() - 1, GateStride()};
+  }
   float Scale() const { return 1 / std::sqrt(static_cast<float>(heads_.k_dim)); }
 
   struct Memory {
@@ -159,6 +167,7 @@ class AttentionFixture {
   std::vector<std::vector<float>> values_;
   std::vector<float> queries_;
   std::vector<float> sinks_;
+  std::vector<float> gate_;
 };
 
 void AddCase(DType dtype, const Heads& heads, const std::vector<SpanShape>& shapes,
@@ -188,11 +197,13 @@ void AddExtraCases(std::vector<OpCase>* cases) {
     add(dtype, {9, 3, 64, 64, {.sinks = true}}, "sinks");
     add(dtype, {8, 2, 64, 64, {.soft_cap = 50, .sinks = true}}, "soft-cap and sinks");
     add(dtype, {16, 1, 96, 64, {.values_in_keys = true}}, "values in keys");
+    add(dtype, {8, 2, 64, 32, {.sinks = true, .gate = true}}, "gate and sinks");
     add(dtype, {30, 1, 64, 32, {.sinks = true, .values_in_keys = true}},
         "many heads, values in keys");
   }
   add(DType::kBF16, {3, 1, 23, 14, {.values_in_keys = true}}, "odd dims, values in keys");
   add(DType::kF16, {5, 1, 7, 5, {.soft_cap = 2, .sinks = true}}, "odder dims");
+  add(DType::kF16, {4, 2, 12, 20, {.gate = true}}, "odd dims, gate");
   add(DType::kF16, {4, 2, 12, 12, {.values_in_keys = true}}, "keys are values");
 }
 

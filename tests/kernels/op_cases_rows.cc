@@ -37,6 +37,24 @@ OpCase HeadNormCase(int64_t rows, int64_t heads, int64_t head_dim) {
           Relative(NormShare(head_dim))};
 }
 
+// silu has 3 ulp, and its product is rounded.
+OpCase GatedNormCase(int64_t rows, int64_t heads, int64_t head_dim) {
+  const auto run = [=](KernelBackend& backend) {
+    Noise noise(rows * 1000 + head_dim);
+    const int64_t cols = heads * head_dim;
+    const std::vector<float> x = noise.Floats(rows * cols, 3);
+    const std::vector<float> z = noise.Floats(rows * (cols + 5), 6);  // strided
+    const std::vector<float> weight = noise.Floats(head_dim);
+    Arena arena(1 << 20);
+    Spoil(&arena);
+    return ResultOf(backend.GatedNorm({x.data(), rows, cols}, {z.data(), rows, cols, cols + 5},
+                                      weight, 1e-6f, &arena),
+                    backend.precision());
+  };
+  return {absl::StrCat("GatedNorm ", rows, "x", heads, "x", head_dim), run,
+          Relative(NormShare(head_dim) + 8 * kRoundoff)};
+}
+
 OpCase QuantizeCase(int64_t rows, int64_t cols) {
   const auto run = [rows, cols](KernelBackend& backend) {
     Noise noise(rows + cols);
@@ -144,6 +162,9 @@ void AddRowCases(Precision, std::vector<OpCase>* cases) {
   cases->push_back(HeadNormCase(1, 1, 64));
   cases->push_back(HeadNormCase(11, 3, 40));
   cases->push_back(HeadNormCase(2, 2, 13));
+  cases->push_back(GatedNormCase(1, 2, 128));
+  cases->push_back(GatedNormCase(11, 3, 40));
+  cases->push_back(GatedNormCase(2, 8, 12));
   for (const int64_t cols : {32, 96, 576, 33}) {
     for (const int64_t rows : {1, 7}) cases->push_back(QuantizeCase(rows, cols));
   }

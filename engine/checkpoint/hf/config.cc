@@ -114,6 +114,7 @@ class ConfigReader {
   absl::StatusOr<HfModel> Read() {
     RETURN_IF_ERROR(ReadSizes());
     RETURN_IF_ERROR(family_.parts.Has(Part::kMla) ? ReadMla() : ReadHeads());
+    RETURN_IF_ERROR(ReadMixers(config_, &model_, metadata_));
     RETURN_IF_ERROR(ReadActivation());
     RETURN_IF_ERROR(ReadExperts(config_, &model_, metadata_));
     RETURN_IF_ERROR(ReadWindow(config_, model_, metadata_));
@@ -121,6 +122,9 @@ class ConfigReader {
     RETURN_IF_ERROR(ReadHfRope(config_, &model_, metadata_));
     RETURN_IF_ERROR(ReadNumbers());
     ASSIGN_OR_RETURN(model_.tied, config_.BoolOr("tie_word_embeddings", false));
+    if (!family_.tied.empty()) {
+      ASSIGN_OR_RETURN(model_.tied, config_.BoolOr(family_.tied, model_.tied));
+    }
     RETURN_IF_ERROR(CheckFixed());
     RETURN_IF_ERROR(CheckOthers());
     return std::move(model_);
@@ -145,11 +149,12 @@ class ConfigReader {
     ASSIGN_OR_RETURN(hidden_, Size("hidden_size", "embedding_length", kMaxWidth));
     ASSIGN_OR_RETURN(const int64_t layers, Size("num_hidden_layers", "block_count", kMaxLayers));
     model_.sparse.assign(layers, false);
+    model_.recurrent.assign(layers, false);
     RETURN_IF_ERROR(Size("max_position_embeddings", "context_length", kMaxContext).status());
     ASSIGN_OR_RETURN(model_.vocab_size, Size("vocab_size", "vocab_size", kMaxVocabulary));
-    ASSIGN_OR_RETURN(const double eps, config_.Float("rms_norm_eps"));
+    ASSIGN_OR_RETURN(const double eps, config_.Float(family_.eps));
     if (!(eps > 0 && eps < 1)) {
-      return config_.Error("rms_norm_eps",
+      return config_.Error(family_.eps,
                            absl::StrCat(eps, ", expected a number above 0 and below 1"));
     }
     // transformers always uses 1e-6 in the norms of the compressed queries, keys and values. In
@@ -339,8 +344,10 @@ absl::Status CheckNulls(const JsonMembers& members, const HfFamily& family, cons
                       family.window != ConfigWindow::kPattern;
   const bool sigmoid = family.experts.groups && family.experts.gating == 2;
   const bool group_limit = family.experts.groups && family.experts.gating == 1;
-  const absl::string_view keys[] = {"rms_norm_eps",
+  const absl::string_view keys[] = {family.eps,
+                                    family.tied,
                                     "tie_word_embeddings",
+                                    family.block_width ? "block_ffn_dim_multiplier" : "",
                                     bias ? "attention_bias" : "",
                                     family.mlp_bias ? "mlp_bias" : "",
                                     family.bias == ConfigBias::kQkvUnless ? "qkv_bias" : "",
@@ -424,6 +431,16 @@ absl::StatusOr<HfModel> ReadConfig(const std::string& path, const Json& config,
   ASSIGN_OR_RETURN(HfModel model, ConfigReader(whole, *family, parts, metadata).Read());
   model.nested = nested;
   return model;
+}
+
+void WriteDraftLayers(const HfModel& model, int64_t draft_layers, GgufMetadata* metadata) {
+  const auto set = [&](absl::string_view suffix, int64_t value) {
+    metadata->SetU32(absl::StrCat(model.family->architecture, ".", suffix),
+                     static_cast<uint32_t>(value));
+  };
+  set("block_count", model.layers() + draft_layers);
+  set("nextn_predict_layers", draft_layers);
+  WriteRecurrentLayers(model, draft_layers, metadata);
 }
 
 absl::Status ReadGenerationConfig(const std::string& path, const Json& config,

@@ -31,6 +31,9 @@ struct ConfigTokens {
 absl::StatusOr<HfModel> ReadConfig(const std::string& path, const Json& config,
                                    GgufMetadata* metadata);
 
+// Sets the number of draft layers, which the tensors tell. Requires: ReadConfig returned the model.
+void WriteDraftLayers(const HfModel& model, int64_t draft_layers, GgufMetadata* metadata);
+
 // Sets general.sampling.*. Returns the same errors as ReadConfig.
 absl::Status ReadGenerationConfig(const std::string& path, const Json& config,
                                   GgufMetadata* metadata);

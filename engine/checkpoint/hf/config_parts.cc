@@ -34,6 +34,7 @@ class ExpertReader {
       : config_(config), keys_(model->family->experts), model_(*model), metadata_(*metadata) {}
 
   absl::Status Read() {
+    if (model_.family->block_width) return ReadBlockWidth();
     if (keys_.count.empty()) return Size("intermediate_size", "feed_forward_length");
     RETURN_IF_ERROR(ReadCounts());
     RETURN_IF_ERROR(ReadShared());
@@ -51,6 +52,33 @@ class ExpertReader {
   absl::Status Size(absl::string_view key, absl::string_view suffix) {
     ASSIGN_OR_RETURN(const int64_t value, config_.Int(key, 1, kMaxWidth));
     SetU32(suffix, value);
+    return absl::OkStatus();
+  }
+
+  // Reads the width of LFM2's FFNs.
+  absl::Status ReadBlockWidth() {
+    const absl::string_view key =
+        config_.Has("block_ff_dim") ? "block_ff_dim" : "intermediate_size";
+    ASSIGN_OR_RETURN(int64_t width, config_.Int(key, 1, kMaxWidth));
+    config_.Find("intermediate_size");
+    ASSIGN_OR_RETURN(const bool adjust, config_.BoolOr("block_auto_adjust_ff_dim", true));
+    constexpr absl::string_view kFactor = "block_ffn_dim_multiplier";
+    constexpr double kMaxFactor = 64;
+    ASSIGN_OR_RETURN(const double factor, config_.Float(kFactor));
+    if (!(factor > 0 && factor <= kMaxFactor)) {
+      return config_.Error(
+          kFactor, absl::StrCat(factor, ", expected a number above 0 and at most ", kMaxFactor));
+    }
+    ASSIGN_OR_RETURN(const int64_t multiple, config_.Int("block_multiple_of", 1, kMaxWidth));
+    if (adjust) {
+      const auto scaled = static_cast<int64_t>(factor * static_cast<double>(2 * width / 3));
+      width = (scaled + multiple - 1) / multiple * multiple;
+    }
+    if (width < 1 || width > kMaxWidth) {
+      return config_.Error(
+          key, absl::StrCat("makes FFNs of width ", width, ", expected 1 to ", kMaxWidth));
+    }
+    SetU32("feed_forward_length", width);
     return absl::OkStatus();
   }
 
@@ -229,6 +257,8 @@ absl::StatusOr<std::vector<bool>> WindowLayers(const JsonMembers& config, const 
     if (rule == ConfigWindow::kSwitchedEven) windows[i] = leading && i % 2 == 0;
     if (rule == ConfigWindow::kSwitchedNoRope) windows[i] = !rotate[i];
   }
+  // ReadMixers reads the types of layers without attention.
+  if (!model.family->recurrent.empty()) return windows;
   const Json* types = config.Find("layer_types");
   if (types == nullptr || rule == ConfigWindow::kSwitchedAll) return windows;
   const auto unsupported = [&] {

@@ -1,4 +1,5 @@
-// Parts of ReadConfig: limits, experts and windows. Implementation detail of config.cc.
+// Parts of ReadConfig: limits, experts, windows, and layers without attention. Implementation
+// detail of config.cc.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_CONFIG_PARTS_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_HF_CONFIG_PARTS_H_
 
@@ -24,6 +25,14 @@ inline constexpr int64_t kMaxContext = 1 << 30;
 // Sets `experts`, `sparse` and the parts of the shared expert in `model`, and the metadata keys of
 // the FFNs. Requires: `sparse` has one value for each layer.
 absl::Status ReadExperts(const JsonMembers& config, HfModel* model, GgufMetadata* metadata);
+
+// Sets `recurrent`, `delta` and `conv_width` in `model`, and the metadata keys of layers without
+// attention. Requires: `recurrent` has one value for each layer, and kv_heads is set.
+absl::Status ReadMixers(const JsonMembers& config, HfModel* model, GgufMetadata* metadata);
+
+// Sets the key that says which layers of a model with delta nets have no attention. Draft layers
+// have it.
+void WriteRecurrentLayers(const HfModel& model, int64_t draft_layers, GgufMetadata* metadata);
 
 // Sets the metadata keys of sliding windows.
 absl::Status ReadWindow(const JsonMembers& config, const HfModel& model, GgufMetadata* metadata);

@@ -23,6 +23,28 @@ constexpr ExpertKeys kQwen3MoeExperts = {.count = "num_experts",
                                          .normalize = "norm_topk_prob",
                                          .interval = "decoder_sparse_step",
                                          .own_width = true};
+constexpr ExpertKeys kQwen3NextExperts = {.count = "num_experts",
+                                          .other_count = "num_local_experts",
+                                          .width = "moe_intermediate_size",
+                                          .shared_width = "shared_expert_intermediate_size",
+                                          .shared_part = Part::kSharedExpert,
+                                          .normalize = "norm_topk_prob",
+                                          .interval = "decoder_sparse_step",
+                                          .own_width = true};
+constexpr ExpertKeys kQwen35Experts = {.count = "num_experts",
+                                       .other_count = "num_local_experts",
+                                       .width = "moe_intermediate_size",
+                                       .shared_width = "shared_expert_intermediate_size",
+                                       .shared_part = Part::kSharedExpert,
+                                       .own_width = true};
+constexpr ExpertKeys kLfm2Experts = {.count = "num_experts",
+                                     .other_count = "num_local_experts",
+                                     .width = "moe_intermediate_size",
+                                     .normalize = "norm_topk_prob",
+                                     .scale = "routed_scaling_factor",
+                                     .gating = 2,
+                                     .first_sparse = "num_dense_layers",
+                                     .own_width = true};
 constexpr ExpertKeys kOlmoeExperts = {.count = "num_experts",
                                       .other_count = "num_local_experts",
                                       .width = "intermediate_size",
@@ -125,6 +147,22 @@ constexpr FixedKey kDeepseekFixed[] = {{"aux_loss_alpha", ""},
                                        {"rope_interleave", "true"},
                                        {"num_nextn_predict_layers", ""}};
 
+constexpr FixedKey kQwen3NextFixed[] = {{"attention_bias", "false"},
+                                        {"mtp_num_hidden_layers", ""},
+                                        {"mtp_use_dedicated_embeddings", "false"}};
+// transformers reads none of these keys but attention_bias.
+constexpr FixedKey kQwen35Fixed[] = {
+    {"attention_bias", "false"},       {"attn_output_gate", "true"},
+    {"output_gate_type", "\"swish\""}, {"mamba_ssm_dtype", ""},
+    {"norm_topk_prob", "true"},        {"decoder_sparse_step", "1"},
+    {"mtp_num_hidden_layers", ""},     {"mtp_use_dedicated_embeddings", "false"}};
+constexpr FixedKey kLfm2Fixed[] = {
+    {"conv_bias", "false"},       {"use_expert_bias", "true"},   {"block_dim", ""},
+    {"block_mlp_init_scale", ""}, {"block_norm_eps", ""},        {"block_out_init_scale", ""},
+    {"block_use_swiglu", "true"}, {"block_use_xavier_init", ""}, {"conv_dim", ""},
+    {"conv_dim_out", ""},         {"conv_use_xavier_init", ""},  {"num_heads", ""},
+    {"use_pos_enc", "true"}};
+
 constexpr char kGemmaDefaults[] =
     R"({"head_dim": 256, "tie_word_embeddings": true, "rms_norm_eps": 1e-6,
         "hidden_activation": "gelu_pytorch_tanh"})";
@@ -146,6 +184,22 @@ constexpr char kGptOssDefaults[] =
         "rope_parameters": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0,
                             "beta_slow": 1.0, "truncate": false,
                             "original_max_position_embeddings": 4096}})";
+constexpr char kQwen3NextDefaults[] =
+    R"({"head_dim": 256, "partial_rotary_factor": 0.25, "rms_norm_eps": 1e-6,
+        "norm_topk_prob": true, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32})";
+constexpr char kQwen35Defaults[] =
+    R"({"head_dim": 256, "partial_rotary_factor": 0.25, "rms_norm_eps": 1e-6,
+        "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+        "linear_num_key_heads": 16, "linear_num_value_heads": 32})";
+constexpr char kLfm2Defaults[] =
+    R"({"tie_word_embeddings": true, "norm_eps": 1e-5, "conv_L_cache": 3,
+        "rope_theta": 1000000.0, "block_auto_adjust_ff_dim": true, "block_multiple_of": 256,
+        "block_ffn_dim_multiplier": 1.0})";
+constexpr char kLfm2MoeDefaults[] =
+    R"({"tie_word_embeddings": true, "norm_eps": 1e-5, "conv_L_cache": 3,
+        "rope_theta": 1000000.0, "num_dense_layers": 2, "norm_topk_prob": true,
+        "routed_scaling_factor": 1.0})";
 constexpr char kQwenDefaults[] = R"({"sliding_window": 4096})";
 
 constexpr HfFamily kFamilies[] = {
@@ -194,6 +248,58 @@ constexpr HfFamily kFamilies[] = {
      .window = ConfigWindow::kSwitchedAll,
      .experts = kQwen3MoeExperts,
      .defaults = kQwenDefaults},
+    {.model_type = "qwen3_next",
+     .architecture = "qwen3next",
+     .parts = {Part::kQkv, Part::kQkNorm, Part::kDeltaNetFused, Part::kPostAttentionNorm,
+               Part::kDense, Part::kExperts},
+     .partial_rotary = true,
+     .norm_plus_one = true,
+     .mtp = true,
+     .experts = kQwen3NextExperts,
+     .recurrent = "linear_attention",
+     .fixed = kQwen3NextFixed,
+     .defaults = kQwen3NextDefaults},
+    {.model_type = "qwen3_5_text",
+     .architecture = "qwen35",
+     .parts = {Part::kQkv, Part::kQkNorm, Part::kDeltaNet, Part::kPostAttentionNorm, Part::kDense},
+     .partial_rotary = true,
+     .norm_plus_one = true,
+     .mrope = true,
+     .mtp = true,
+     .recurrent = "linear_attention",
+     .fixed = kQwen35Fixed,
+     .defaults = kQwen35Defaults},
+    {.model_type = "qwen3_5_moe_text",
+     .architecture = "qwen35moe",
+     .parts = {Part::kQkv, Part::kQkNorm, Part::kDeltaNet, Part::kPostAttentionNorm,
+               Part::kExperts},
+     .partial_rotary = true,
+     .norm_plus_one = true,
+     .mrope = true,
+     .mtp = true,
+     .experts = kQwen35Experts,
+     .recurrent = "linear_attention",
+     .fixed = kQwen35Fixed,
+     .defaults = kQwen35Defaults},
+    {.model_type = "lfm2",
+     .architecture = "lfm2",
+     .parts = {Part::kLfm2Attention, Part::kShortConv, Part::kLfm2Norms, Part::kLfm2Dense},
+     .block_width = true,
+     .recurrent = "conv",
+     .eps = "norm_eps",
+     .tied = "tie_embedding",
+     .fixed = kLfm2Fixed,
+     .defaults = kLfm2Defaults},
+    {.model_type = "lfm2_moe",
+     .architecture = "lfm2moe",
+     .parts = {Part::kLfm2Attention, Part::kShortConv, Part::kLfm2Norms, Part::kLfm2Dense,
+               Part::kLfm2Experts},
+     .experts = kLfm2Experts,
+     .recurrent = "conv",
+     .eps = "norm_eps",
+     .tied = "tie_embedding",
+     .fixed = kLfm2Fixed,
+     .defaults = kLfm2MoeDefaults},
     {.model_type = "olmo2",
      .architecture = "olmo2",
      .parts = {Part::kQkv, Part::kQkNorm, Part::kPostNorms, Part::kDense}},
@@ -349,6 +455,15 @@ const HfFamily* FindHfFamily(absl::string_view model_type) {
     if (family.model_type == model_type) return &family;
   }
   return nullptr;
+}
+
+std::vector<int64_t> HfModel::ValueHeads() const {
+  const int64_t of_each = delta.v_heads / delta.k_heads;
+  std::vector<int64_t> order(delta.v_heads);
+  for (int64_t i = 0; i < delta.v_heads; ++i) {
+    order[i] = parts.Has(Part::kDeltaNet) ? i % delta.k_heads * of_each + i / delta.k_heads : i;
+  }
+  return order;
 }
 
 std::string KnownHfFamilies() {

@@ -26,16 +26,23 @@ enum class Part : uint8_t {
   kMla,       // the compressed keys and values of DeepSeek's multi-head latent attention (MLA)
   kMlaQuery,  // q_proj in a model with kMla
   kMlaLowRankQuery,  // q_a_proj and q_b_proj in a model with kMla
-  // Norms. Every family has input_layernorm; these are the others.
+  kLfm2Attention,    // q_proj, k_proj, v_proj, out_proj and norms of q and k under LFM2's names
+  // Layers without attention.
+  kDeltaNet,       // in_proj_qkv, in_proj_z, in_proj_b, in_proj_a; GGUF tiles the V heads
+  kDeltaNetFused,  // in_proj_qkvz, in_proj_ba
+  kShortConv,
+  // Norms. Most families have input_layernorm; these are the others.
   kFfnNorm,            // post_attention_layernorm is the norm before the FFN: ffn_norm
   kPostAttentionNorm,  // the same norm, but GGUF calls it post_attention_norm
   kGemmaNorms,         // norms before and after the attention and the FFN
   kGlm4Norms,          // the same norms under GLM-4's names
   kPostNorms,          // norms after the attention and after the FFN, and none before them
+  kLfm2Norms,          // the norms before the mixer and the FFN, and the last norm
   // FFNs of layers without experts.
   kDense,       // gate_proj, up_proj, down_proj
   kDenseFused,  // gate_up_proj, down_proj
   kMlpBias,
+  kLfm2Dense,  // w1, w2, w3
   // Layers with experts: the router and the experts' matrices.
   kExperts,
   kMixtralExperts,
@@ -45,6 +52,7 @@ enum class Part : uint8_t {
   kGptOssMxfp4,
   kSelectionBias,
   kErnieSelectionBias,
+  kLfm2Experts,  // also the selection bias
   // Layers with experts: the shared expert's matrices.
   kSharedExpert,   // with a gate, as in Qwen's models
   kSharedExperts,  // as in DeepSeek's models
@@ -120,6 +128,7 @@ struct NumberKey {
   absl::string_view gguf;
 };
 
+// Large because it has a member for each difference between families.
 struct HfFamily {
   absl::string_view model_type;
   absl::string_view architecture;  // value of general.architecture
@@ -132,11 +141,18 @@ struct HfFamily {
   bool mlp_bias = false;        // mlp_bias is read
   bool local_rope = false;      // layers with a window use another rotary base
   bool ntk_alpha = false;       // dynamic scaling with alpha means a larger rotary base
+  bool mrope = false;           // mrope_section is read
+  bool mtp = false;             // the checkpoint may have draft layers, "mtp.*"
+  bool block_width = false;     // LFM2's keys determine the width of dense FFNs
   ConfigBias bias = ConfigBias::kNone;
   ConfigWindow window = ConfigWindow::kNone;
   ExpertKeys experts;
-  absl::string_view qk_norm_key;  // key of a bool: whether the model has Part::kQkNorm
-  absl::string_view no_rope;      // key of a list that has a 0 for each layer without rotation
+  // The value of layer_types for layers without attention; empty: all layers have attention.
+  absl::string_view recurrent;
+  absl::string_view eps = "rms_norm_eps";  // the key of the norms' epsilon
+  absl::string_view tied;                  // another key with the meaning of tie_word_embeddings
+  absl::string_view qk_norm_key;           // key of a bool: whether the model has Part::kQkNorm
+  absl::string_view no_rope;  // key of a list that has a 0 for each layer without rotation
   absl::Span<const NumberKey> numbers;
   absl::Span<const FixedKey> fixed;
   absl::string_view defaults = "{}";  // values of missing keys, as JSON
@@ -149,6 +165,25 @@ const HfFamily* FindHfFamily(absl::string_view model_type);
 // Returns all supported model_types, joined by ", ".
 std::string KnownHfFamilies();
 
+// Sizes of a gated delta net.
+struct DeltaSizes {
+  int64_t k_heads = 0;
+  int64_t v_heads = 0;  // a multiple of k_heads
+  int64_t k_dim = 0;
+  int64_t v_dim = 0;
+
+  // Number of rows of all queries (or keys), and of all values.
+  int64_t k_size() const { return k_heads * k_dim; }
+  int64_t v_size() const { return v_heads * v_dim; }
+  int64_t channels() const { return 2 * k_size() + v_size(); }
+};
+
+// What decides which tensors a layer has.
+struct LayerKind {
+  bool sparse = false;     // the FFN is a mixture of experts
+  bool recurrent = false;  // the layer has no attention
+};
+
 // The settings of a config.json that determine which tensors exist and how to read them.
 struct HfModel {
   const HfFamily* family = nullptr;
@@ -160,7 +195,11 @@ struct HfModel {
   int64_t key_dim = 0;    // with MLA: dimension of each head's keys without the rotated part
   int64_t value_dim = 0;  // with MLA: dimension of each head's values
   int64_t experts = 0;
-  std::vector<bool> sparse;  // for each layer: whether its FFN is a mixture of experts
+  std::vector<bool> sparse;     // for each layer: whether its FFN is a mixture of experts
+  std::vector<bool> recurrent;  // for each layer: whether it has no attention
+  DeltaSizes delta;
+  int64_t conv_width =
+      0;  // number of tokens that the convolutions of layers without attention read
   int64_t draft_layers = 0;  // number of draft layers (after the last layer); they are ignored
   bool tied = false;
   // Whether the model is the text model inside a multimodal checkpoint.
@@ -168,6 +207,16 @@ struct HfModel {
   std::vector<float> rope_divisors;  // of llama3 scaling; empty: no such scaling
   std::vector<float> rope_long;      // of longrope scaling; empty: no such scaling
   std::vector<float> rope_short;
+
+  int64_t layers() const { return static_cast<int64_t>(sparse.size()); }
+  // The V heads of a delta net in the order of GGUF. transformers has the V heads of each K head
+  // together. With Part::kDeltaNet, GGUF has the first V head of all K heads, then the second.
+  std::vector<int64_t> ValueHeads() const;
+  // The kind of a layer. Layers after the last one are draft layers.
+  LayerKind KindOf(int64_t layer) const {
+    if (layer >= layers()) return {.sparse = experts > 0};
+    return {.sparse = sparse[layer], .recurrent = recurrent[layer]};
+  }
 };
 
 }  // namespace tidepool::engine::hf

@@ -85,7 +85,7 @@ absl::StatusOr<HfDirectory> HfDirectory::Open(const std::string& path) {
     absl::StrAppend(&directory.format_, ", text model of ", hf::Shown(config["model_type"]));
   }
   RETURN_IF_ERROR(directory.ReadText(config, model.vocab_size, &metadata));
-  RETURN_IF_ERROR(directory.ReadWeights(model));
+  RETURN_IF_ERROR(directory.ReadWeights(model, &metadata));
   RETURN_IF_ERROR(directory.SetMetadata(metadata));
   return directory;
 }
@@ -145,7 +145,7 @@ absl::StatusOr<std::vector<std::string>> HfDirectory::WeightFiles(
   return std::vector<std::string>(files.begin(), files.end());
 }
 
-absl::Status HfDirectory::ReadWeights(const hf::HfModel& model) {
+absl::Status HfDirectory::ReadWeights(const hf::HfModel& model, GgufMetadata* metadata) {
   std::map<std::string, std::string> index;
   ASSIGN_OR_RETURN(const std::vector<std::string> files, WeightFiles(&index));
   std::vector<hf::SafetensorsContents> contents;
@@ -181,6 +181,7 @@ absl::Status HfDirectory::ReadWeights(const hf::HfModel& model) {
                          absl::StrCat("missing, expected this tensor by ", kIndex));
   }
   ASSIGN_OR_RETURN(hf::TensorSet set, hf::NameTensors(path_, model, sources));
+  if (set.draft_layers > 0) hf::WriteDraftLayers(model, set.draft_layers, metadata);
   for (auto& memory : set.owned) owned_.push_back(std::move(memory));
   for (GgufTensor& tensor : set.tensors) AddTensor(std::move(tensor));
   const GgufTensor* embedding = FindTensor("token_embd.weight");

@@ -41,7 +41,7 @@ class HfDirectory : public Checkpoint {
   // Returns JSON null if there is no such file.
   absl::StatusOr<hf::Json> MapJsonIfThere(absl::string_view name);
 
-  absl::Status ReadWeights(const hf::HfModel& model);
+  absl::Status ReadWeights(const hf::HfModel& model, GgufMetadata* metadata);
   absl::StatusOr<std::vector<std::string>> WeightFiles(std::map<std::string, std::string>* index);
   absl::Status ReadText(const hf::Json& config, int64_t vocab_size, GgufMetadata* metadata);
   absl::Status SetMetadata(const GgufMetadata& metadata);

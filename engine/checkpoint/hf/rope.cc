@@ -232,6 +232,32 @@ absl::Status ApplyScaling(Scaling* scaling, const std::string& type, HfModel* mo
                                            "llama3, yarn or longrope"));
 }
 
+// Reads the sections of MRoPE. GGUF has a fourth section. transformers always interleaves them.
+absl::Status ReadSections(const Scaling& scaling, GgufMetadata* metadata) {
+  constexpr absl::string_view kSections = "mrope_section";
+  ASSIGN_OR_RETURN(const bool interleaved, scaling.members.BoolOr("mrope_interleaved", true));
+  if (!interleaved) {
+    return scaling.Unsupported("mrope_interleaved", "false is not supported, expected true");
+  }
+  ASSIGN_OR_RETURN(std::vector<int64_t> sections, scaling.members.IntsOr(kSections));
+  if (sections.empty()) return absl::OkStatus();
+  int64_t pairs = 0;
+  bool valid = sections.size() == 3;
+  for (const int64_t section : sections) {
+    valid = valid && section >= 0 && section <= scaling.dims / 2 - pairs;
+    if (valid) pairs += section;
+  }
+  if (!valid) {
+    return scaling.Error(kSections, absl::StrCat(Shown(*scaling.members.Find(kSections)),
+                                                 ", expected three numbers of pairs, at most ",
+                                                 scaling.dims / 2, " in all"));
+  }
+  sections.push_back(0);
+  metadata->SetI32s(absl::StrCat(scaling.prefix, "dimension_sections"),
+                    std::vector<int32_t>(sections.begin(), sections.end()));
+  return absl::OkStatus();
+}
+
 absl::Status CheckRead(const Scaling& scaling, const std::string& type) {
   // transformers writes these keys for every rope_type, but only some types use them. Find marks a
   // key as read.
@@ -358,6 +384,7 @@ absl::Status ReadHfRope(const JsonMembers& config, HfModel* model, GgufMetadata*
   scaling.null_factor = settings.contains("factor") && settings["factor"].is_null();
   RETURN_IF_ERROR(ApplyScaling(&scaling, type, model, metadata));
   config.Find(kOriginalContext);
+  if (model->family->mrope) RETURN_IF_ERROR(ReadSections(scaling, metadata));
   RETURN_IF_ERROR(CheckRead(scaling, type));
   return ReadRotatingLayers(config, *model, prefix, metadata);
 }

@@ -7,6 +7,9 @@ constexpr Parts kInputNorm = {Part::kFfnNorm, Part::kPostAttentionNorm, Part::kG
                               Part::kGlm4Norms};
 constexpr Parts kAnyMla = {Part::kMla};
 constexpr Parts kMxfp4 = {Part::kGptOssMxfp4};
+constexpr Parts kDelta = {Part::kDeltaNet};
+constexpr Parts kFusedDelta = {Part::kDeltaNetFused};
+constexpr Parts kAnyDelta = {Part::kDeltaNet, Part::kDeltaNetFused};
 constexpr Parts kGptOss = {Part::kGptOssExperts, Part::kGptOssMxfp4};
 
 constexpr TensorRule kLayerRules[] = {
@@ -15,7 +18,7 @@ constexpr TensorRule kLayerRules[] = {
     {"self_attn.k_proj.weight", "attn_k.weight", {Part::kQkv}, Take::kRotary},
     {"self_attn.v_proj.weight", "attn_v.weight", {Part::kQkv}},
     {"self_attn.qkv_proj.weight", "attn_qkv.weight", {Part::kFusedQkv}},
-    {"self_attn.o_proj.weight", "attn_output.weight"},
+    {"self_attn.o_proj.weight", "attn_output.weight", {Part::kQkv, Part::kFusedQkv, Part::kMla}},
     {"self_attn.q_proj.bias", "attn_q.bias", {Part::kQkvBias}, Take::kRotary},
     {"self_attn.k_proj.bias", "attn_k.bias", {Part::kQkvBias}, Take::kRotary},
     {"self_attn.v_proj.bias", "attn_v.bias", {Part::kQkvBias}},
@@ -25,6 +28,12 @@ constexpr TensorRule kLayerRules[] = {
     {"self_attn.query_layernorm.weight", "attn_q_norm.weight", {Part::kQkLayernorm}},
     {"self_attn.key_layernorm.weight", "attn_k_norm.weight", {Part::kQkLayernorm}},
     {"self_attn.sinks", "attn_sinks.weight", {Part::kSinks}},
+    {"self_attn.q_proj.weight", "attn_q.weight", {Part::kLfm2Attention}},
+    {"self_attn.k_proj.weight", "attn_k.weight", {Part::kLfm2Attention}},
+    {"self_attn.v_proj.weight", "attn_v.weight", {Part::kLfm2Attention}},
+    {"self_attn.out_proj.weight", "attn_output.weight", {Part::kLfm2Attention}},
+    {"self_attn.q_layernorm.weight", "attn_q_norm.weight", {Part::kLfm2Attention}},
+    {"self_attn.k_layernorm.weight", "attn_k_norm.weight", {Part::kLfm2Attention}},
 
     {"self_attn.q_proj.weight", "attn_q.weight", {Part::kMlaQuery}},
     {"self_attn.q_a_proj.weight", "attn_q_a.weight", {Part::kMlaLowRankQuery}},
@@ -35,6 +44,24 @@ constexpr TensorRule kLayerRules[] = {
     {"self_attn.kv_b_proj.weight", "attn_k_b.weight", kAnyMla, Take::kMlaKeys},
     {"self_attn.kv_b_proj.weight", "attn_v_b.weight", kAnyMla, Take::kMlaValues},
 
+    {"linear_attn.in_proj_qkv.weight", "attn_qkv.weight", kDelta, Take::kDeltaQkv},
+    {"linear_attn.in_proj_z.weight", "attn_gate.weight", kDelta, Take::kDeltaRows},
+    {"linear_attn.in_proj_b.weight", "ssm_beta.weight", kDelta, Take::kDeltaRows},
+    {"linear_attn.in_proj_a.weight", "ssm_alpha.weight", kDelta, Take::kDeltaRows},
+    {"linear_attn.conv1d.weight", "ssm_conv1d.weight", kAnyDelta, Take::kDeltaConv},
+    {"linear_attn.dt_bias", "ssm_dt.bias", kAnyDelta, Take::kDeltaRows},
+    {"linear_attn.A_log", "ssm_a", kAnyDelta, Take::kDeltaDecay},
+    {"linear_attn.norm.weight", "ssm_norm.weight", kAnyDelta},
+    {"linear_attn.out_proj.weight", "ssm_out.weight", kAnyDelta, Take::kDeltaColumns},
+    {"linear_attn.in_proj_qkvz.weight", "attn_qkv.weight", kFusedDelta, Take::kFusedDeltaQkv},
+    {"linear_attn.in_proj_qkvz.weight", "attn_gate.weight", kFusedDelta, Take::kFusedDeltaGate},
+    {"linear_attn.in_proj_ba.weight", "ssm_ba.weight", kFusedDelta},
+    {"conv.in_proj.weight", "shortconv.in_proj.weight", {Part::kShortConv}},
+    {"conv.conv.weight", "shortconv.conv.weight", {Part::kShortConv}, Take::kConv},
+    {"conv.out_proj.weight", "shortconv.out_proj.weight", {Part::kShortConv}},
+
+    {"operator_norm.weight", "attn_norm.weight", {Part::kLfm2Norms}},
+    {"ffn_norm.weight", "ffn_norm.weight", {Part::kLfm2Norms}},
     {"post_attention_layernorm.weight", "ffn_norm.weight", {Part::kFfnNorm, Part::kGlm4Norms}},
     {"post_attention_layernorm.weight",
      "post_attention_norm.weight",
@@ -53,6 +80,16 @@ constexpr TensorRule kLayerRules[] = {
     {"mlp.gate_proj.bias", "ffn_gate.bias", {Part::kMlpBias}},
     {"mlp.up_proj.bias", "ffn_up.bias", {Part::kMlpBias}},
     {"mlp.down_proj.bias", "ffn_down.bias", {Part::kMlpBias}},
+
+    {"feed_forward.w1.weight", "ffn_gate.weight", {Part::kLfm2Dense}},
+    {"feed_forward.w3.weight", "ffn_up.weight", {Part::kLfm2Dense}},
+    {"feed_forward.w2.weight", "ffn_down.weight", {Part::kLfm2Dense}},
+
+    {"feed_forward.gate.weight", "ffn_gate_inp.weight", {Part::kLfm2Experts}},
+    {"feed_forward.experts.#.w1.weight", "ffn_gate_exps.weight", {Part::kLfm2Experts}},
+    {"feed_forward.experts.#.w3.weight", "ffn_up_exps.weight", {Part::kLfm2Experts}},
+    {"feed_forward.experts.#.w2.weight", "ffn_down_exps.weight", {Part::kLfm2Experts}},
+    {"feed_forward.expert_bias", "exp_probs_b.bias", {Part::kLfm2Experts}},
 
     {"mlp.gate.weight", "ffn_gate_inp.weight", {Part::kExperts}},
     {"mlp.experts.#.gate_proj.weight",
@@ -133,15 +170,29 @@ constexpr TensorRule kLayerRules[] = {
 
 constexpr TensorRule kOuterRules[] = {
     {"model.embed_tokens.weight", "token_embd.weight"},
-    {"model.norm.weight", "output_norm.weight"},
+    {"model.norm.weight", "output_norm.weight", {Part::kAlways}, Take::kAll, {Part::kLfm2Norms}},
+    {"model.embedding_norm.weight", "token_embd_norm.weight", {Part::kLfm2Norms}},
     {"lm_head.weight", "output.weight"},
 };
 
-constexpr Parts kDenseParts = {Part::kDense, Part::kDenseFused, Part::kMlpBias};
+constexpr TensorRule kDraftRules[] = {
+    {"fc.weight", "nextn.eh_proj.weight"},
+    {"pre_fc_norm_embedding.weight", "nextn.enorm.weight"},
+    {"pre_fc_norm_hidden.weight", "nextn.hnorm.weight"},
+    {"norm.weight", "nextn.shared_head_norm.weight"},
+};
+
+constexpr Parts kAttentionParts = {
+    Part::kQkv,      Part::kQkvBias,         Part::kFusedQkv,     Part::kOutputBias,
+    Part::kQkNorm,   Part::kQkLayernorm,     Part::kSinks,        Part::kMla,
+    Part::kMlaQuery, Part::kMlaLowRankQuery, Part::kLfm2Attention};
+constexpr Parts kRecurrentParts = {Part::kDeltaNet, Part::kDeltaNetFused, Part::kShortConv};
+constexpr Parts kDenseParts = {Part::kDense, Part::kDenseFused, Part::kMlpBias, Part::kLfm2Dense};
 constexpr Parts kSparseParts = {
-    Part::kExperts,       Part::kMixtralExperts, Part::kGraniteExperts, Part::kHunyuanExperts,
-    Part::kGptOssExperts, Part::kGptOssMxfp4,    Part::kSelectionBias,  Part::kErnieSelectionBias,
-    Part::kSharedExpert,  Part::kSharedExperts,  Part::kSharedMlp,      Part::kGraniteShared};
+    Part::kLfm2Experts,        Part::kExperts,       Part::kMixtralExperts, Part::kGraniteExperts,
+    Part::kHunyuanExperts,     Part::kGptOssExperts, Part::kGptOssMxfp4,    Part::kSelectionBias,
+    Part::kErnieSelectionBias, Part::kSharedExpert,  Part::kSharedExperts,  Part::kSharedMlp,
+    Part::kGraniteShared};
 
 }  // namespace
 
@@ -149,9 +200,14 @@ absl::Span<const TensorRule> LayerRules() { return kLayerRules; }
 
 absl::Span<const TensorRule> OuterRules() { return kOuterRules; }
 
-bool Applies(const TensorRule& rule, Parts model_parts, bool sparse) {
-  if (rule.in.Overlaps(kDenseParts) && sparse) return false;
-  if (rule.in.Overlaps(kSparseParts) && !sparse) return false;
+absl::Span<const TensorRule> DraftRules() { return kDraftRules; }
+
+bool Applies(const TensorRule& rule, Parts model_parts, LayerKind kind) {
+  if (rule.in.Overlaps(kDenseParts) && kind.sparse) return false;
+  if (rule.in.Overlaps(kSparseParts) && !kind.sparse) return false;
+  if (rule.in.Overlaps(kAttentionParts) && kind.recurrent) return false;
+  if (rule.in.Overlaps(kRecurrentParts) && !kind.recurrent) return false;
+  if (rule.unless.Overlaps(model_parts)) return false;
   return rule.in.Has(Part::kAlways) || rule.in.Overlaps(model_parts);
 }
 

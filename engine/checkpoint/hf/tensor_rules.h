@@ -29,6 +29,17 @@ enum class Take : uint8_t {
   kMxfp4Scales,  // nothing, because the rule for "NAME_blocks" reads the scales
   kMlaKeys,      // for each head, the transpose of its first key_dim rows
   kMlaValues,    // for each head, the value_dim rows that follow its keys
+  // These takes have the V heads of a delta net in the order of GGUF (HfModel::ValueHeads).
+  kDeltaQkv,      // rows of q and k, then the rows of each V head
+  kDeltaRows,     // the same number of rows, or of elements of a vector, for each V head
+  kDeltaColumns,  // the same number of columns for each V head
+  kDeltaConv,     // channels of q and k, then those of each V head: [channels, 1, width]
+  kDeltaDecay,    // for each V head: -exp(x)
+  // Rows of a tensor that has, for each K head, the rows of q, of k, of its V heads and of their
+  // gates.
+  kFusedDeltaQkv,   // all q, then all k, then all v
+  kFusedDeltaGate,  // all gates
+  kConv,            // [channels, 1, width] as [channels, width]
 };
 
 struct TensorRule {
@@ -36,6 +47,7 @@ struct TensorRule {
   absl::string_view gguf;      // the name without "blk.N."
   Parts in = {Part::kAlways};  // a model with any of these parts has the tensor
   Take take = Take::kAll;
+  Parts unless = {};  // a model with any of these parts does not have the tensor
 };
 
 // Rules for the tensors of a layer, "model.layers.N.*". Several rules may have the same source. If
@@ -45,9 +57,13 @@ absl::Span<const TensorRule> LayerRules();
 // Rules for all other tensors.
 absl::Span<const TensorRule> OuterRules();
 
-// Returns whether a layer has the rule's tensor. `sparse` is true if the layer's FFN is a mixture
-// of experts.
-bool Applies(const TensorRule& rule, Parts model_parts, bool sparse);
+// Rules for tensors of draft layers, "mtp.*", that are not those of a layer. In GGUF they belong to
+// the first draft layer.
+absl::Span<const TensorRule> DraftRules();
+
+// Returns whether a layer has the rule's tensor. For the other rules, returns whether the model has
+// it.
+bool Applies(const TensorRule& rule, Parts model_parts, LayerKind kind);
 
 }  // namespace tidepool::engine::hf
 

@@ -20,12 +20,6 @@ namespace {
 constexpr int64_t kMxfp4Elements = 32;
 constexpr int64_t kMxfp4Packed = kMxfp4Elements / 2;  // bytes of 32 elements
 
-absl::Status WrongShape(const TensorSource& source, absl::string_view expected) {
-  return FileError(
-      source.path, source.tensor->name,
-      absl::StrCat("shape [", absl::StrJoin(source.tensor->shape, ", "), "], expected ", expected));
-}
-
 bool IsFloat(GgmlType type) {
   return type == GgmlType::kF32 || type == GgmlType::kF16 || type == GgmlType::kBF16;
 }
@@ -44,9 +38,9 @@ void RepackMxfp4(const std::byte* from, std::byte scale, std::byte* to) {
   }
 }
 
-// Allows the kernel to reclaim the pages of a source that was copied, so that it does not take
-// memory in addition to the copy. The contents of the pages do not change.
-void Release(const std::byte* data, size_t bytes) {
+}  // namespace
+
+void TensorTaker::Release(const std::byte* data, size_t bytes) {
 #ifdef MADV_PAGEOUT
   const size_t page = sysconf(_SC_PAGESIZE);
   const size_t before = (page - reinterpret_cast<uintptr_t>(data) % page) % page;
@@ -58,7 +52,11 @@ void Release(const std::byte* data, size_t bytes) {
 #endif
 }
 
-}  // namespace
+absl::Status TensorTaker::WrongShape(const TensorSource& source, absl::string_view expected) {
+  return FileError(
+      source.path, source.tensor->name,
+      absl::StrCat("shape [", absl::StrJoin(source.tensor->shape, ", "), "], expected ", expected));
+}
 
 absl::StatusOr<GgufTensor> TensorTaker::Make(const std::string& name, const TensorRule& rule,
                                              const TensorSource& source,
@@ -103,6 +101,9 @@ absl::StatusOr<GgufTensor> TensorTaker::Make(const std::string& name, const Tens
     case Take::kMlaKeys:
     case Take::kMlaValues:
       RETURN_IF_ERROR(SplitMla(rule.take, source, &tensor));
+      break;
+    default:
+      RETURN_IF_ERROR(TakeDelta(rule.take, source, &tensor));
       break;
   }
   // In GGUF, vectors and the biases of all experts are F32.
@@ -296,7 +297,10 @@ void TensorTaker::MakeFloat(GgufTensor* tensor) {
   const int64_t size = tensor->elements();
   std::vector<float> values(size);
   Dequantize(tensor->type, tensor->data, absl::MakeSpan(values));
-  const bool plus_one = model_.family->norm_plus_one && absl::EndsWith(tensor->name, "norm.weight");
+  // The norm inside a delta net multiplies by its weight in every family.
+  const bool plus_one = model_.family->norm_plus_one &&
+                        absl::EndsWith(tensor->name, "norm.weight") &&
+                        !absl::EndsWith(tensor->name, "ssm_norm.weight");
   tensor->type = GgmlType::kF32;
   std::byte* const to = OwnData(tensor);
   for (int64_t i = 0; i < size; ++i) {

@@ -26,6 +26,10 @@ constexpr absl::string_view kOldBuffer = "self_attn.rotary_emb.inv_freq";
 // kLayerPrefix.
 constexpr absl::string_view kDraftPrefix = "model.mtp_";
 
+// Prefixes of draft layers in families with HfFamily::mtp.
+constexpr absl::string_view kMtpPrefixes[] = {"mtp.", "model.mtp."};
+constexpr int64_t kMaxDraftLayers = 64;
+
 // Prefixes that the tensors of the text model have in a multimodal checkpoint, instead of "model.".
 constexpr absl::string_view kTextPrefixes[] = {"model.language_model.", "language_model.model.",
                                                "model.text_model."};
@@ -48,6 +52,13 @@ std::string TextName(absl::string_view name) {
     if (absl::StartsWith(name, prefix)) return "";
   }
   return std::string(name);
+}
+
+// Removes the first of the prefixes that `name` has. Returns false if it has none.
+bool ConsumeAny(absl::Span<const absl::string_view> prefixes, absl::string_view* name) {
+  return std::any_of(prefixes.begin(), prefixes.end(), [name](absl::string_view prefix) {
+    return absl::ConsumePrefix(name, prefix);
+  });
 }
 
 // Removes "12." from the front of "12.rest" and returns 12.
@@ -76,11 +87,42 @@ class Namer {
     const std::string name = model_.nested ? TextName(source.tensor->name) : source.tensor->name;
     if (name.empty()) return absl::OkStatus();
     absl::string_view rest = name;
+    if (model_.family->mtp && ConsumeAny(kMtpPrefixes, &rest)) return AddDraft(rest, source);
     if (!absl::ConsumePrefix(&rest, kLayerPrefix)) return AddOuter(name, source);
-    const auto layers = static_cast<int64_t>(model_.sparse.size());
     const std::optional<int64_t> layer = ConsumeNumber(&rest);
-    if (!layer.has_value() || *layer >= layers + model_.draft_layers) return Unknown(source);
-    if (*layer >= layers || rest == kOldBuffer) return absl::OkStatus();
+    if (!layer.has_value() || *layer >= model_.layers() + model_.draft_layers) {
+      return Unknown(source);
+    }
+    if (*layer >= model_.layers() || rest == kOldBuffer) return absl::OkStatus();
+    return AddLayerTensor(*layer, rest, source);
+  }
+
+  absl::StatusOr<TensorSet> Finish() {
+    RETURN_IF_ERROR(CheckAllThere());
+    AddFloats("rope_freqs.weight", model_.rope_divisors);
+    AddFloats("rope_factors_long.weight", model_.rope_long);
+    AddFloats("rope_factors_short.weight", model_.rope_short);
+    for (auto& [name, tensor] : tensors_) set_.tensors.push_back(std::move(tensor));
+    return std::move(set_);
+  }
+
+ private:
+  // Adds a tensor of a draft layer, "mtp.NAME".
+  absl::Status AddDraft(absl::string_view name, const TensorSource& source) {
+    for (const TensorRule& rule : DraftRules()) {
+      if (rule.hf != name) continue;
+      set_.draft_layers = std::max<int64_t>(set_.draft_layers, 1);
+      return AddTensor(absl::StrCat("blk.", model_.layers(), ".", rule.gguf), rule, source);
+    }
+    const bool is_layer = absl::ConsumePrefix(&name, "layers.");
+    const std::optional<int64_t> layer = ConsumeNumber(&name);
+    if (!is_layer || !layer.has_value() || *layer >= kMaxDraftLayers) return Unknown(source);
+    set_.draft_layers = std::max(set_.draft_layers, *layer + 1);
+    return AddLayerTensor(model_.layers() + *layer, name, source);
+  }
+
+  // Adds the tensor "NAME" of a layer.
+  absl::Status AddLayerTensor(int64_t layer, absl::string_view rest, const TensorSource& source) {
     // Changes "mlp.experts.12.up_proj.weight" to "mlp.experts.#.up_proj.weight".
     std::string pattern(rest);
     int64_t expert = -1;
@@ -94,24 +136,14 @@ class Namer {
     }
     bool known = false;
     for (const TensorRule& rule : LayerRules()) {
-      if (rule.hf != pattern || !Applies(rule, model_.parts, model_.sparse[*layer])) continue;
+      if (rule.hf != pattern || !Applies(rule, model_.parts, model_.KindOf(layer))) continue;
       known = true;
-      const std::string gguf = absl::StrCat("blk.", *layer, ".", rule.gguf);
+      const std::string gguf = absl::StrCat("blk.", layer, ".", rule.gguf);
       RETURN_IF_ERROR(expert < 0 ? AddTensor(gguf, rule, source) : AddExpert(gguf, source, expert));
     }
     return known ? absl::OkStatus() : Unknown(source);
   }
 
-  absl::StatusOr<TensorSet> Finish() {
-    RETURN_IF_ERROR(CheckAllThere());
-    AddFloats("rope_freqs.weight", model_.rope_divisors);
-    AddFloats("rope_factors_long.weight", model_.rope_long);
-    AddFloats("rope_factors_short.weight", model_.rope_short);
-    for (auto& [name, tensor] : tensors_) set_.tensors.push_back(std::move(tensor));
-    return std::move(set_);
-  }
-
- private:
   absl::Status Unknown(const TensorSource& source) const {
     return FileError(source.path, source.tensor->name,
                      absl::StrCat("a tensor that model_type ", model_.family->model_type,
@@ -120,7 +152,7 @@ class Namer {
 
   absl::Status AddOuter(const std::string& name, const TensorSource& source) {
     for (const TensorRule& rule : OuterRules()) {
-      if (rule.hf != name) continue;
+      if (rule.hf != name || !Applies(rule, model_.parts, {})) continue;
       if (model_.tied && rule.gguf == "output.weight") return CheckTied(source);
       return AddTensor(std::string(rule.gguf), rule, source);
     }
@@ -213,12 +245,13 @@ class Namer {
   absl::Status CheckAllThere() const {
     for (const TensorRule& rule : OuterRules()) {
       if (model_.tied && rule.gguf == "output.weight") continue;
+      if (!Applies(rule, model_.parts, {})) continue;
       if (!tensors_.contains(std::string(rule.gguf))) return Missing(rule.hf);
     }
-    for (size_t layer = 0; layer < model_.sparse.size(); ++layer) {
+    for (int64_t layer = 0; layer < model_.layers() + set_.draft_layers; ++layer) {
       for (const TensorRule& rule : LayerRules()) {
-        if (rule.gguf.empty() || !Applies(rule, model_.parts, model_.sparse[layer])) continue;
-        RETURN_IF_ERROR(CheckThere(static_cast<int64_t>(layer), rule));
+        if (rule.gguf.empty() || !Applies(rule, model_.parts, model_.KindOf(layer))) continue;
+        RETURN_IF_ERROR(CheckThere(layer, rule));
       }
     }
     return absl::OkStatus();
@@ -226,7 +259,10 @@ class Namer {
 
   absl::Status CheckThere(int64_t layer, const TensorRule& rule) const {
     const auto found = tensors_.find(absl::StrCat("blk.", layer, ".", rule.gguf));
-    const std::string hf_name = absl::StrCat(kLayerPrefix, layer, ".", rule.hf);
+    const int64_t draft = layer - model_.layers();
+    const std::string hf_name = draft < 0
+                                    ? absl::StrCat(kLayerPrefix, layer, ".", rule.hf)
+                                    : absl::StrCat(kMtpPrefixes[0], "layers.", draft, ".", rule.hf);
     if (found == tensors_.end()) return Missing(hf_name);
     const std::vector<const std::byte*>& slabs = found->second.slabs;
     const auto hole = std::find(slabs.begin(), slabs.end(), nullptr);

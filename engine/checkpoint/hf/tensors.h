@@ -29,6 +29,8 @@ struct TensorSource {
 struct TensorSet {
   std::vector<GgufTensor> tensors;  // sorted by name; may point into `owned`
   std::vector<std::unique_ptr<std::byte[]>> owned;
+  // Number of draft layers, "mtp.layers.N.*". They are the layers after the last one.
+  int64_t draft_layers = 0;
 };
 
 // Makes the GGUF tensors by the rules of tensor_rules.h. The experts of a layer become slabs of one

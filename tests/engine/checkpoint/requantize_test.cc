@@ -95,22 +95,26 @@ TEST(RequantizeTest, EachTensorTakesItsType) {
   std::remove(OutPath().c_str());
 }
 
-TEST(RequantizeTest, RoutersOf16BitsBecomeF32) {
+TEST(RequantizeTest, RoutersAndDecaysOf16BitsBecomeF32) {
   GgufWriter writer = Model();
   const std::string ones = "\x80\x3f";  // BF16
   std::string row;
   while (row.size() < 256 * 4 * ones.size()) row += ones;
-  writer.Tensor("blk.1.ffn_gate_inp.weight", GgmlType::kBF16, {256, 4}, row);
+  const std::string names[] = {"blk.1.ffn_gate_inp.weight", "blk.1.ssm_alpha.weight",
+                               "blk.1.ssm_beta.weight", "blk.1.ssm_ba.weight"};
+  for (const std::string& name : names) writer.Tensor(name, GgmlType::kBF16, {256, 4}, row);
   const GgufFile in = Open(writer.Build());
   const auto report = Requantize(in, OutPath(), {.type = GgmlType::kQ8_0});
   ASSERT_TRUE(report.ok()) << report.status();
   const auto out = GgufFile::Open(OutPath());
   ASSERT_TRUE(out.ok()) << out.status();
-  const GgufTensor* router = out->FindTensor("blk.1.ffn_gate_inp.weight");
-  ASSERT_EQ(router->type, GgmlType::kF32);
-  std::vector<float> values(256 * 4);
-  Dequantize(router->type, router->data, absl::MakeSpan(values));
-  EXPECT_EQ(values, std::vector<float>(256 * 4, 1.0f));
+  for (const std::string& name : names) {
+    const GgufTensor* tensor = out->FindTensor(name);
+    ASSERT_EQ(tensor->type, GgmlType::kF32) << name;
+    std::vector<float> values(256 * 4);
+    Dequantize(tensor->type, tensor->data, absl::MakeSpan(values));
+    EXPECT_EQ(values, std::vector<float>(256 * 4, 1.0f)) << name;
+  }
   std::remove(OutPath().c_str());
 }
 

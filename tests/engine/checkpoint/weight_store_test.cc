@@ -102,6 +102,43 @@ TEST(WeightStore, CutsFusedAndStackedTensors) {
   }
 }
 
+// Five heads of 4 rows, each of which has 3 rows of one matrix and 1 row of another.
+TEST(WeightStore, TakesPiecesOfATensorThatIsFusedHeadByHead) {
+  const auto store = Store(GgufWriter().Tensor("fused", GgmlType::kQ8_0, {32, 20},
+                                               RandomBlocks(GgmlType::kQ8_0, 640, 3)));
+  MatrixRef ref = {.name = "fused",
+                   .rows = 15,
+                   .cols = 32,
+                   .tensor_rows = 20,
+                   .piece_rows = 3,
+                   .piece_stride = 4};
+  const auto threes = store->Matrix(ref);
+  ASSERT_TRUE(threes.ok()) << threes.status();
+  ref.rows = 5;
+  ref.first_row = 3;
+  ref.piece_rows = 1;
+  const auto ones = store->Matrix(ref);
+  ASSERT_TRUE(ones.ok()) << ones.status();
+  const GgufTensor& tensor = *store->file().FindTensor("fused");
+  for (int64_t row = 0; row < 15; ++row) ExpectRow(tensor, row / 3 * 4 + row % 3, *threes, row);
+  for (int64_t head = 0; head < 5; ++head) ExpectRow(tensor, head * 4 + 3, *ones, head);
+  EXPECT_TRUE(store->CheckReadable(ref).ok());
+  EXPECT_TRUE(store->Unused().empty());
+}
+
+TEST(WeightStore, ErrorsInPiecesNameTheRowOfTheTensor) {
+  std::vector<float> values(24, 0.5f);
+  values[4 * 4 + 1] = std::numeric_limits<float>::quiet_NaN();
+  const auto store = Store(GgufWriter().F32Tensor("fused", {4, 6}, values));
+  const auto matrix = store->Matrix({.name = "fused",
+                                     .rows = 3,
+                                     .cols = 4,
+                                     .tensor_rows = 6,
+                                     .piece_rows = 1,
+                                     .piece_stride = 2});
+  EXPECT_THAT(matrix.status().message(), HasSubstr("fused: row 4 has a NaN"));
+}
+
 TEST(WeightStore, PacksOnce) {
   const auto store = Store(GgufWriter().F32Tensor("w", {4, 3}, std::vector<float>(12, 0.5f)));
   const PackedMatrix first = *store->Matrix({.name = "w", .rows = 3, .cols = 4});

@@ -24,6 +24,11 @@ inline KvSpec Window(int64_t window) {
   return spec;
 }
 
+// A recurrent state of `parts` blocks, in a model that also has one or more Full() layers.
+inline KvSpec State(int64_t parts) {
+  return {.kind = KvKind::kState, .state = {{.units = 2 * parts, .unit_bytes = 512}}};
+}
+
 // A cache of this number of blocks for a model of these layers.
 inline std::unique_ptr<KvCache> MakeCache(const std::vector<KvSpec>& layers, int64_t blocks) {
   auto probe = KvCache::Create(layers, {.memory_bytes = 1 << 20});

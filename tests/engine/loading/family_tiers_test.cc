@@ -69,7 +69,8 @@ TEST_P(FamilyTiersTest, AQuarterOfTheExpertsGivesTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyTiersTest,
                          testing::Values("deepseek_v3", "ernie4_5_moe", "glm4moe", "gpt_oss",
-                                         "granitemoeshared", "hunyuan_moe", "olmoe"),
+                                         "granitemoeshared", "hunyuan_moe", "lfm2moe", "olmoe",
+                                         "qwen35moe", "qwen3next"),
                          [](const auto& one) { return std::string(one.param); });
 
 }  // namespace

@@ -72,7 +72,7 @@ TEST_P(FamilyModelTest, ArgMaxIsThatOfTheLogits) {
   span.logit_rows.resize(span.token_ids.size());
   std::iota(span.logit_rows.begin(), span.logit_rows.end(), 0);
   const ContiguousKv kv(model.kv_specs(), 1, span.rows());
-  span.blocks = kv.blocks(0);
+  kv.SetBlocks(0, &span);
   kernels::Arena workspace(model.WorkspaceBytes({.rows = span.rows(), .logit_rows = span.rows()}));
   const auto full = model.Forward({.spans = {span}}, kv.view(), &workspace);
   ASSERT_TRUE(full.ok()) << full.status();
@@ -96,7 +96,7 @@ TEST_P(FamilyModelTest, ADryRunMeasuresTheWorkspaceOfChunks) {
   for (const Precision precision : {Precision::kFast, Precision::kExact}) {
     const LoadedModel loaded = LoadWith({.precision = precision, .threads = 2});
     for (const int64_t rows : {int64_t{1}, int64_t{5}, int64_t{31}, total}) {
-      const ContiguousKv kv(loaded.model->kv_specs(), 1, total);
+      ContiguousKv kv(loaded.model->kv_specs(), 1, total);
       kernels::Arena workspace(loaded.model->WorkspaceBytes({.rows = rows, .logit_rows = rows}));
       for (int64_t first = 0; first < total; first += rows) {
         RowSpan span;
@@ -105,9 +105,10 @@ TEST_P(FamilyModelTest, ADryRunMeasuresTheWorkspaceOfChunks) {
         span.token_ids.assign(ids.begin() + first, ids.begin() + std::min(total, first + rows));
         span.logit_rows.resize(span.token_ids.size());
         std::iota(span.logit_rows.begin(), span.logit_rows.end(), 0);
-        span.blocks = kv.blocks(0);
+        kv.SetBlocks(0, &span);
         const auto step = loaded.model->Forward({.spans = {span}}, kv.view(), &workspace);
         ASSERT_TRUE(step.ok()) << step.status();
+        kv.Commit(0);
       }
       EXPECT_EQ(workspace.high_water(), workspace.capacity())
           << rows << " rows, " << (precision == Precision::kExact ? "exact" : "fast");
@@ -115,14 +116,14 @@ TEST_P(FamilyModelTest, ADryRunMeasuresTheWorkspaceOfChunks) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, FamilyModelTest,
-                         testing::Values("deepseek_v2", "deepseek_v3", "dots1", "ernie4_5",
-                                         "ernie4_5_moe", "gemma", "gemma2", "gemma3", "glm4",
-                                         "glm4moe", "glm4moe_plain", "gpt_oss", "granite",
-                                         "granitemoe", "granitemoeshared", "hunyuan_dense",
-                                         "hunyuan_moe", "olmo2", "olmo3", "olmoe", "phi3",
-                                         "phi3_long", "phi3_short", "seed_oss", "smollm3"),
-                         [](const auto& one) { return std::string(one.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Families, FamilyModelTest,
+    testing::Values("deepseek_v2", "deepseek_v3", "dots1", "ernie4_5", "ernie4_5_moe", "gemma",
+                    "gemma2", "gemma3", "glm4", "glm4moe", "glm4moe_plain", "gpt_oss", "granite",
+                    "granitemoe", "granitemoeshared", "hunyuan_dense", "hunyuan_moe", "lfm2",
+                    "lfm2moe", "olmo2", "olmo3", "olmoe", "phi3", "phi3_long", "phi3_short",
+                    "qwen35", "qwen35moe", "qwen3next", "qwen3next_fused", "seed_oss", "smollm3"),
+    [](const auto& one) { return std::string(one.param); });
 
 }  // namespace
 }  // namespace tidepool::engine

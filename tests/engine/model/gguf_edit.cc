@@ -10,37 +10,42 @@
 namespace tidepool::engine {
 namespace {
 
-// The bytes of a scalar value, as the file has them.
-std::string ScalarBytes(const GgufEntry& entry) {
-  size_t size = 0;
-  switch (entry.type) {
+// Bytes of a number.
+size_t NumberBytes(GgufValueType type) {
+  switch (type) {
     case GgufValueType::kUint8:
     case GgufValueType::kInt8:
     case GgufValueType::kBool:
-      size = 1;
-      break;
+      return 1;
     case GgufValueType::kUint16:
     case GgufValueType::kInt16:
-      size = 2;
-      break;
+      return 2;
     case GgufValueType::kUint32:
     case GgufValueType::kInt32:
     case GgufValueType::kFloat32:
-      size = 4;
-      break;
+      return 4;
     case GgufValueType::kUint64:
     case GgufValueType::kInt64:
     case GgufValueType::kFloat64:
-      size = 8;
-      break;
-    case GgufValueType::kString: {
-      uint64_t length = 0;
-      std::memcpy(&length, entry.data, sizeof(length));
-      size = sizeof(length) + length;
-      break;
-    }
+      return 8;
+    case GgufValueType::kString:
     case GgufValueType::kArray:
-      CHECK(false) << "not a scalar";
+      break;
+  }
+  CHECK(false) << "not a number";
+  return 0;
+}
+
+// The bytes of a scalar value, or of the elements of an array of numbers, as the file has them.
+std::string ValueBytes(const GgufEntry& entry) {
+  size_t size = 0;
+  if (entry.type == GgufValueType::kString) {
+    CHECK(!entry.is_array) << entry.key;
+    uint64_t length = 0;
+    std::memcpy(&length, entry.data, sizeof(length));
+    size = sizeof(length) + length;
+  } else {
+    size = entry.count * NumberBytes(entry.type);
   }
   return std::string(reinterpret_cast<const char*>(entry.data), size);
 }
@@ -51,8 +56,13 @@ GgufEdit::GgufEdit(const std::string& path) {
   const auto file = GgufFile::Open(path);
   CHECK_OK(file.status());
   for (const GgufEntry& entry : file->metadata()) {
-    if (entry.is_array || absl::StartsWith(entry.key, "tokenizer.")) continue;
-    metadata_.Value(std::string(entry.key), entry.type, ScalarBytes(entry));
+    if (absl::StartsWith(entry.key, "tokenizer.")) continue;
+    const std::string key(entry.key);
+    if (entry.is_array) {
+      metadata_.Array(key, entry.type, entry.count, ValueBytes(entry));
+    } else {
+      metadata_.Value(key, entry.type, ValueBytes(entry));
+    }
   }
   for (const GgufTensor& tensor : file->tensors()) {
     tensors_.push_back(

@@ -136,10 +136,11 @@ int32_t GreedyRun::Next(const std::vector<int32_t>& ids) {
   span.slot_limit = slots_;
   span.token_ids = ids;
   span.logit_rows = {static_cast<int32_t>(ids.size() - 1)};
-  span.blocks = kv_.blocks(0);
+  kv_.SetBlocks(0, &span);
   slots_used_ += span.rows();
   const auto step = model_->Forward(batch, kv_.view(), &workspace_);
   CHECK_OK(step.status());
+  kv_.Commit(0);
   const float* logits = step->logits.Row(0);
   return static_cast<int32_t>(std::max_element(logits, logits + step->logits.cols) - logits);
 }

@@ -135,6 +135,8 @@ v1::GetStatsResponse Stats() {
   worker->set_sequences_running(2);
   worker->set_kv_blocks_total(8);
   worker->set_kv_blocks_free(6);
+  worker->set_kv_state_bytes(5000);
+  worker->set_kv_checkpoints(7);
   worker->set_deadline_refusals_total(6);
   worker->set_log_lines_dropped_total(5);
   worker->set_prompt_tokens_total(100);
@@ -171,6 +173,8 @@ TEST(MetricsPageTest, NamesAndLabels) {
         "tidepool:worker_log_lines_dropped_total" + worker + "5\n",
         "tidepool:num_requests_running" + worker + "2\n",
         "tidepool:kv_cache_usage_perc" + worker + "0.25\n",
+        "tidepool:kv_state_bytes" + worker + "5000\n",
+        "tidepool:kv_checkpoints" + worker + "7\n",
         "tidepool:prompt_tokens_total" + worker + "100\n",
         "tidepool:prefix_cache_hits_total" + worker + "25\n",
         "tidepool:expert_hits_total" + layer + "5\n",

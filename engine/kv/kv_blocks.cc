@@ -1,0 +1,104 @@
+#include "engine/kv/kv_blocks.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/base/check.h"
+#include "kernels/base/clock.h"
+
+namespace tidepool::engine {
+namespace {
+
+// The maximum time that the engine waits until the disk accepts a block.
+constexpr absl::Duration kWritePatience = absl::Milliseconds(20);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<KvBlocks>> KvBlocks::Create(int32_t blocks, size_t block_bytes,
+                                                           int state_group) {
+  const size_t bytes = blocks * block_bytes;
+  // Reserves address space. A page uses memory only after its first write.
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot map ", bytes, " bytes for the KV cache; give a smaller --kv-memory"));
+  }
+  std::unique_ptr<KvBlocks> made(new KvBlocks(blocks, block_bytes, state_group));
+  made->memory_ = static_cast<std::byte*>(memory);
+  made->memory_bytes_ = bytes;
+  return made;
+}
+
+KvBlocks::~KvBlocks() { munmap(memory_, memory_bytes_); }
+
+int32_t KvBlocks::Allocate() {
+  const int32_t evicted = disk_ == nullptr ? kNoBlock : pool_.NextEvicted();
+  if (evicted != kNoBlock && IsWorthWriting(evicted)) {
+    // A chunk of a prompt can evict more blocks at once than there are buffers for. Waiting for a
+    // buffer costs little: a working disk writes one block in less time than it takes to compute
+    // the first row of the chunk.
+    disk_->Write(pool_.KeyOf(evicted), pool_.TokensOf(evicted), BytesOf(evicted),
+                 {.patience = kWritePatience});
+  }
+  return pool_.Allocate();
+}
+
+int32_t KvBlocks::Put(const BlockKey& key, absl::Span<const int32_t> tokens,
+                      absl::Span<const std::byte> bytes) {
+  CHECK_EQ(bytes.size(), block_bytes_);
+  const int32_t block = Allocate();
+  if (block == kNoBlock) return kNoBlock;
+  std::memcpy(memory_ + block * block_bytes_, bytes.data(), bytes.size());
+  pool_.Index(block, key, tokens);
+  return block;
+}
+
+bool KvBlocks::Has(const BlockKey& key, absl::Span<const int32_t> tokens, KvPlaces places) const {
+  if (pool_.Find(key, tokens) != kNoBlock) return true;
+  return places == KvPlaces::kMemoryAndDisk && disk_ != nullptr && disk_->Has(key, tokens);
+}
+
+bool KvBlocks::Knows(const BlockKey& key, KvPlaces places) const {
+  return pool_.Knows(key) ||
+         (places == KvPlaces::kMemoryAndDisk && disk_ != nullptr && disk_->Knows(key));
+}
+
+void KvBlocks::SpillCached(absl::Duration patience) {
+  CHECK(disk_ != nullptr);
+  const base::Clock& clock = disk_->clock();
+  const absl::Duration end = clock.Monotonic() + patience;
+  std::vector<int32_t> blocks = pool_.CachedBlocks();
+  std::erase_if(blocks, [this](int32_t block) { return !IsWorthWriting(block); });
+  // Write at most as many blocks as the disk has slots. With more, a block would replace one that
+  // this function wrote before, or one of these blocks that was on the disk already.
+  const int64_t most = std::min<int64_t>(blocks.size(), disk_->slots());
+  blocks.resize(most);
+  std::vector<BlockKey> keys;
+  for (auto it = blocks.rbegin(); it != blocks.rend(); ++it) keys.push_back(pool_.KeyOf(*it));
+  disk_->NoteUse(keys);
+  for (int64_t i = 0; i < most; ++i) {
+    const absl::Duration left = end - clock.Monotonic();
+    if (left <= absl::ZeroDuration()) return;
+    disk_->Write(pool_.KeyOf(blocks[i]), pool_.TokensOf(blocks[i]), BytesOf(blocks[i]),
+                 {.patience = left, .newer = i});
+  }
+  disk_->Flush(end - clock.Monotonic());
+}
+
+absl::Span<const std::byte> KvBlocks::BytesOf(int32_t block) const {
+  return {memory_ + block * block_bytes_, block_bytes_};
+}
+
+// A state is large, and the next one of the same sequence replaces it after a few tokens. So only
+// the states of known boundaries are written.
+bool KvBlocks::IsWorthWriting(int32_t block) const {
+  return pool_.KeyOf(block).group < state_group_ || pool_.ValueOf(block) == BlockValue::kBoundary;
+}
+
+}  // namespace tidepool::engine

@@ -1,0 +1,70 @@
+// KvBlocks: the blocks of a KvCache: their memory, the BlockPool that counts their holders, and the
+// disk that extends the memory.
+#ifndef TIDEPOOL_ENGINE_KV_KV_BLOCKS_H_
+#define TIDEPOOL_ENGINE_KV_KV_BLOCKS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "engine/kv/block_pool.h"
+#include "engine/kv/kv_disk.h"
+
+namespace tidepool::engine {
+
+// Where a block is searched.
+enum class KvPlaces : uint8_t { kMemory, kMemoryAndDisk };
+
+// Engine thread only. The memory is only reserved address space until a block is written.
+class KvBlocks {
+ public:
+  // `state_group` is the first number of a BlockKey::group that is used for recurrent states.
+  static absl::StatusOr<std::unique_ptr<KvBlocks>> Create(int32_t blocks, size_t block_bytes,
+                                                          int state_group);
+  ~KvBlocks();
+  KvBlocks(const KvBlocks&) = delete;
+  KvBlocks& operator=(const KvBlocks&) = delete;
+
+  BlockPool& pool() { return pool_; }
+  const BlockPool& pool() const { return pool_; }
+  std::byte* memory() const { return memory_; }
+  size_t block_bytes() const { return block_bytes_; }
+  // Null if there is no disk.
+  KvDisk* disk() const { return disk_; }
+  void SetDisk(KvDisk* disk) { disk_ = disk; }
+
+  // Returns a block with one holder, or kNoBlock if all are held. Before a cached block is reused,
+  // its contents are written to the disk.
+  int32_t Allocate();
+  // Adds a block with these contents to the index, with one holder. Returns kNoBlock if no block is
+  // free.
+  int32_t Put(const BlockKey& key, absl::Span<const int32_t> tokens,
+              absl::Span<const std::byte> bytes);
+  // Returns whether there is a block with this key and these tokens.
+  bool Has(const BlockKey& key, absl::Span<const int32_t> tokens, KvPlaces places) const;
+  // Returns whether there is a block with this key. Its tokens may differ.
+  bool Knows(const BlockKey& key, KvPlaces places) const;
+  // Writes cached blocks to the disk until all are written or `patience` has passed, the most
+  // valuable ones first (BlockPool::CachedBlocks). Requires: there is a disk.
+  void SpillCached(absl::Duration patience);
+
+ private:
+  KvBlocks(int32_t blocks, size_t block_bytes, int state_group)
+      : pool_(blocks), block_bytes_(block_bytes), state_group_(state_group) {}
+  absl::Span<const std::byte> BytesOf(int32_t block) const;
+  bool IsWorthWriting(int32_t block) const;
+
+  BlockPool pool_;
+  const size_t block_bytes_;
+  const int state_group_;
+  KvDisk* disk_ = nullptr;
+  std::byte* memory_ = nullptr;
+  size_t memory_bytes_ = 0;
+};
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_KV_KV_BLOCKS_H_

@@ -1,0 +1,118 @@
+// The inner loop of the gated delta rule, written once for vectors of any width. W is a vector type
+// with the members kLanes, F, Load, Store, Set, Mul, Fma and Negate. Each column of the state has
+// its own chains, so the width does not change results.
+#ifndef TIDEPOOL_KERNELS_CPU_DELTA_INNER_H_
+#define TIDEPOOL_KERNELS_CPU_DELTA_INNER_H_
+
+#include <cstdint>
+
+#include "kernels/cpu/recurrent_kernels.h"
+
+namespace tidepool::kernels {
+
+template <typename W>
+struct DeltaInner {
+  using F = typename W::F;
+  static constexpr int kLanes = W::kLanes;
+  static_assert(kDeltaTileCols % kLanes == 0);
+
+  // M vectors of columns, and row t of the tile.
+  template <int M>
+  struct Columns {
+    const DeltaTile& tile;
+
+    bool IsWhole() const { return tile.columns == M * kLanes; }
+    // Loads the elements of a row, or less than a tile's.
+    void LoadRow(const float* row, F (&values)[M]) const {
+      float part[M * kLanes] = {};
+      if (!IsWhole()) {
+        for (int c = 0; c < tile.columns; ++c) part[c] = row[c];
+        row = part;
+      }
+      for (int m = 0; m < M; ++m) values[m] = W::Load(row + m * kLanes);
+    }
+    void StoreRow(float* row, const F (&values)[M]) const {
+      float part[M * kLanes];
+      float* const to = IsWhole() ? row : part;
+      for (int m = 0; m < M; ++m) W::Store(to + m * kLanes, values[m]);
+      if (IsWhole()) return;
+      for (int c = 0; c < tile.columns; ++c) row[c] = part[c];
+    }
+    // The position of vector m in the state's row i.
+    int64_t At(int64_t i, int m) const {
+      constexpr int kVectors = kDeltaTileCols / kLanes;
+      return (m / kVectors * tile.k_dim + i) * kDeltaTileCols + m % kVectors * kLanes;
+    }
+  };
+
+  // Adds a row's update to the state. Also computes out = S^T q, and, with kNext, S^T next for the
+  // next row's k.
+  template <int M, bool kNext>
+  static void Update(const Columns<M>& columns, int64_t t, const float* before, const F (&delta)[M],
+                     F (&stored)[M]) {
+    const DeltaTile& tile = columns.tile;
+    const float* k = tile.k + t * tile.k_stride;
+    const float* q = tile.q + t * tile.q_stride;
+    const float* next = kNext ? k + tile.k_stride : nullptr;
+    const F keep = W::Set(tile.keep[t * tile.keep_stride]);
+    F out[M];
+    for (int m = 0; m < M; ++m) out[m] = stored[m] = W::Set(0.0f);
+    for (int i = 0; i < tile.k_dim; ++i) {
+      const F ki = W::Set(k[i]);
+      const F qi = W::Set(q[i]);
+      for (int m = 0; m < M; ++m) {
+        const int64_t at = columns.At(i, m);
+        const F s = W::Fma(ki, delta[m], W::Mul(W::Load(before + at), keep));
+        W::Store(tile.after + at, s);
+        out[m] = W::Fma(qi, s, out[m]);
+        if constexpr (kNext) stored[m] = W::Fma(W::Set(next[i]), s, stored[m]);
+      }
+    }
+    columns.StoreRow(tile.out + t * tile.out_stride, out);
+  }
+
+  template <int M>
+  static void AdvanceColumns(const DeltaTile& tile) {
+    const Columns<M> columns{tile};
+    const float* before = tile.before;
+    F stored[M];  // S^T k
+    for (int m = 0; m < M; ++m) stored[m] = W::Set(0.0f);
+    for (int i = 0; i < tile.k_dim; ++i) {
+      const F ki = W::Set(tile.k[i]);
+      for (int m = 0; m < M; ++m) {
+        stored[m] = W::Fma(ki, W::Load(before + columns.At(i, m)), stored[m]);
+      }
+    }
+    for (int64_t t = 0; t < tile.rows; ++t) {
+      const F minus_keep = W::Negate(W::Set(tile.keep[t * tile.keep_stride]));
+      const F beta = W::Set(tile.beta[t * tile.beta_stride]);
+      F delta[M];
+      columns.LoadRow(tile.v + t * tile.v_stride, delta);
+      for (int m = 0; m < M; ++m) {
+        delta[m] = W::Mul(beta, W::Fma(minus_keep, stored[m], delta[m]));
+      }
+      if (t + 1 < tile.rows) {
+        Update<M, true>(columns, t, before, delta, stored);
+      } else {
+        Update<M, false>(columns, t, before, delta, stored);
+      }
+      before = tile.after;
+    }
+  }
+
+  // kTiles is the number of tiles that are computed together.
+  template <int kTiles>
+  static void Advance(const DeltaTile& tile) {
+    constexpr int kVectors = kDeltaTileCols / kLanes;
+    if constexpr (kTiles > 1) {
+      if (tile.columns == kTiles * kDeltaTileCols) return AdvanceColumns<kTiles * kVectors>(tile);
+      Advance<kTiles - 1>(tile);
+    } else {
+      AdvanceColumns<kVectors>(tile);
+    }
+  }
+};
+
+}  // namespace tidepool::kernels
+
+#endif  // TIDEPOOL_KERNELS_CPU_DELTA_INNER_H_

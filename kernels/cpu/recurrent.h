@@ -1,0 +1,19 @@
+// The recurrent ops of the CPU backend: divides them into tiles, and distributes these among
+// threads.
+#ifndef TIDEPOOL_KERNELS_CPU_RECURRENT_H_
+#define TIDEPOOL_KERNELS_CPU_RECURRENT_H_
+
+#include "kernels/backend.h"
+#include "kernels/cpu/matmul.h"
+
+namespace tidepool::kernels {
+
+// These functions implement ops of KernelBackend. The caller has checked the arguments.
+void ConvolveRows(const CpuContext& context, const CausalConvCall& call);
+void AdvanceDeltaNet(const CpuContext& context, const DeltaNetCall& call);
+void NormalizeGated(const CpuContext& context, ConstMatrixView x, ConstMatrixView z,
+                    absl::Span<const float> weight, float eps, const ActivationBuffer& out);
+
+}  // namespace tidepool::kernels
+
+#endif  // TIDEPOOL_KERNELS_CPU_RECURRENT_H_

@@ -1,0 +1,68 @@
+// The memory of recurrent states for tests: filled with NaNs, and spread over blocks.
+#ifndef TIDEPOOL_TESTS_KERNELS_STATE_MEMORY_H_
+#define TIDEPOOL_TESTS_KERNELS_STATE_MEMORY_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "kernels/recurrent_state.h"
+#include "kernels/tensor.h"
+
+namespace tidepool::kernels {
+
+// States 0 to states - 1, each with one array. Up to three units are in a block, and the blocks of
+// the states take turns.
+class StateMemory {
+ public:
+  StateMemory(int64_t units, int64_t unit_bytes, int states) : tables_(states) {
+    constexpr int kPerPart = 3;
+    const size_t stride = (unit_bytes + kAlignment - 1) / kAlignment * kAlignment;
+    array_.unit_bytes = unit_bytes;
+    array_.block_bytes = kAlignment * 2 + kPerPart * stride;
+    for (int64_t unit = 0; unit < units; ++unit) {
+      array_.units.push_back(
+          {static_cast<int32_t>(unit / kPerPart), kAlignment + unit % kPerPart * stride});
+    }
+    const int64_t parts = (units + kPerPart - 1) / kPerPart;
+    auto block = static_cast<int32_t>(parts * states);
+    for (int64_t part = 0; part < parts; ++part) {
+      for (std::vector<int32_t>& table : tables_) table.push_back(--block);
+    }
+    buffer_ = Buffer(parts * states * array_.block_bytes);
+    std::memset(buffer_.data(), 0xff, buffer_.size());
+    array_.arena = buffer_.data();
+  }
+
+  const StateArray& array() const { return array_; }
+  absl::Span<const int32_t> Table(int state) const { return tables_[state]; }
+  int64_t UnitFloats() const { return static_cast<int64_t>(array_.unit_bytes / sizeof(float)); }
+  int64_t StateFloats() const { return static_cast<int64_t>(array_.units.size()) * UnitFloats(); }
+
+  // All units of a state, in order.
+  std::vector<float> Read(int state) const {
+    std::vector<float> values(StateFloats());
+    for (size_t unit = 0; unit < array_.units.size(); ++unit) {
+      std::memcpy(values.data() + unit * UnitFloats(), array_.Unit(Table(state), unit),
+                  array_.unit_bytes);
+    }
+    return values;
+  }
+  void Write(int state, const std::vector<float>& values) {
+    for (size_t unit = 0; unit < array_.units.size(); ++unit) {
+      std::memcpy(array_.Unit(Table(state), unit), values.data() + unit * UnitFloats(),
+                  array_.unit_bytes);
+    }
+  }
+
+ private:
+  StateArray array_;
+  std::vector<std::vector<int32_t>> tables_;
+  Buffer buffer_;
+};
+
+}  // namespace tidepool::kernels
+
+#endif  // TIDEPOOL_TESTS_KERNELS_STATE_MEMORY_H_
