@@ -5,6 +5,7 @@
 namespace tidepool::kernels {
 namespace {
 
+// Large because each op is a method.
 class CountingBackend final : public KernelBackend {
  public:
   CountingBackend(Precision precision, int threads) : precision_(precision), threads_(threads) {}

@@ -114,7 +114,7 @@ SlotRange VisibleSlots(const KvSpan& span, int64_t row);
 inline int64_t DeltaStateIndex(int k_dim, int v_dim, int row, int col) {
   const int first = col / kDeltaTileCols * kDeltaTileCols;
   const int width = v_dim - first < kDeltaTileCols ? v_dim - first : kDeltaTileCols;
-  return int64_t{first} * k_dim + row * width + (col - first);
+  return int64_t{first} * k_dim + int64_t{row} * width + (col - first);
 }
 
 // Each function ends the process if the arguments of the op contradict each other.

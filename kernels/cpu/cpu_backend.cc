@@ -24,6 +24,7 @@ namespace {
 // Number of rows in a range, if a row takes a microsecond or less.
 constexpr int64_t kRowGrain = 8;
 
+// Large because each op is a method.
 class CpuBackend final : public KernelBackend {
  public:
   CpuBackend(const KernelTable& kernels, const CpuOptions& options)
@@ -156,7 +157,7 @@ class CpuBackend final : public KernelBackend {
     CheckGatedNorm(x, z, weight);
     const ActivationBuffer result =
         AllocateActivation(x.rows, x.cols, precision(), ActivationParts::kAll, arena);
-    NormalizeGated(context_, x, z, weight, eps, result);
+    NormalizeGated(context_, {x, z, weight, eps}, result);
     return result.View();
   }
 

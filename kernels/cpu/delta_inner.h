@@ -16,7 +16,7 @@ struct DeltaInner {
   static constexpr int kLanes = W::kLanes;
   static_assert(kDeltaTileCols % kLanes == 0);
 
-  // M vectors of columns, and row t of the tile.
+  // The columns of a tile as M vectors.
   template <int M>
   struct Columns {
     const DeltaTile& tile;
@@ -38,10 +38,10 @@ struct DeltaInner {
       if (IsWhole()) return;
       for (int c = 0; c < tile.columns; ++c) row[c] = part[c];
     }
-    // The position of vector m in the state's row i.
-    int64_t At(int64_t i, int m) const {
+    // The position of vector m in row 0 of the state.
+    int64_t First(int m) const {
       constexpr int kVectors = kDeltaTileCols / kLanes;
-      return (m / kVectors * tile.k_dim + i) * kDeltaTileCols + m % kVectors * kLanes;
+      return int64_t{m / kVectors} * tile.k_dim * kDeltaTileCols + m % kVectors * kLanes;
     }
   };
 
@@ -55,17 +55,28 @@ struct DeltaInner {
     const float* q = tile.q + t * tile.q_stride;
     const float* next = kNext ? k + tile.k_stride : nullptr;
     const F keep = W::Set(tile.keep[t * tile.keep_stride]);
+    const float* from[M];
+    float* to[M];
     F out[M];
-    for (int m = 0; m < M; ++m) out[m] = stored[m] = W::Set(0.0f);
-    for (int i = 0; i < tile.k_dim; ++i) {
+    for (int m = 0; m < M; ++m) {
+      from[m] = before + columns.First(m);
+      to[m] = tile.after + columns.First(m);
+      out[m] = stored[m] = W::Set(0.0f);
+    }
+    const int64_t k_dim = tile.k_dim;
+    for (int64_t i = 0; i < k_dim; ++i) {
       const F ki = W::Set(k[i]);
       const F qi = W::Set(q[i]);
-      for (int m = 0; m < M; ++m) {
-        const int64_t at = columns.At(i, m);
-        const F s = W::Fma(ki, delta[m], W::Mul(W::Load(before + at), keep));
-        W::Store(tile.after + at, s);
-        out[m] = W::Fma(qi, s, out[m]);
-        if constexpr (kNext) stored[m] = W::Fma(W::Set(next[i]), s, stored[m]);
+      // All loads come before the first store. The tiles are a multiple of 4 KiB apart, so a load
+      // after a store to another tile may wait: some CPUs first compare only the low 12 bits.
+      F s[M];
+      for (int m = 0; m < M; ++m) s[m] = W::Load(from[m] + i * kDeltaTileCols);
+      for (int m = 0; m < M; ++m) s[m] = W::Fma(ki, delta[m], W::Mul(s[m], keep));
+      for (int m = 0; m < M; ++m) W::Store(to[m] + i * kDeltaTileCols, s[m]);
+      for (int m = 0; m < M; ++m) out[m] = W::Fma(qi, s[m], out[m]);
+      if constexpr (kNext) {
+        const F ni = W::Set(next[i]);
+        for (int m = 0; m < M; ++m) stored[m] = W::Fma(ni, s[m], stored[m]);
       }
     }
     columns.StoreRow(tile.out + t * tile.out_stride, out);
@@ -77,10 +88,10 @@ struct DeltaInner {
     const float* before = tile.before;
     F stored[M];  // S^T k
     for (int m = 0; m < M; ++m) stored[m] = W::Set(0.0f);
-    for (int i = 0; i < tile.k_dim; ++i) {
+    for (int64_t i = 0; i < tile.k_dim; ++i) {
       const F ki = W::Set(tile.k[i]);
       for (int m = 0; m < M; ++m) {
-        stored[m] = W::Fma(ki, W::Load(before + columns.At(i, m)), stored[m]);
+        stored[m] = W::Fma(ki, W::Load(before + columns.First(m) + i * kDeltaTileCols), stored[m]);
       }
     }
     for (int64_t t = 0; t < tile.rows; ++t) {

@@ -257,19 +257,20 @@ void AdvanceDeltaNet(const CpuContext& context, const DeltaNetCall& call) {
                             });
 }
 
-void NormalizeGated(const CpuContext& context, ConstMatrixView x, ConstMatrixView z,
-                    absl::Span<const float> weight, float eps, const ActivationBuffer& out) {
+void NormalizeGated(const CpuContext& context, const GatedNormArgs& args,
+                    const ActivationBuffer& out) {
   constexpr int64_t kRowGrain = 8;
+  const ConstMatrixView& x = args.x;
   const KernelTable& kernels = *context.kernels;
-  const auto head_dim = static_cast<int64_t>(weight.size());
+  const auto head_dim = static_cast<int64_t>(args.weight.size());
   const int64_t blocks = x.cols / kQuantBlock;
   context.pool->ParallelFor(x.rows, kRowGrain, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       float* values = out.values.Row(i);
       for (int64_t at = 0; at < x.cols; at += head_dim) {
-        kernels.norm(x.Row(i) + at, weight.data(), head_dim, eps, values + at);
+        kernels.norm(x.Row(i) + at, args.weight.data(), head_dim, args.eps, values + at);
       }
-      kernels.glu[static_cast<int>(GluForm::kSwiGlu)](z.Row(i), values, x.cols, {}, values);
+      kernels.glu[static_cast<int>(GluForm::kSwiGlu)](args.z.Row(i), values, x.cols, {}, values);
       if (out.quants == nullptr) continue;
       kernels.quantize(values, blocks,
                        {out.quants + i * x.cols, out.scales + i * blocks, out.sums + i * blocks,

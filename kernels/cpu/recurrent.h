@@ -3,6 +3,7 @@
 #ifndef TIDEPOOL_KERNELS_CPU_RECURRENT_H_
 #define TIDEPOOL_KERNELS_CPU_RECURRENT_H_
 
+#include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/matmul.h"
 
@@ -11,8 +12,14 @@ namespace tidepool::kernels {
 // These functions implement ops of KernelBackend. The caller has checked the arguments.
 void ConvolveRows(const CpuContext& context, const CausalConvCall& call);
 void AdvanceDeltaNet(const CpuContext& context, const DeltaNetCall& call);
-void NormalizeGated(const CpuContext& context, ConstMatrixView x, ConstMatrixView z,
-                    absl::Span<const float> weight, float eps, const ActivationBuffer& out);
+struct GatedNormArgs {
+  ConstMatrixView x;
+  ConstMatrixView z;
+  absl::Span<const float> weight;
+  float eps;
+};
+void NormalizeGated(const CpuContext& context, const GatedNormArgs& args,
+                    const ActivationBuffer& out);
 
 }  // namespace tidepool::kernels
 

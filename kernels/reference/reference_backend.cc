@@ -49,6 +49,7 @@ double Dot(const PackedMatrix& weight, int64_t r, const std::vector<double>& x) 
   return sum;
 }
 
+// Large because each op is a method.
 class ReferenceBackend final : public KernelBackend {
  public:
   explicit ReferenceBackend(Precision precision) : precision_(precision) {}

@@ -33,8 +33,8 @@ namespace {
 constexpr int kKHeads = 16;
 constexpr int kVHeads = 32;
 constexpr int kDim = 128;
-constexpr int64_t kKeys = kKHeads * kDim;
-constexpr int64_t kValues = kVHeads * kDim;
+constexpr int64_t kKeys = int64_t{kKHeads} * kDim;
+constexpr int64_t kValues = int64_t{kVHeads} * kDim;
 constexpr int64_t kChannels = 2 * kKeys + kValues;
 constexpr int kKernel = 4;
 
@@ -87,8 +87,8 @@ void BenchDelta(benchmark::State& state, const Case& c, double bandwidth) {
     backend->DeltaNet({.q = {x.data(), rows, kKeys, kChannels},
                        .k = {x.data() + kKeys, rows, kKeys, kChannels},
                        .v = {x.data() + 2 * kKeys, rows, kValues, kChannels},
-                       .a = {ab.data(), rows, kVHeads, 2 * kVHeads},
-                       .b = {ab.data() + kVHeads, rows, kVHeads, 2 * kVHeads},
+                       .a = {ab.data(), rows, kVHeads, int64_t{2} * kVHeads},
+                       .b = {ab.data() + kVHeads, rows, kVHeads, int64_t{2} * kVHeads},
                        .decay = decay,
                        .dt_bias = dt_bias,
                        .k_heads = kKHeads,

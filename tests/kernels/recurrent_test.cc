@@ -32,6 +32,7 @@ std::vector<std::unique_ptr<KernelBackend>> CpuBackends(int threads) {
 
 std::vector<uint32_t> BitsOf(const std::vector<float>& values) {
   std::vector<uint32_t> bits;
+  bits.reserve(values.size());
   for (const float value : values) bits.push_back(FloatBits(value));
   return bits;
 }
@@ -45,8 +46,8 @@ class Layer {
   static constexpr int kKDim = 24;
   static constexpr int kVDim = 40;
   static constexpr int kKernel = 4;
-  static constexpr int64_t kKeys = kKHeads * kKDim;
-  static constexpr int64_t kValues = kVHeads * kVDim;
+  static constexpr int64_t kKeys = int64_t{kKHeads} * kKDim;
+  static constexpr int64_t kValues = int64_t{kVHeads} * kVDim;
   static constexpr int64_t kChannels = 2 * kKeys + kValues;
   // The states of a sequence: two that take turns, and those of snapshots.
   static constexpr int kTurns = 2;
@@ -349,7 +350,7 @@ TEST(RecurrentTest, StateIndexCoversTheUnit) {
       for (int col = 0; col < v_dim; ++col) places.push_back(DeltaStateIndex(5, v_dim, row, col));
     }
     std::sort(places.begin(), places.end());
-    std::vector<int64_t> all(5 * v_dim);
+    std::vector<int64_t> all(size_t{5} * v_dim);
     std::iota(all.begin(), all.end(), 0);
     EXPECT_EQ(places, all) << v_dim;
   }
@@ -358,13 +359,13 @@ TEST(RecurrentTest, StateIndexCoversTheUnit) {
 TEST(RecurrentDeathTest, ContradictionsAreCaught) {
   const auto backend = *MakeCpuBackend({});
   StateMemory memory(1, ConvUnitBytes(4), 2);
-  std::vector<float> x(2 * 8);
-  const std::vector<float> weight(8 * 4);
+  std::vector<float> x(16);
+  const std::vector<float> weight(32);
   const std::vector<StateSnapshot> late = {{3, memory.Table(1)}};
   const std::vector<StateSnapshot> descending = {{2, memory.Table(1)}, {1, memory.Table(1)}};
   const auto convolve = [&](int kernel, const StateSpan& span) {
     backend->CausalConv({.x = {x.data(), 2, 8},
-                         .weight = {weight.data(), static_cast<size_t>(8 * kernel)},
+                         .weight = {weight.data(), size_t{8} * kernel},
                          .kernel = kernel,
                          .state = memory.array(),
                          .spans = {&span, 1}});
