@@ -192,6 +192,10 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Victim{"Safetensors", "qwen2_moe_bf16", "model.safetensors", 7000},
                     Victim{"Index", "qwen3_moe_bf16", "model.safetensors.index.json", 1 << 20},
                     Victim{"Config", "qwen2_moe_bf16", "config.json", 1 << 20},
+                    Victim{"DeltaNets", "qwen3_5", "model.safetensors", 9000},
+                    Victim{"FusedDeltaNets", "qwen3_next", "model.safetensors", 14000},
+                    Victim{"DeltaNetConfig", "qwen3_5_text", "config.json", 1 << 20},
+                    Victim{"ShortConvConfig", "lfm2", "config.json", 1 << 20},
                     Victim{"GenerationConfig", "qwen3_bf16", "generation_config.json", 1 << 20},
                     Victim{"TokenizerConfig", "qwen2_f16", "tokenizer_config.json", 1 << 20},
                     Victim{"Tokenizer", "qwen3_bf16", "tokenizer.json", 1 << 20},
@@ -257,6 +261,14 @@ TEST(HfDirectory, NamesWhatIsWrong) {
        "model.type: \"WordPiece\""},
       {"qwen3_bf16", "tokenizer.json", "\"NFC\"", "\"Lowercase\"", "normalizer: "},
       {"llama_f32", "tokenizer.json", "{1,3}", "{1,4}", "pre_tokenizer: "},
+      {"qwen3_5_text", "config.json", "\"linear_num_key_heads\": 2", "\"linear_num_key_heads\": 3",
+       "linear_attn.conv1d.weight: shape [120, 1, 4], expected [144, 1, 4]"},
+      {"qwen3_5_text", "config.json", "\"linear_conv_kernel_dim\": 4",
+       "\"linear_conv_kernel_dim\": 3", "conv1d.weight: shape [120, 1, 4], expected [120, 1, 3]"},
+      {"qwen3_next", "config.json", "\"linear_key_head_dim\": 10", "\"linear_key_head_dim\": 8",
+       "shape ["},
+      {"lfm2", "config.json", "\"conv\",", "\"full_attention\",",
+       "model.layers.0.conv.conv.weight: a tensor that"},
   };
   for (const Edit& edit : edits) {
     const Directory directory(edit.model);
