@@ -93,8 +93,9 @@ TEST(HfConfig, TakesKeysAsTransformersDoes) {
        "none"},
       {"qwen2_moe_bf16", R"({"sliding_window": 0})", "qwen2moe.attention.sliding_window", "none"},
       // Norms, caps and the mask.
-      {"deepseek_v3", R"({"rms_norm_eps": 1e-5})", "",
-       "rms_norm_eps: 1e-05 is not supported, expected 1e-6"},
+      {"deepseek_v3", R"({"rms_norm_eps": 1e-5})", "deepseek2.attention.mla_norm_rms_epsilon",
+       "9.99999997e-07"},
+      {"deepseek_v3", R"({})", "deepseek2.attention.mla_norm_rms_epsilon", "none"},
       {"gemma3_text", R"({"attn_logit_softcapping": 0.7})", "gemma3.attn_logit_softcapping",
        "none"},
       {"gemma3_text", R"({"is_causal": false})", "", "is_causal: false is not supported"},
@@ -126,8 +127,9 @@ TEST(HfConfig, TakesKeysAsTransformersDoes) {
       {"llama_yarn_f16", R"({"rope_parameters": {"rope_type": "yarn"}})", "",
        "rope_parameters.factor: missing, expected a number above 0"},
       {"phi3", R"({"rope_parameters": {"rope_type": "yarn"}})", "", "long_factor: missing"},
-      {"deepseek_v3", R"({"rope_parameters": {"rope_type": "yarn", "factor": 8.0}})", "",
-       "rope_parameters.mscale_all_dim: missing, expected mscale and mscale_all_dim, equal"},
+      {"deepseek_v3", R"({"rope_parameters": {"rope_type": "yarn", "factor": 8.0}})",
+       "deepseek2.rope.scaling.yarn_rotary_factor", "1.20794415"},
+      {"deepseek_v3", R"({})", "deepseek2.rope.scaling.yarn_rotary_factor", "none"},
       // Experts.
       {"deepseek_v3", R"({"routed_scaling_factor": "remove"})", "deepseek2.expert_weights_scale",
        "2.5"},
@@ -140,6 +142,7 @@ TEST(HfConfig, TakesKeysAsTransformersDoes) {
       {"deepseek_v2", R"({"topk_method": null})", "", "topk_method: null, expected a value"},
       {"qwen3_moe_bf16", R"({"decoder_sparse_step": 2, "num_hidden_layers": 3})", "",
        "decoder_sparse_step: 2 is not supported, expected no layer without experts"},
+      // transformers refuses null for these keys.
       {"llama_f32", R"({"attention_bias": null})", "", "attention_bias: null, expected a value"},
       // Layers without attention.
       {"qwen3_5_text", R"({})", "qwen35.attention.recurrent_layers", "bool[3] {false, true, true}"},
@@ -176,6 +179,21 @@ TEST(HfConfig, TakesKeysAsTransformersDoes) {
       {"lfm2", R"({"conv_bias": true})", "", "conv_bias: true is not supported, expected false"},
       {"lfm2_moe", R"({"use_expert_bias": false})", "",
        "use_expert_bias: false is not supported, expected true"},
+      {"llama_f32", R"({"hidden_act": null})", "", "hidden_act: null, expected a value"},
+      {"llama_f32", R"({"rope_parameters": {"rope_theta": null}})", "",
+       "rope_theta: null, expected"},
+      {"mistral_window_bf16", R"({"num_key_value_heads": null})", "",
+       "num_key_value_heads: null, expected a value"},
+      {"qwen2_moe_bf16", R"({"norm_topk_prob": null})", "", "norm_topk_prob: null, expected"},
+      {"qwen3_moe_bf16", R"({"norm_topk_prob": null})", "", "norm_topk_prob: null, expected"},
+      {"qwen3_moe_bf16", R"({"head_dim": null})", "", "head_dim: null, expected a value"},
+      {"olmoe", R"({"norm_topk_prob": null})", "", "norm_topk_prob: null, expected a value"},
+      {"glm4_moe", R"({"norm_topk_prob": null})", "", "norm_topk_prob: null, expected a value"},
+      {"glm4_moe", R"({"first_k_dense_replace": null})", "",
+       "first_k_dense_replace: null, expected"},
+      {"granite", R"({"logits_scaling": null})", "", "logits_scaling: null, expected a value"},
+      {"gemma2", R"({"sliding_window": null})", "", "sliding_window: null, expected a value"},
+      {"gemma2", R"({"final_logit_softcapping": null})", "gemma2.final_logit_softcapping", "none"},
   };
   for (const Row& row : rows) {
     const std::string text = Read(Edited(row.model, row.edit), row.key);
