@@ -446,8 +446,10 @@ absl::StatusOr<HfModel> ReadConfig(const std::string& path, const Json& config,
   Json merged = WithDefaults(*family, nested ? *text : config);
   merged.erase("quantization_config");
   if (nested) {
-    ASSIGN_OR_RETURN(merged[kTie], MayBeTied(outer, members));
-    RETURN_IF_ERROR(CheckLogits(outer, JsonMembers(path, merged, prefix)));
+    const JsonMembers text_members(path, merged, prefix);
+    RETURN_IF_ERROR(CheckMultimodal(outer, text_members));
+    ASSIGN_OR_RETURN(const bool tied, MayBeTied(outer, text_members));
+    merged[kTie] = tied;
   }
   metadata->SetString("general.architecture", family->architecture);
   const JsonMembers whole(path, merged, prefix);

@@ -1,5 +1,8 @@
 #include "engine/checkpoint/hf/multimodal.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -9,15 +12,38 @@
 
 namespace tidepool::engine::hf {
 
-absl::StatusOr<bool> MayBeTied(const JsonMembers& outer, const JsonMembers& text) {
-  ASSIGN_OR_RETURN(const bool outer_tied, outer.BoolOr(kTie, false));
-  ASSIGN_OR_RETURN(const bool text_tied, text.BoolOr(kTie, false));
-  return outer_tied || text_tied || (!outer.Has(kTie) && !text.Has(kTie));
+namespace {
+
+template <size_t kSize>
+bool Contains(const absl::string_view (&list)[kSize], absl::string_view name) {
+  return std::find(std::begin(list), std::end(list), name) != std::end(list);
 }
 
-absl::Status CheckLogits(const JsonMembers& outer, const JsonMembers& text) {
+}  // namespace
+
+absl::StatusOr<bool> MayBeTied(const JsonMembers& outer, const JsonMembers& text) {
+  constexpr absl::string_view kDefaultTrue[] = {
+      "deepseek_vl", "gemma3", "got_ocr2",    "granite4_vision", "granite_speech",
+      "internvl",    "janus",  "lighton_ocr", "mistral3",        "ovis2"};
+  // In models of these types, the key may also be in text_config.
+  constexpr absl::string_view kInTextConfig[] = {"fast_vlm",      "llava",      "llava_onevision",
+                                                 "perception_lm", "qwen2_5_vl", "qwen2_vl"};
   ASSIGN_OR_RETURN(const std::string type, outer.StringOr("model_type", ""));
-  if (type == "paligemma" || type == "granite4_vision") return absl::OkStatus();
+  if (Contains(kInTextConfig, type)) {
+    ASSIGN_OR_RETURN(const bool tied, text.BoolOr(kTie, false));
+    if (tied) return true;
+  }
+  return outer.BoolOr(kTie, Contains(kDefaultTrue, type));
+}
+
+absl::Status CheckMultimodal(const JsonMembers& outer, const JsonMembers& text) {
+  ASSIGN_OR_RETURN(const std::string type, outer.StringOr("model_type", ""));
+  if (type == "paligemma") {
+    return outer.Unsupported(
+        "model_type",
+        "\"paligemma\" is not supported, because the tokens of a prompt attend "
+        "to later tokens");
+  }
   const std::pair<absl::string_view, Json> neutral[] = {{"final_logit_softcapping", Json()},
                                                         {"logits_scaling", Json(1)}};
   for (const auto& [key, value] : neutral) {

@@ -130,6 +130,17 @@ TEST(HfConfig, TakesKeysAsTransformersDoes) {
       {"deepseek_v3", R"({"rope_parameters": {"rope_type": "yarn", "factor": 8.0}})",
        "deepseek2.rope.scaling.yarn_rotary_factor", "1.20794415"},
       {"deepseek_v3", R"({})", "deepseek2.rope.scaling.yarn_rotary_factor", "none"},
+      // Multimodal models. Errors name the key of text_config.
+      {"gemma3_vision", R"({"text_config": {"model_type": "llama", "hidden_size": -1}})", "",
+       "text_config.hidden_size: -1, expected an integer"},
+      {"gemma3_vision", R"({"text_config": {"model_type": "gemma4"}})", "",
+       "text_config.model_type: \"gemma4\" is not supported"},
+      {"gemma3_vision", R"({"text_config": {"model_type": "gemma2"}, "model_type": "llava"})", "",
+       "text_config.final_logit_softcapping: 30.0 is not supported in model_type \"llava\""},
+      {"gemma3_vision", R"({"text_config": {"model_type": "gemma"}, "model_type": "paligemma"})",
+       "", "model_type: \"paligemma\" is not supported"},
+      {"gemma3_vision", R"({"text_config": {"model_type": "llama", "quantization_config": {}}})",
+       "", "text_config.quantization_config: this quantised checkpoint is not supported"},
       // Experts.
       {"deepseek_v3", R"({"routed_scaling_factor": "remove"})", "deepseek2.expert_weights_scale",
        "2.5"},
