@@ -67,7 +67,7 @@ bool LoadInt(const GgufEntry& entry, uint64_t index, int64_t* value) {
       *value = LoadScalar<uint8_t>(at);
       return true;
     case GgufValueType::kInt8:
-      *value = LoadScalar<int8_t>(at);
+      *value = static_cast<int64_t>(LoadScalar<int8_t>(at));
       return true;
     case GgufValueType::kUint16:
       *value = LoadScalar<uint16_t>(at);
@@ -129,14 +129,6 @@ FileIdentity IdentityOf(const struct stat& info) {
           .changed_ns = nanoseconds(info.st_ctim)};
 }
 
-std::string GgufTensor::ShapeString() const {
-  std::string text = "{";
-  for (int i = 0; i < std::max(dim_count, 1); ++i) {
-    absl::StrAppend(&text, i > 0 ? ", " : "", dims[i]);
-  }
-  return text + "}";
-}
-
 const std::byte* GgufTensor::row(int64_t index) const {
   const std::byte* slab = data;
   if (!slabs.empty()) {
@@ -176,8 +168,9 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path, absl::strin
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": not a regular file, expected ", expected));
   }
-  if (info.st_size == 0)
+  if (info.st_size == 0) {
     return GgufError(path, "", absl::StrCat("an empty file, expected ", expected));
+  }
   MappedFile part;
   void* data = mmap(nullptr, info.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
   if (data == MAP_FAILED) {
@@ -237,10 +230,6 @@ const GgufEntry* Checkpoint::Find(absl::string_view key) const {
 const GgufTensor* Checkpoint::FindTensor(absl::string_view name) const {
   const auto found = tensor_index_.find(name);
   return found == tensor_index_.end() ? nullptr : &tensors_[found->second];
-}
-
-absl::Status Checkpoint::Error(absl::string_view subject, absl::string_view message) const {
-  return GgufError(path(), subject, message);
 }
 
 absl::Status Checkpoint::WrongType(const GgufEntry& entry, absl::string_view expected) const {
@@ -370,11 +359,11 @@ absl::Status Checkpoint::MapIn(const std::byte* data, size_t bytes) const {
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #endif
-  const uintptr_t page = sysconf(_SC_PAGESIZE);
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(data) / page * page;
-  const size_t length = reinterpret_cast<uintptr_t>(data) + bytes - begin;
-  madvise(reinterpret_cast<void*>(begin), length, MADV_WILLNEED);
-  if (madvise(reinterpret_cast<void*>(begin), length, MADV_POPULATE_READ) == 0) {
+  const size_t before = reinterpret_cast<uintptr_t>(data) % sysconf(_SC_PAGESIZE);
+  void* const begin = const_cast<std::byte*>(data) - before;
+  const size_t length = before + bytes;
+  madvise(begin, length, MADV_WILLNEED);
+  if (madvise(begin, length, MADV_POPULATE_READ) == 0) {
     return absl::OkStatus();
   }
   if (errno != EFAULT && errno != EHWPOISON) return absl::OkStatus();
@@ -431,12 +420,13 @@ void Checkpoint::DropPages(const std::byte* data, size_t bytes) const {
   // Dropping pages of memory that is not part of a file would lose their contents.
   if (FindPart(data) == nullptr) return;
   // Only drop whole pages of the range. A page at either end may also have bytes of a neighbour.
-  const uintptr_t page = sysconf(_SC_PAGESIZE);
-  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / page * page;
+  const size_t page = sysconf(_SC_PAGESIZE);
+  const size_t before = (page - reinterpret_cast<uintptr_t>(data) % page) % page;
+  if (before >= bytes) return;
+  const size_t whole = (bytes - before) / page * page;
   // If this fails, nothing is lost, because the kernel can also reclaim these pages when it needs
   // memory.
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  if (whole > 0) madvise(const_cast<std::byte*>(data) + before, whole, MADV_DONTNEED);
 }
 
 }  // namespace tidepool::engine

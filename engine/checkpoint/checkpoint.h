@@ -6,10 +6,11 @@
 //   ASSIGN_OR_RETURN(int64_t layers, file.Int("llama.block_count"));
 //   const GgufTensor* output = file.FindTensor("output.weight");  // null if missing
 //
-// An error is one line: "FILE: KEY-or-TENSOR: what was found, what was expected". Its code is
-// INVALID_ARGUMENT for wrong content, NOT_FOUND if a file or a part is missing, and
-// PERMISSION_DENIED if a file is not readable. If another process truncates a mapped file, this
-// process gets SIGBUS and ends. So replace checkpoints by renaming, not by writing into them.
+// An error is one line: "FILE: KEY-or-TENSOR: what was found, what was expected". It has the names
+// of the user's files. Its code is INVALID_ARGUMENT for wrong content, NOT_FOUND if a file or a
+// part is missing, and PERMISSION_DENIED if a file is not readable. If another process truncates a
+// mapped file, this process gets SIGBUS and ends. So replace checkpoints by renaming, not by
+// writing into them.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_CHECKPOINT_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_CHECKPOINT_H_
 
@@ -27,6 +28,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "engine/checkpoint/file_names.h"
 #include "engine/checkpoint/ggml_type.h"
 
 namespace tidepool::engine {
@@ -93,9 +95,12 @@ struct GgufTensor {
   // dims[0] x dims[1] elements, and contiguous() of all rows of the tensor.
   bool rows_in_order() const { return head_rows == 0 && slab_rows == 0; }
   bool contiguous() const { return head_rows == 0 && slabs.empty(); }
-  // The dimensions as text, for example "{576, 49152}". The fastest dimension is the first.
+  // The dimensions as text. See GgufShape.
   std::string ShapeString() const;
 };
+
+// Formats dimensions, for example "{576, 49152}". The fastest dimension is the first.
+std::string GgufShape(absl::Span<const int64_t> dims);
 
 // Attributes of a file. If they are unchanged, the content is assumed to be unchanged.
 struct FileIdentity {
@@ -214,8 +219,15 @@ class Checkpoint {
   void DropRows(const GgufTensor& tensor, int64_t first, int64_t rows) const;
 
   // Returns INVALID_ARGUMENT "FILE: subject: message". All errors about this checkpoint have this
-  // format.
+  // format. If the subject is a key or a tensor, it gets the name that it has in the file.
   absl::Status Error(absl::string_view subject, absl::string_view message) const;
+  // Like Error, with the tensor's shape and the shape that was expected, as the file has them.
+  absl::Status ShapeError(const GgufTensor& tensor, absl::Span<const int64_t> expected) const;
+  // Like Error, with the message "row N MESSAGE". If the file does not have this row, the message
+  // is MESSAGE.
+  absl::Status RowError(const GgufTensor& tensor, int64_t row, absl::string_view message) const;
+  // Returns the file and the name that a key or a tensor has in the user's files.
+  FilePlace PlaceOf(absl::string_view subject) const;
 
  protected:
   Checkpoint() = default;
@@ -229,6 +241,7 @@ class Checkpoint {
   std::vector<MappedFile> parts_;
   std::vector<GgufEntry> entries_;
   std::vector<GgufTensor> tensors_;
+  FileNames names_;  // empty for GGUF files
   // Memory for views that do not point into a file.
   std::vector<std::unique_ptr<std::byte[]>> owned_;
 

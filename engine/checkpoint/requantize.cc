@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/checkpoint/dequantize.h"
 #include "engine/checkpoint/quantize.h"
+#include "engine/checkpoint/token_type.h"
 #include "kernels/base/atomic_min.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/thread_pool.h"
@@ -65,19 +66,18 @@ void PadTokens(const Checkpoint& file, GgufMetadata* metadata) {
   constexpr absl::string_view kTokens = "tokenizer.ggml.tokens";
   constexpr absl::string_view kTypes = "tokenizer.ggml.token_type";
   constexpr absl::string_view kScores = "tokenizer.ggml.scores";
-  constexpr int32_t kUnused = 5;
   const GgufTensor* embedding = file.FindTensor("token_embd.weight");
   const auto known = file.Strings(kTokens);
   if (embedding == nullptr || !known.ok()) return;
   std::vector<std::string> tokens(known->begin(), known->end());
   for (int64_t id = known->size(); id < embedding->dims[1]; ++id) {
-    tokens.push_back(absl::StrCat("[PAD", id, "]"));
+    tokens.push_back(PlaceholderToken(id));
   }
   if (tokens.size() == known->size()) return;
   metadata->SetStrings(kTokens, tokens);
   if (const auto kinds = file.Ints(kTypes); kinds.ok()) {
     std::vector<int32_t> types(kinds->begin(), kinds->end());
-    types.resize(tokens.size(), kUnused);
+    types.resize(tokens.size(), static_cast<int32_t>(TokenType::kUnused));
     metadata->SetI32s(kTypes, types);
   }
   if (auto scores = file.Floats(kScores); scores.ok()) {
@@ -144,13 +144,11 @@ absl::Status BadRow(const Checkpoint& file, const GgufTensor& tensor, int64_t ro
   Dequantize(tensor.type, tensor.row(row), absl::MakeSpan(values));
   for (const float value : values) {
     if (std::isfinite(value)) continue;
-    return file.Error(tensor.name, absl::StrCat("row ", row,
-                                                " has a NaN or an infinity, expected finite "
-                                                "numbers"));
+    return file.RowError(tensor, row, "has a NaN or an infinity, expected finite numbers");
   }
-  return file.Error(tensor.name,
-                    absl::StrCat("row ", row, " has numbers above ", LargestQuantizable(to),
-                                 ", the maximum of ", GgmlTypeName(to), "; use BF16 or F32"));
+  return file.RowError(tensor, row,
+                       absl::StrCat("has numbers above ", LargestQuantizable(to),
+                                    ", the maximum of ", GgmlTypeName(to), "; use BF16 or F32"));
 }
 
 struct Conversion {

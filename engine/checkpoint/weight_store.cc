@@ -205,9 +205,10 @@ class RowPacker {
   std::atomic<int64_t> bad_row_{kNoBadRow};
 };
 
-std::string ShapeOf(int64_t cols, int64_t rows, int64_t slabs) {
-  if (slabs == 1) return absl::StrCat("{", cols, ", ", rows, "}");
-  return absl::StrCat("{", cols, ", ", rows, ", ", slabs, "}");
+// Returns the dimensions of a tensor with matrices.
+std::vector<int64_t> ShapeOf(int64_t cols, int64_t rows, int64_t slabs) {
+  if (slabs == 1) return {cols, rows};
+  return {cols, rows, slabs};
 }
 
 }  // namespace
@@ -248,10 +249,11 @@ WeightStore::WeightStore(Checkpoint file, int threads, const WeightStoreOptions&
 }
 
 absl::StatusOr<const GgufTensor*> WeightStore::Require(absl::string_view name,
-                                                       absl::string_view shape) {
+                                                       absl::Span<const int64_t> shape) {
   const GgufTensor* tensor = file_.FindTensor(name);
   if (tensor == nullptr) {
-    return file_.Error(name, absl::StrCat("missing, expected a tensor of shape ", shape));
+    return file_.Error(name,
+                       absl::StrCat("missing, expected a tensor of shape ", GgufShape(shape)));
   }
   used_[IndexOf(tensor)] = true;
   return tensor;
@@ -264,11 +266,10 @@ absl::StatusOr<WeightStore::Place> WeightStore::Locate(const MatrixRef& ref) {
         ref.first_row + rows.Extent(ref.rows) <= slab_rows && ref.slab >= 0 &&
         ref.slab < ref.slabs && (ref.piece_rows == 0 || ref.rows % ref.piece_rows == 0))
       << "a bad reference to " << ref.name;
-  const std::string shape = ShapeOf(ref.cols, slab_rows, ref.slabs);
+  const std::vector<int64_t> shape = ShapeOf(ref.cols, slab_rows, ref.slabs);
   ASSIGN_OR_RETURN(const GgufTensor* tensor, Require(ref.name, shape));
   if (tensor->dims != std::array<int64_t, 4>{ref.cols, slab_rows, ref.slabs, 1}) {
-    return file_.Error(ref.name,
-                       absl::StrCat("shape ", tensor->ShapeString(), ", expected ", shape));
+    return file_.ShapeError(*tensor, shape);
   }
   if (!CanDequantize(tensor->type)) {
     return file_.Error(tensor->name, absl::StrCat("type ", GgmlTypeName(tensor->type),
@@ -331,25 +332,23 @@ absl::Status WeightStore::PackRows(const Place& place, std::byte* out) {
   }
   if (packer.bad_row() == kNoBadRow) return absl::OkStatus();
   if (TypeOf(tensor) != tensor.type) {
-    return file_.Error(
-        tensor.name, absl::StrCat("row ", place.rows.At(packer.bad_row()),
-                                  " has a NaN, an infinity or a number above ",
-                                  LargestQuantizable(TypeOf(tensor)), ", which ",
-                                  GgmlTypeName(TypeOf(tensor)), " does not hold; use BF16 or F32"));
+    return file_.RowError(
+        tensor, place.rows.At(packer.bad_row()),
+        absl::StrCat("has a NaN, an infinity or a number above ",
+                     LargestQuantizable(TypeOf(tensor)), ", which ", GgmlTypeName(TypeOf(tensor)),
+                     " does not hold; use BF16 or F32"));
   }
-  return file_.Error(tensor.name,
-                     absl::StrCat("row ", place.rows.At(packer.bad_row()),
-                                  " has a NaN or an infinity, expected finite ",
-                                  TypeInfo(tensor.type).block_elements > 1 ? "scales" : "numbers"));
+  return file_.RowError(tensor, place.rows.At(packer.bad_row()),
+                        absl::StrCat("has a NaN or an infinity, expected finite ",
+                                     IsFloatType(tensor.type) ? "numbers" : "scales"));
 }
 
 absl::StatusOr<absl::Span<const float>> WeightStore::Vector(absl::string_view name, int64_t size) {
   CHECK(size > 0) << "a bad size for " << name;
-  const std::string shape = absl::StrCat("{", size, "}");
-  ASSIGN_OR_RETURN(const GgufTensor* tensor, Require(name, shape));
+  ASSIGN_OR_RETURN(const GgufTensor* tensor, Require(name, {size}));
   const int64_t longest = *std::max_element(tensor->dims.begin(), tensor->dims.end());
   if (tensor->elements() != size || longest != size) {
-    return file_.Error(name, absl::StrCat("shape ", tensor->ShapeString(), ", expected ", shape));
+    return file_.ShapeError(*tensor, {size});
   }
   RETURN_IF_ERROR(CheckFloatType(*tensor));
   const auto [found, is_new] = vectors_.try_emplace(IndexOf(tensor));
@@ -373,11 +372,9 @@ absl::Status WeightStore::CheckFloatType(const GgufTensor& tensor) const {
 
 absl::StatusOr<const GgufTensor*> WeightStore::RequireRows(const RowsRef& ref) {
   CHECK(ref.size > 0 && ref.count > 0) << "a bad size for " << ref.name;
-  const std::string shape = absl::StrCat("{", ref.size, ", ", ref.count, "}");
-  ASSIGN_OR_RETURN(const GgufTensor* tensor, Require(ref.name, shape));
+  ASSIGN_OR_RETURN(const GgufTensor* tensor, Require(ref.name, {ref.size, ref.count}));
   if (tensor->dims != std::array<int64_t, 4>{ref.size, ref.count, 1, 1}) {
-    return file_.Error(ref.name,
-                       absl::StrCat("shape ", tensor->ShapeString(), ", expected ", shape));
+    return file_.ShapeError(*tensor, {ref.size, ref.count});
   }
   RETURN_IF_ERROR(CheckFloatType(*tensor));
   return tensor;

@@ -141,7 +141,8 @@ class WeightStore {
   using MatrixKey = std::tuple<size_t, int64_t, int64_t, int64_t>;
 
   WeightStore(Checkpoint file, int threads, const WeightStoreOptions& options);
-  absl::StatusOr<const GgufTensor*> Require(absl::string_view name, absl::string_view shape);
+  absl::StatusOr<const GgufTensor*> Require(absl::string_view name,
+                                            absl::Span<const int64_t> shape);
   absl::StatusOr<const GgufTensor*> RequireRows(const RowsRef& ref);
   absl::Status CheckFloatType(const GgufTensor& tensor) const;
   size_t IndexOf(const GgufTensor* tensor) const { return tensor - file_.tensors().data(); }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 
@@ -54,11 +55,15 @@ struct ExpertSizes {
 // Returns the number of slots for experts. 0 means no offloading: all experts are packed into
 // memory like other weights. Every slot has record_bytes bytes, even if its expert is smaller. With
 // kBytes or kShare there are always slots, even if all experts fit. A share of 1 counts neither the
-// staging records nor the unused part of slots with smaller experts. If the memory is too small,
-// returns INVALID_ARGUMENT (kBytes, kShare) or RESOURCE_EXHAUSTED (kAuto) with the required
-// minimum: the staging records, and the experts of one token in one layer.
+// staging records nor the unused part of slots with smaller experts. The minimum is the staging
+// records and the experts of one token in one layer. A smaller share is raised to it. If the memory
+// is too small, returns INVALID_ARGUMENT (kBytes) or RESOURCE_EXHAUSTED (kAuto) with the minimum.
 absl::StatusOr<int64_t> PlanExpertSlots(const ExpertMemory& memory, const MemoryLimits& limits,
                                         const ExpertSizes& sizes);
+
+// If PlanExpertSlots raises the share, returns a line for the user that says so. Otherwise returns
+// an empty string.
+std::string RaisedShareNote(const ExpertMemory& memory, const ExpertSizes& sizes);
 
 }  // namespace tidepool::engine
 

@@ -169,6 +169,8 @@ absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(const Mode
   sizes.dense_bytes = DenseBytes(*store);
   ASSIGN_OR_RETURN(const int64_t slots, PlanExpertSlots(options.memory, options.limits, sizes));
   if (slots == 0) return nullptr;
+  const std::string raised = RaisedShareNote(options.memory, sizes);
+  if (options.note && !raised.empty()) options.note(raised);
   moe::PolicyOptions policy = options.policy;
   if (!options.profile_path.empty()) {
     ASSIGN_OR_RETURN(policy.profile, moe::ReadProfile(options.profile_path,

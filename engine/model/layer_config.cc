@@ -86,6 +86,10 @@ absl::Status ReadMla(const Keys& keys, ModelConfig* config) {
   ASSIGN_OR_RETURN(const int64_t value_length,
                    keys.IntOr("attention.value_length", mla.kv_rank, mla.kv_rank, mla.kv_rank));
   RETURN_IF_ERROR(keys.CheckRange("attention.kv_lora_rank", value_length, 1, kMaxHeadDim));
+  // In llama.cpp's files, all norms have one epsilon. This is our own key, which HfDirectory sets.
+  ASSIGN_OR_RETURN(const double norm_eps,
+                   keys.FloatOr("attention.mla_norm_rms_epsilon", config->norm_eps, 0, 1));
+  mla.norm_eps = static_cast<float>(norm_eps);
   mla.nope_dim = static_cast<int>(dim - mla.rope_dim);
   ASSIGN_OR_RETURN(
       const double scale,

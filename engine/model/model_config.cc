@@ -48,9 +48,9 @@ absl::Status ReadVocabulary(const Checkpoint& file, const Keys& keys, ModelConfi
     return file.Error(kTokens, absl::StrCat(size, " tokens, expected at most ", kMaxVocabulary));
   }
   if (named > size) {
-    return file.Error("token_embd.weight",
-                      absl::StrCat("shape ", embedding->ShapeString(), ", expected ", named,
-                                   " rows, one for each of the tokenizer's tokens"));
+    return file.Error(
+        "token_embd.weight",
+        absl::StrCat(size, " rows, expected ", named, ", one for each of the tokenizer's tokens"));
   }
   config->vocab_size = static_cast<int>(size);
   return absl::OkStatus();

@@ -33,11 +33,12 @@ enum class NormPlacement : uint8_t {
 // which all heads share, followed by a rotated key. Each head maps its query into the space of the
 // compressed vector, and maps its output back from there (the absorbed form).
 struct MlaConfig {
-  int kv_rank = 0;    // size of the compressed KV vector; 0: no MLA
-  int q_rank = 0;     // size of the compressed query; 0: queries are not compressed
-  int nope_dim = 0;   // number of elements of a head's query that are not rotated
-  int rope_dim = 0;   // number of elements of a head's query that are rotated
-  int value_dim = 0;  // number of elements of a head's output
+  int kv_rank = 0;     // size of the compressed KV vector; 0: no MLA
+  int q_rank = 0;      // size of the compressed query; 0: queries are not compressed
+  int nope_dim = 0;    // number of elements of a head's query that are not rotated
+  int rope_dim = 0;    // number of elements of a head's query that are rotated
+  int value_dim = 0;   // number of elements of a head's output
+  float norm_eps = 0;  // epsilon of the norms of the compressed queries, keys and values
 };
 
 // How the tokens of a sequence are mixed in a layer.

@@ -55,7 +55,7 @@ MatrixView TransformerModel::LatentQuery(int layer, const Pass& pass, const Acti
   if (mla.q_rank > 0) {
     const MatrixView compressed = arena->AllocateMatrix(rows, mla.q_rank);
     Multiply(pass.backend, x, {w.mla.q_a.Into(compressed)});
-    Multiply(pass.backend, pass.backend->Norm(compressed, w.mla.q_a_norm, config_.norm_eps, arena),
+    Multiply(pass.backend, pass.backend->Norm(compressed, w.mla.q_a_norm, mla.norm_eps, arena),
              {w.q.Into(q)});
   } else {
     Multiply(pass.backend, x, {w.q.Into(q)});
@@ -96,7 +96,7 @@ TransformerModel::Qkv TransformerModel::ProjectLatent(int layer, const Pass& pas
   const MatrixView keys = pass.arena->AllocateMatrix(rows, config.head_dim);
   Multiply(pass.backend, x, {w.mla.kv_a.Into(keys)});
   pass.backend->HeadNorm({keys.data, rows, mla.kv_rank, keys.stride}, w.mla.kv_a_norm,
-                         config_.norm_eps);
+                         mla.norm_eps);
   if (config.rope != kNoRope) {
     pass.backend->Rope(ColumnsFrom(keys, mla.kv_rank), mla.rope_dim,
                        config_.ropes[config.rope].style, rotation.cos, rotation.sin);

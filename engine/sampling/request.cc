@@ -47,8 +47,9 @@ absl::Status CheckCount(absl::string_view field, size_t count, size_t limit) {
 absl::Status SamplingParams::Validate(int vocab_size) const {
   RETURN_IF_ERROR(CheckRange("temperature", temperature, 0, 100));
   if (top_k < 0) return Reject("top_k", absl::StrCat(top_k), "at least 0 (0: all tokens)");
-  if (!(top_p > 0 && top_p <= 1))
+  if (!(top_p > 0 && top_p <= 1)) {
     return Reject("top_p", absl::StrCat(top_p), "above 0 and at most 1");
+  }
   RETURN_IF_ERROR(CheckRange("min_p", min_p, 0, 1));
   RETURN_IF_ERROR(CheckAboveZero("repetition_penalty", repetition_penalty));
   RETURN_IF_ERROR(CheckRange("frequency_penalty", frequency_penalty, -2, 2));

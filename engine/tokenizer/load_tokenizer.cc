@@ -13,17 +13,21 @@
 namespace tidepool::engine {
 namespace {
 
-// Adds the file's name to an error of Create, which does not know the name. Also limits the
-// message, because it may quote untrusted text of the file.
+// Adds the file's name to an error of Create, which does not know the name. The error begins with a
+// key, which gets the name that it has in the file. Also limits the message, because it may quote
+// untrusted text of the file.
 absl::Status InFile(const Checkpoint& file, const absl::Status& status) {
   constexpr size_t kMaxBytes = 1000;
-  const absl::string_view message(status.message().data(), status.message().size());
+  const std::string whole(status.message());
+  const size_t key = std::min(whole.find_first_of(" ["), whole.size());
+  const FilePlace place = file.PlaceOf(whole.substr(0, key));
+  const std::string message = absl::StrCat(place.name, whole.substr(key));
   std::string line;
-  base::AppendUtf8Lossy(message.substr(0, kMaxBytes), &line);
+  base::AppendUtf8Lossy(absl::string_view(message).substr(0, kMaxBytes), &line);
   std::replace_if(
       line.begin(), line.end(), [](unsigned char c) { return absl::ascii_iscntrl(c); }, ' ');
-  return absl::Status(status.code(), absl::StrCat(file.path(), ": ", line,
-                                                  message.size() > kMaxBytes ? "..." : ""));
+  return absl::Status(
+      status.code(), absl::StrCat(place.path, ": ", line, message.size() > kMaxBytes ? "..." : ""));
 }
 
 }  // namespace

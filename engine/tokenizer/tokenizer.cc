@@ -119,11 +119,11 @@ absl::Status Tokenizer::CheckSpec() const {
   }
   if (spec_.add_bos.value_or(false) && spec_.bos_id < 0) {
     return absl::InvalidArgumentError(
-        "tokenizer.ggml.add_bos_token is true, but there is no tokenizer.ggml.bos_token_id");
+        "tokenizer.ggml.add_bos_token is true, but there is no bos_token_id");
   }
   if (spec_.add_eos.value_or(false) && spec_.eos_id < 0) {
     return absl::InvalidArgumentError(
-        "tokenizer.ggml.add_eos_token is true, but there is no tokenizer.ggml.eos_token_id");
+        "tokenizer.ggml.add_eos_token is true, but there is no eos_token_id");
   }
   return absl::OkStatus();
 }

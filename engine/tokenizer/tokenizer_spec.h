@@ -9,20 +9,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "engine/checkpoint/token_type.h"
 
 namespace tidepool::engine {
 
 class Checkpoint;
-
-// The types of tokens, with GGUF's numbers (tokenizer.ggml.token_type).
-enum class TokenType : uint8_t {
-  kNormal = 1,
-  kUnknown = 2,
-  kControl = 3,
-  kUserDefined = 4,
-  kUnused = 5,
-  kByte = 6,
-};
 
 // How text is normalised before it is split into words.
 enum class Normalizer : uint8_t { kNone, kNfc, kNfkc };

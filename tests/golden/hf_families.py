@@ -153,6 +153,11 @@ FAMILIES = (
         "q_lora_rank": 20, "n_shared_experts": 1, "n_group": 3, "topk_group": 2,
         "routed_scaling_factor": 2.5, "norm_topk_prob": True, "tie_word_embeddings": False,
         "rope_parameters": DEEPSEEK_YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}),
+    # The norms of the compressed vectors have an epsilon of their own, and cos and sin a factor.
+    FamilySpec("deepseek_v3_plain_yarn", "DeepseekV3", config=EXPERTS | MLA | {
+        "q_lora_rank": 20, "n_shared_experts": 1, "n_group": 3, "topk_group": 2,
+        "routed_scaling_factor": 2.5, "norm_topk_prob": True, "rms_norm_eps": 0.02,
+        "rope_parameters": DEEPSEEK_YARN}),
     FamilySpec("qwen3_yarn", "Qwen3", config={
         "head_dim": 12, "attention_bias": True, "max_position_embeddings": 128,
         "rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,

@@ -2,16 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/checkpoint/hf/config_parts.h"
+#include "engine/checkpoint/hf/multimodal.h"
 #include "engine/checkpoint/hf/rope.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine::hf {
 namespace {
+
+constexpr char kTextConfig[] = "text_config";
+constexpr absl::string_view kSoftcap = "softcapping";
 
 // Keys that do not change the logits.
 constexpr absl::string_view kHarmless[] = {
@@ -45,6 +50,7 @@ constexpr absl::string_view kHarmless[] = {
     "id2label",
     "initializer_range",
     "is_causal",
+    "is_composition",
     "is_decoder",
     "is_encoder_decoder",
     "is_llama_config",
@@ -59,12 +65,15 @@ constexpr absl::string_view kHarmless[] = {
     "no_repeat_ngram_size",
     "num_beam_groups",
     "num_beams",
+    "num_image_tokens",
     "num_return_sequences",
     "output_attentions",
     "output_hidden_states",
     "output_router_logits",
     "output_scores",
     "pad_token_id",
+    "perceiver_config",
+    "pixel_shuffle_factor",
     "prefix",
     "pretraining_tp",
     "problem_type",
@@ -121,7 +130,7 @@ class ConfigReader {
     RETURN_IF_ERROR(ReadBiases());
     RETURN_IF_ERROR(ReadHfRope(config_, &model_, metadata_));
     RETURN_IF_ERROR(ReadNumbers());
-    ASSIGN_OR_RETURN(model_.tied, config_.BoolOr("tie_word_embeddings", false));
+    ASSIGN_OR_RETURN(model_.tied, config_.BoolOr(kTie, false));
     if (!family_.tied.empty()) {
       ASSIGN_OR_RETURN(model_.tied, config_.BoolOr(family_.tied, model_.tied));
     }
@@ -157,14 +166,13 @@ class ConfigReader {
       return config_.Error(family_.eps,
                            absl::StrCat(eps, ", expected a number above 0 and below 1"));
     }
-    // transformers always uses 1e-6 in the norms of the compressed queries, keys and values. In
-    // GGUF, all norms have one value.
+    metadata_->SetF32(Name("attention.layer_norm_rms_epsilon"), static_cast<float>(eps));
+    // transformers always uses 1e-6 in the norms of the compressed queries, keys and values. GGUF
+    // has no key for this, because llama.cpp uses rms_norm_eps there, too.
     constexpr double kMlaEpsilon = 1e-6;
     if (family_.parts.Has(Part::kMla) && eps != kMlaEpsilon) {
-      return config_.Unsupported("rms_norm_eps",
-                                 absl::StrCat(eps, " is not supported, expected 1e-6"));
+      metadata_->SetF32(Name("attention.mla_norm_rms_epsilon"), static_cast<float>(kMlaEpsilon));
     }
-    metadata_->SetF32(Name("attention.layer_norm_rms_epsilon"), static_cast<float>(eps));
     // This key has two names. transformers writes num_mtp_layers.
     const bool old_name = config_.Has("num_nextn_predict_layers");
     ASSIGN_OR_RETURN(
@@ -331,7 +339,8 @@ absl::Status CheckClass(const JsonMembers& members, bool nested) {
       "architectures", absl::StrCat(Shown(*classes), " is not supported, expected a ...", ending));
 }
 
-// Refuses values that are easily taken for a missing key or a harmless default.
+// Refuses values that are easily taken for a missing key or a harmless default. transformers
+// refuses null for all of these keys.
 absl::Status CheckNulls(const JsonMembers& members, const HfFamily& family, const Json& config) {
   constexpr absl::string_view kCausal = "is_causal";
   if (const auto causal = config.find(kCausal); causal != config.end() && *causal != true) {
@@ -344,10 +353,13 @@ absl::Status CheckNulls(const JsonMembers& members, const HfFamily& family, cons
                       family.window != ConfigWindow::kPattern;
   const bool sigmoid = family.experts.groups && family.experts.gating == 2;
   const bool group_limit = family.experts.groups && family.experts.gating == 1;
+  const bool mla = family.parts.Has(Part::kMla);
   const absl::string_view keys[] = {family.eps,
                                     family.tied,
                                     "tie_word_embeddings",
+                                    "hidden_act",
                                     family.block_width ? "block_ffn_dim_multiplier" : "",
+                                    family.window == ConfigWindow::kPattern ? "sliding_window" : "",
                                     bias ? "attention_bias" : "",
                                     family.mlp_bias ? "mlp_bias" : "",
                                     family.bias == ConfigBias::kQkvUnless ? "qkv_bias" : "",
@@ -361,18 +373,27 @@ absl::Status CheckNulls(const JsonMembers& members, const HfFamily& family, cons
                                     family.qk_norm_key,
                                     family.experts.scale,
                                     family.experts.interval,
-                                    family.experts.groups ? family.experts.shared_count : ""};
-  for (const absl::string_view key : keys) {
-    const auto found = config.find(key);
-    if (key.empty() || found == config.end() || !found->is_null()) continue;
+                                    family.experts.groups ? family.experts.shared_count : "",
+                                    mla ? "" : family.experts.normalize,
+                                    family.experts.groups ? family.experts.first_sparse : ""};
+  std::vector<absl::string_view> all(std::begin(keys), std::end(keys));
+  for (const NumberKey& number : family.numbers) {
+    if (!absl::EndsWith(number.key, kSoftcap)) all.push_back(number.key);
+  }
+  all.insert(all.end(), family.not_null.begin(), family.not_null.end());
+  for (const absl::string_view key : all) {
+    if (!members.IsNull(key)) continue;
     return members.Error(key, "null, expected a value; remove the key to take the default");
   }
   return absl::OkStatus();
 }
 
 // Checks the quantisation. Only gpt-oss is published with quantised experts that can be read.
-absl::Status CheckQuantization(const JsonMembers& members, const std::string& type, Parts* parts) {
-  const Json* quantization = members.Find("quantization_config");
+absl::Status CheckQuantization(const JsonMembers& outer, const JsonMembers& text,
+                               const std::string& type, Parts* parts) {
+  constexpr absl::string_view kKey = "quantization_config";
+  const JsonMembers& members = outer.Has(kKey) ? outer : text;
+  const Json* quantization = members.Find(kKey);
   const bool gpt_oss = type == "gpt_oss";
   if (quantization == nullptr) {
     if (gpt_oss) parts->Add(Part::kGptOssExperts);
@@ -381,7 +402,7 @@ absl::Status CheckQuantization(const JsonMembers& members, const std::string& ty
   const bool mxfp4 = quantization->is_object() && quantization->contains("quant_method") &&
                      (*quantization)["quant_method"] == "mxfp4";
   if (!gpt_oss || !mxfp4) {
-    return members.Unsupported("quantization_config",
+    return members.Unsupported(kKey,
                                "this quantised checkpoint is not supported; take the original in "
                                "F32, F16 or BF16");
   }
@@ -395,7 +416,7 @@ Json WithDefaults(const HfFamily& family, const Json& config) {
   for (const auto& [key, value] : config.items()) {
     // A key with null is treated as missing. But for some keys, null means "off" and overrides the
     // default.
-    const bool missing = value.is_null() && !absl::EndsWith(key, "softcapping") &&
+    const bool missing = value.is_null() && !absl::EndsWith(key, kSoftcap) &&
                          key != "sliding_window" && key != "norm_topk_prob";
     if (!missing || !merged.contains(key)) merged[key] = value;
   }
@@ -407,27 +428,31 @@ Json WithDefaults(const HfFamily& family, const Json& config) {
 absl::StatusOr<HfModel> ReadConfig(const std::string& path, const Json& config,
                                    GgufMetadata* metadata) {
   const JsonMembers outer(path, config);
-  const Json* text = outer.Find("text_config");
+  const Json* text = outer.Find(kTextConfig);
   const bool nested = text != nullptr && text->is_object();
-  const JsonMembers members(path, nested ? *text : config);
+  const std::string prefix = nested ? absl::StrCat(kTextConfig, ".") : "";
+  const JsonMembers members(path, nested ? *text : config, prefix);
   ASSIGN_OR_RETURN(const std::string type, members.String("model_type"));
   const HfFamily* family = FindHfFamily(type);
   if (family == nullptr) {
     return members.Unsupported(
-        nested ? "text_config.model_type" : "model_type",
+        "model_type",
         absl::StrCat(Shown(Json(type)), " is not supported, expected one of ", KnownHfFamilies()));
   }
   RETURN_IF_ERROR(CheckClass(outer, nested));
   RETURN_IF_ERROR(CheckNulls(members, *family, nested ? *text : config));
   Parts parts;
-  RETURN_IF_ERROR(CheckQuantization(outer, type, &parts));
+  RETURN_IF_ERROR(CheckQuantization(outer, members, type, &parts));
   Json merged = WithDefaults(*family, nested ? *text : config);
   merged.erase("quantization_config");
-  if (nested && config.contains("tie_word_embeddings") && !text->contains("tie_word_embeddings")) {
-    merged["tie_word_embeddings"] = config["tie_word_embeddings"];
+  if (nested) {
+    const JsonMembers text_members(path, merged, prefix);
+    RETURN_IF_ERROR(CheckMultimodal(outer, text_members));
+    ASSIGN_OR_RETURN(const bool tied, MayBeTied(outer, text_members));
+    merged[kTie] = tied;
   }
   metadata->SetString("general.architecture", family->architecture);
-  const JsonMembers whole(path, merged);
+  const JsonMembers whole(path, merged, prefix);
   ASSIGN_OR_RETURN(HfModel model, ConfigReader(whole, *family, parts, metadata).Read());
   model.nested = nested;
   return model;
@@ -441,42 +466,6 @@ void WriteDraftLayers(const HfModel& model, int64_t draft_layers, GgufMetadata* 
   set("block_count", model.layers() + draft_layers);
   set("nextn_predict_layers", draft_layers);
   WriteRecurrentLayers(model, draft_layers, metadata);
-}
-
-absl::Status ReadGenerationConfig(const std::string& path, const Json& config,
-                                  GgufMetadata* metadata) {
-  const JsonMembers members(path, config);
-  const std::pair<absl::string_view, absl::string_view> numbers[] = {
-      {"temperature", "temp"},
-      {"top_p", "top_p"},
-      {"min_p", "min_p"},
-      {"repetition_penalty", "penalty_repeat"}};
-  for (const auto& [key, name] : numbers) {
-    if (!members.Has(key)) continue;
-    ASSIGN_OR_RETURN(const double value, members.Float(key));
-    metadata->SetF32(absl::StrCat("general.sampling.", name), static_cast<float>(value));
-  }
-  if (members.Has("top_k")) {
-    ASSIGN_OR_RETURN(const int64_t top_k, members.Int("top_k", 0, kMaxVocabulary));
-    metadata->SetU32("general.sampling.top_k", static_cast<uint32_t>(top_k));
-  }
-  // If do_sample is false, decoding is greedy. If it is missing, the temperature does not change.
-  ASSIGN_OR_RETURN(const bool sample, members.BoolOr("do_sample", true));
-  if (!sample) metadata->SetF32("general.sampling.temp", 0);
-  return absl::OkStatus();
-}
-
-absl::Status ReadTokenIds(const std::string& path, const Json& config, ConfigTokens* tokens) {
-  const JsonMembers members(path, config);
-  const std::pair<absl::string_view, std::vector<int64_t>*> keys[] = {
-      {"bos_token_id", &tokens->bos},
-      {"eos_token_id", &tokens->eos},
-      {"pad_token_id", &tokens->padding}};
-  for (const auto& [key, ids] : keys) {
-    ASSIGN_OR_RETURN(std::vector<int64_t> found, members.IntsOr(key));
-    if (!found.empty()) *ids = std::move(found);
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace tidepool::engine::hf

@@ -285,7 +285,7 @@ absl::Status ReadWindow(const JsonMembers& config, const HfModel& model, GgufMet
   constexpr absl::string_view kSize = "sliding_window";
   ASSIGN_OR_RETURN(const int64_t size, config.IntOr(kSize, 0, 0, kMaxContext));
   ASSIGN_OR_RETURN(const bool used, config.BoolOr("use_sliding_window", false));
-  ASSIGN_OR_RETURN(std::vector<bool> windows, WindowLayers(config, model));
+  ASSIGN_OR_RETURN(const std::vector<bool> windows, WindowLayers(config, model));
   const ConfigWindow rule = model.family->window;
   const bool always = rule == ConfigWindow::kAlways || rule == ConfigWindow::kPattern;
   const bool switched = rule != ConfigWindow::kNone && !always;
@@ -297,21 +297,19 @@ absl::Status ReadWindow(const JsonMembers& config, const HfModel& model, GgufMet
   }
   if (size == 0 || rule == ConfigWindow::kNone || (switched && !used)) {
     const Json* types = config.Find("layer_types");
-    if (types != nullptr && rule != ConfigWindow::kPattern &&
-        std::find(windows.begin(), windows.end(), true) != windows.end()) {
+    if (types != nullptr && std::find(windows.begin(), windows.end(), true) != windows.end()) {
       return config.Unsupported("layer_types",
                                 absl::StrCat(Shown(*types),
                                              " is not supported without a sliding window, expected "
                                              "full_attention for every layer"));
     }
-    if (rule != ConfigWindow::kPattern) return absl::OkStatus();
-    windows.assign(windows.size(), false);
+    return absl::OkStatus();
   }
   const auto name = [&](absl::string_view suffix) {
     return absl::StrCat(model.family->architecture, ".attention.", suffix);
   };
   const bool all = std::find(windows.begin(), windows.end(), false) == windows.end();
-  if (size > 0) metadata->SetU32(name("sliding_window"), static_cast<uint32_t>(size));
+  metadata->SetU32(name("sliding_window"), static_cast<uint32_t>(size));
   // If this key is missing, every layer of a family with ConfigWindow::kAlways has the window.
   if (rule != ConfigWindow::kAlways || !all) {
     metadata->SetBools(name("sliding_window_pattern"), windows);

@@ -156,6 +156,9 @@ struct HfFamily {
   absl::Span<const NumberKey> numbers;
   absl::Span<const FixedKey> fixed;
   absl::string_view defaults = "{}";  // values of missing keys, as JSON
+  // Keys that may be missing, but not null. Keys that ReadConfig checks for all families are not in
+  // the list.
+  absl::Span<const absl::string_view> not_null;
 };
 
 absl::Span<const HfFamily> HfFamilies();
@@ -201,12 +204,16 @@ struct HfModel {
   int64_t conv_width =
       0;  // number of tokens that the convolutions of layers without attention read
   int64_t draft_layers = 0;  // number of draft layers (after the last layer); they are ignored
+  // Whether the embedding is also the output weight. If `nested` is true, this is only the case if
+  // the files have no output weight.
   bool tied = false;
   // Whether the model is the text model inside a multimodal checkpoint.
   bool nested = false;
   std::vector<float> rope_divisors;  // of llama3 scaling; empty: no such scaling
   std::vector<float> rope_long;      // of longrope scaling; empty: no such scaling
   std::vector<float> rope_short;
+  // The key in config.json that has the rotary settings.
+  absl::string_view rope_settings = "rope_parameters";
 
   int64_t layers() const { return static_cast<int64_t>(sparse.size()); }
   // The V heads of a delta net in the order of GGUF. transformers has the V heads of each K head

@@ -15,6 +15,7 @@
 #include "engine/checkpoint/gguf_parser.h"
 #include "engine/checkpoint/hf/chat_template.h"
 #include "engine/checkpoint/hf/config.h"
+#include "engine/checkpoint/hf/origins.h"
 #include "engine/checkpoint/hf/safetensors.h"
 #include "engine/checkpoint/hf/sentencepiece.h"
 #include "engine/checkpoint/hf/tokenizer_json.h"
@@ -80,6 +81,7 @@ absl::StatusOr<HfDirectory> HfDirectory::Open(const std::string& path) {
   ASSIGN_OR_RETURN(const hf::Json config, directory.MapJson(kConfig));
   ASSIGN_OR_RETURN(const hf::HfModel model,
                    hf::ReadConfig(directory.FilePath(kConfig), config, &metadata));
+  hf::AddConfigKeys(directory.FilePath(kConfig), model, &directory.names_);
   metadata.SetString("general.name", NameOf(directory.path_));
   if (model.nested) {
     absl::StrAppend(&directory.format_, ", text model of ", hf::Shown(config["model_type"]));
@@ -113,9 +115,11 @@ absl::Status HfDirectory::ReadText(const hf::Json& config, int64_t vocab_size,
   if (HasFile(kTokenizer)) {
     ASSIGN_OR_RETURN(const hf::Json tokenizer, MapJson(kTokenizer));
     RETURN_IF_ERROR(hf::ReadTokenizerJson(FilePath(kTokenizer), tokenizer, files, metadata));
+    hf::AddTokenizerKeys(FilePath(kTokenizer), &names_);
   } else if (HasFile(kSentencePiece)) {
     ASSIGN_OR_RETURN(const absl::string_view bytes, Map(kSentencePiece, "a SentencePiece model"));
     RETURN_IF_ERROR(hf::ReadSentencePiece(FilePath(kSentencePiece), bytes, files, metadata));
+    hf::AddTokenizerKeys(FilePath(kSentencePiece), &names_);
   } else {
     hf::WriteNoTokenizer(tokens, vocab_size, metadata);
   }
@@ -184,6 +188,7 @@ absl::Status HfDirectory::ReadWeights(const hf::HfModel& model, GgufMetadata* me
   if (set.draft_layers > 0) hf::WriteDraftLayers(model, set.draft_layers, metadata);
   for (auto& memory : set.owned) owned_.push_back(std::move(memory));
   for (GgufTensor& tensor : set.tensors) AddTensor(std::move(tensor));
+  for (auto& [tensor, origin] : set.origins) names_.AddTensor(tensor, std::move(origin));
   const GgufTensor* embedding = FindTensor("token_embd.weight");
   if (embedding->dims[1] == model.vocab_size) return absl::OkStatus();
   return hf::FileError(FilePath(kConfig), "vocab_size",

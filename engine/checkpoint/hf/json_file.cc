@@ -78,17 +78,22 @@ absl::Status FileUnsupported(absl::string_view path, absl::string_view subject,
 }
 
 absl::Status JsonMembers::Error(absl::string_view key, absl::string_view message) const {
-  return FileError(path_, key, message);
+  return FileError(path_, absl::StrCat(prefix_, key), message);
 }
 
 absl::Status JsonMembers::Unsupported(absl::string_view key, absl::string_view message) const {
-  return FileUnsupported(path_, key, message);
+  return FileUnsupported(path_, absl::StrCat(prefix_, key), message);
 }
 
 const Json* JsonMembers::Find(absl::string_view key) const {
   read_.emplace(key);
   const auto found = object_.find(std::string(key));
   return found == object_.end() || found->is_null() ? nullptr : &*found;
+}
+
+bool JsonMembers::IsNull(absl::string_view key) const {
+  const auto found = object_.find(std::string(key));
+  return found != object_.end() && found->is_null();
 }
 
 absl::StatusOr<const Json*> JsonMembers::Require(absl::string_view key) const {

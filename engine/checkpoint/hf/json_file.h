@@ -22,15 +22,19 @@ using Json = nlohmann::json;
 absl::StatusOr<Json> ParseJsonObject(const std::string& path, absl::string_view text);
 
 // Thread-compatible. Reads the members of one object. A null member counts as missing. Errors name
-// the file and the key. Returns INVALID_ARGUMENT if a value has the wrong type or is out of range.
-// `path` and `object` must outlive the JsonMembers.
+// the file and the key. If the object is inside another one, `prefix` comes before the key, for
+// example "text_config.". Returns INVALID_ARGUMENT if a value has the wrong type or is out of
+// range. `path` and `object` must outlive the JsonMembers.
 class JsonMembers {
  public:
-  JsonMembers(const std::string& path, const Json& object) : path_(path), object_(object) {}
+  JsonMembers(const std::string& path, const Json& object, absl::string_view prefix = "")
+      : path_(path), object_(object), prefix_(prefix) {}
 
-  absl::string_view path() const { return path_; }
+  const std::string& path() const { return path_; }
+  const std::string& prefix() const { return prefix_; }
   const Json* Find(absl::string_view key) const;
   bool Has(absl::string_view key) const { return Find(key) != nullptr; }
+  bool IsNull(absl::string_view key) const;
 
   absl::StatusOr<int64_t> Int(absl::string_view key, int64_t low, int64_t high) const;
   absl::StatusOr<int64_t> IntOr(absl::string_view key, int64_t fallback, int64_t low,
@@ -58,6 +62,7 @@ class JsonMembers {
 
   const std::string& path_;
   const Json& object_;
+  const std::string prefix_;
   mutable std::set<std::string, std::less<>> read_;
 };
 

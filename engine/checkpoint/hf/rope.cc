@@ -84,24 +84,6 @@ double YarnMagnitude(double factor, double mscale) {
   return factor > 1 ? 1 + 0.1 * mscale * std::log(factor) : 1;
 }
 
-// Returns the error if YaRN with MLA would scale cos and sin.
-absl::Status WrongMagnitude(const Scaling& scaling) {
-  constexpr absl::string_view kAttention = "attention_factor";
-  if (const Json* value = scaling.members.Find(kAttention); value != nullptr) {
-    return scaling.Unsupported(kAttention,
-                               absl::StrCat(Shown(*value), " is not supported, expected 1"));
-  }
-  const Json* all_dim = scaling.members.Find("mscale_all_dim");
-  const bool has_all_dim = all_dim != nullptr && *all_dim != 0;
-  const absl::string_view key = has_all_dim ? "mscale" : "mscale_all_dim";
-  const Json* value = scaling.members.Find(key);
-  return scaling.Unsupported(
-      key,
-      absl::StrCat(
-          value == nullptr ? "missing" : absl::StrCat(Shown(*value), " is not supported"),
-          ", expected mscale and mscale_all_dim, equal and other than 0, with rope_type yarn"));
-}
-
 // Sets YaRN's factor on cos and sin, which depends on mscale and mscale_all_dim. GGUF has one key
 // for it with MLA, and another key without MLA.
 absl::Status ApplyMagnitude(const Scaling& scaling, double factor, const HfModel& model,
@@ -119,11 +101,14 @@ absl::Status ApplyMagnitude(const Scaling& scaling, double factor, const HfModel
                      static_cast<float>(attention / magnitude));
     return absl::OkStatus();
   }
-  // The engine multiplies scores by the square of the magnitude that mscale_all_dim gives. It does
-  // not scale cos and sin.
-  if (attention != 1) return WrongMagnitude(scaling);
+  // With MLA, transformers multiplies cos and sin by attention_factor, and also the scores by the
+  // square of the magnitude that mscale_all_dim gives. llama.cpp has no key for the first.
   metadata->SetF32(absl::StrCat(scaling.prefix, "scaling.yarn_log_multiplier"),
                    static_cast<float>(0.1 * all_dim));
+  if (attention != 1) {
+    metadata->SetF32(absl::StrCat(scaling.prefix, "scaling.yarn_rotary_factor"),
+                     static_cast<float>(attention));
+  }
   return absl::OkStatus();
 }
 
@@ -272,6 +257,9 @@ absl::Status CheckRead(const Scaling& scaling, const std::string& type) {
 
 absl::StatusOr<double> Theta(const JsonMembers& config, const JsonMembers& members,
                              absl::string_view outer_key) {
+  if (members.IsNull("rope_theta")) {
+    return members.Error("rope_theta", "null, expected a number above 1");
+  }
   ASSIGN_OR_RETURN(const double outer, config.FloatOr(outer_key, 10000));
   ASSIGN_OR_RETURN(const double theta, members.FloatOr("rope_theta", outer));
   if (theta > 1 && theta < 1e30) return theta;
@@ -298,8 +286,7 @@ absl::StatusOr<int64_t> RotatedDims(const JsonMembers& config, const JsonMembers
 // Reads the rotary base of layers with a window. These layers have no scaling.
 absl::Status ReadLocalRope(const JsonMembers& config, const Json& settings,
                            const std::string& prefix, GgufMetadata* metadata) {
-  const std::string path(config.path());
-  const JsonMembers members(path, settings);
+  const JsonMembers members(config.path(), settings, config.prefix());
   ASSIGN_OR_RETURN(const double theta, Theta(config, members, "rope_local_base_freq"));
   metadata->SetF32(absl::StrCat(prefix, "freq_base_swa"), static_cast<float>(theta));
   ASSIGN_OR_RETURN(const std::string type, members.StringOr("rope_type", "default"));
@@ -344,6 +331,7 @@ absl::Status ReadHfRope(const JsonMembers& config, HfModel* model, GgufMetadata*
   const Json* old = config.Find("rope_scaling");
   const bool use_old = old != nullptr && !old->empty();
   const absl::string_view where = use_old ? "rope_scaling" : "rope_parameters";
+  model->rope_settings = where;
   config.Find("rope_parameters");
   Json settings = Json::object();
   if (const Json* found = config.Find(where); found != nullptr) {
@@ -369,8 +357,7 @@ absl::Status ReadHfRope(const JsonMembers& config, HfModel* model, GgufMetadata*
       if (outer.contains("truncate")) settings["truncate"] = outer["truncate"];
     }
   }
-  const std::string path(config.path());
-  const JsonMembers members(path, settings);
+  const JsonMembers members(config.path(), settings, config.prefix());
   ASSIGN_OR_RETURN(const double theta, Theta(config, members, "rope_theta"));
   ASSIGN_OR_RETURN(const std::string old_type, members.StringOr("type", "default"));
   ASSIGN_OR_RETURN(std::string type, members.StringOr("rope_type", old_type));

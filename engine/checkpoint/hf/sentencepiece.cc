@@ -239,7 +239,7 @@ absl::Status ReadSentencePiece(const std::string& path, absl::string_view bytes,
   std::vector<float> scores;
   for (const SentencePieceModel::Piece& piece : model.pieces) {
     RETURN_IF_ERROR(
-        vocabulary.Add(piece.text, vocabulary.size(), static_cast<TokenKind>(piece.type)));
+        vocabulary.Add(piece.text, vocabulary.size(), static_cast<TokenType>(piece.type)));
     scores.push_back(piece.score);
   }
   const Json none = Json::object();

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "engine/checkpoint/hf/json_file.h"
+#include "engine/checkpoint/hf/origins.h"
 #include "engine/checkpoint/hf/tensor_rules.h"
 #include "engine/checkpoint/hf/tensor_takes.h"
 #include "kernels/base/status_macros.h"
@@ -34,12 +35,28 @@ constexpr int64_t kMaxDraftLayers = 64;
 constexpr absl::string_view kTextPrefixes[] = {"model.language_model.", "language_model.model.",
                                                "model.text_model."};
 constexpr absl::string_view kTextHead = "language_model.lm_head.";
+constexpr absl::string_view kOutput = "lm_head.weight";
 // Prefixes of all other tensors in a multimodal checkpoint.
-constexpr absl::string_view kOtherPrefixes[] = {
-    "model.vision_tower.", "vision_tower.",    "model.vision_model.",
-    "vision_model.",       "model.visual.",    "visual.",
-    "model.audio_tower.",  "audio_tower.",     "model.multi_modal_projector.",
-    "model.embed_vision.", "model.connector.", "multi_modal_projector."};
+constexpr absl::string_view kOtherPrefixes[] = {"model.vision_tower.",
+                                                "vision_tower.",
+                                                "model.image_tower.",
+                                                "image_tower.",
+                                                "model.video_tower.",
+                                                "video_tower.",
+                                                "model.vision_model.",
+                                                "vision_model.",
+                                                "model.vision_encoder.",
+                                                "model.vision_projection.",
+                                                "model.visual.",
+                                                "visual.",
+                                                "model.audio_tower.",
+                                                "audio_tower.",
+                                                "model.multi_modal_projector.",
+                                                "multi_modal_projector.",
+                                                "model.image_newline",
+                                                "image_newline",
+                                                "model.embed_vision.",
+                                                "model.connector."};
 
 // Returns the name that the tensor has in a checkpoint of only the text model. Returns an empty
 // name if the tensor is not part of the text model.
@@ -80,7 +97,12 @@ class Namer {
  public:
   Namer(const std::string& path, const HfModel& model, const std::vector<TensorSource>& sources)
       : path_(path), model_(model), taker_(model, &set_.owned) {
-    for (const TensorSource& source : sources) sources_.emplace(source.tensor->name, &source);
+    bool has_output = false;
+    for (const TensorSource& source : sources) {
+      sources_.emplace(source.tensor->name, &source);
+      has_output |= model.nested && TextName(source.tensor->name) == kOutput;
+    }
+    tied_ = model.tied && !has_output;
   }
 
   absl::Status Add(const TensorSource& source) {
@@ -153,7 +175,7 @@ class Namer {
   absl::Status AddOuter(const std::string& name, const TensorSource& source) {
     for (const TensorRule& rule : OuterRules()) {
       if (rule.hf != name || !Applies(rule, model_.parts, {})) continue;
-      if (model_.tied && rule.gguf == "output.weight") return CheckTied(source);
+      if (tied_ && rule.hf == kOutput) return CheckTied(source);
       return AddTensor(std::string(rule.gguf), rule, source);
     }
     if (model_.draft_layers > 0 && absl::StartsWith(name, kDraftPrefix)) return absl::OkStatus();
@@ -165,7 +187,7 @@ class Namer {
   absl::Status CheckTied(const TensorSource& output) const {
     constexpr absl::string_view kEmbedding = "model.embed_tokens.weight";
     for (const auto& [name, source] : sources_) {
-      if ((model_.nested ? TextName(name) : std::string(name)) != kEmbedding) continue;
+      if (name != kEmbedding) continue;
       const StoredTensor& embedding = *source->tensor;
       if (embedding.type == output.tensor->type && embedding.shape == output.tensor->shape &&
           std::memcmp(source->data, output.data, embedding.bytes) == 0) {
@@ -196,6 +218,7 @@ class Namer {
       return FileError(source.path, hf_name,
                        "is there twice under different names, expected it once");
     }
+    set_.origins.emplace(name, OriginOf(rule.take, source));
     return absl::OkStatus();
   }
 
@@ -217,6 +240,7 @@ class Namer {
       stack.dims[2] = model_.experts;
       stack.bytes = one.bytes * model_.experts;
       stack.slabs.resize(model_.experts);
+      set_.origins.emplace(name, OriginOfExperts(source, expert));
     }
     const bool same = stack.slabs.size() == static_cast<size_t>(model_.experts) &&
                       one.type == stack.type && one.dims[0] == stack.dims[0] &&
@@ -244,7 +268,7 @@ class Namer {
 
   absl::Status CheckAllThere() const {
     for (const TensorRule& rule : OuterRules()) {
-      if (model_.tied && rule.gguf == "output.weight") continue;
+      if (tied_ && rule.hf == kOutput) continue;
       if (!Applies(rule, model_.parts, {})) continue;
       if (!tensors_.contains(std::string(rule.gguf))) return Missing(rule.hf);
     }
@@ -275,6 +299,7 @@ class Namer {
 
   const std::string& path_;
   const HfModel& model_;
+  bool tied_ = false;
   TensorSet set_;
   TensorTaker taker_;
   std::map<absl::string_view, const TensorSource*> sources_;

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/file_names.h"
 #include "engine/checkpoint/hf/families.h"
 #include "engine/checkpoint/hf/safetensors.h"
 
@@ -28,6 +29,8 @@ struct TensorSource {
 
 struct TensorSet {
   std::vector<GgufTensor> tensors;  // sorted by name; may point into `owned`
+  // The stored tensors from which the tensors are made, by the tensors' names.
+  std::map<std::string, TensorOrigin> origins;
   std::vector<std::unique_ptr<std::byte[]>> owned;
   // Number of draft layers, "mtp.layers.N.*". They are the layers after the last one.
   int64_t draft_layers = 0;

@@ -72,7 +72,7 @@ class TokenizerReader {
         return FileError(path_, absl::StrCat("model.vocab ", Quote(text)),
                          absl::StrCat("id ", Shown(id), ", expected 0 to ", kMaxTokens - 1));
       }
-      RETURN_IF_ERROR(vocabulary_.Add(text, id.get<int64_t>(), TokenKind::kNormal));
+      RETURN_IF_ERROR(vocabulary_.Add(text, id.get<int64_t>(), TokenType::kNormal));
     }
     RETURN_IF_ERROR(vocabulary_.AddAdded(tokenizer_.Find("added_tokens")));
     return vocabulary_.FillGaps();
@@ -179,7 +179,7 @@ class TokenizerReader {
                                 absl::StrCat(Shown(piece), ", expected [PIECE, SCORE]"));
       }
       RETURN_IF_ERROR(
-          vocabulary_.Add(piece[0].get<std::string>(), vocabulary_.size(), TokenKind::kNormal));
+          vocabulary_.Add(piece[0].get<std::string>(), vocabulary_.size(), TokenType::kNormal));
       scores.push_back(piece[1].get<float>());
     }
     RETURN_IF_ERROR(vocabulary_.AddAdded(tokenizer_.Find("added_tokens")));
@@ -189,7 +189,7 @@ class TokenizerReader {
     RETURN_IF_ERROR(MarkFallbacks("", bytes));
     ASSIGN_OR_RETURN(const int64_t unknown, model.IntOr("unk_id", -1, 0, vocabulary_.size() - 1));
     if (unknown >= 0) {
-      vocabulary_.set_kind(static_cast<int32_t>(unknown), TokenKind::kUnknown);
+      vocabulary_.set_type(static_cast<int32_t>(unknown), TokenType::kUnknown);
       metadata_->SetU32("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(unknown));
     }
     ASSIGN_OR_RETURN(const SpaceRules rules, ReadSpaceRules(path_, normalizers_, pre_tokenizers_));
@@ -220,7 +220,7 @@ class TokenizerReader {
         return tokenizer_.Error("model.unk_token",
                                 absl::StrCat(Quote(unknown), " is not a token of the vocabulary"));
       }
-      vocabulary_.set_kind(*id, TokenKind::kUnknown);
+      vocabulary_.set_type(*id, TokenType::kUnknown);
       metadata_->SetU32("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(*id));
     }
     if (!bytes) return absl::OkStatus();
@@ -232,7 +232,7 @@ class TokenizerReader {
                                                             " is missing, expected all 256 "
                                                             "byte tokens"));
       }
-      vocabulary_.set_kind(*id, TokenKind::kByte);
+      vocabulary_.set_type(*id, TokenType::kByte);
     }
     return absl::OkStatus();
   }

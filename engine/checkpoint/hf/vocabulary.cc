@@ -58,16 +58,16 @@ void WriteIds(const SpecialIds& special, const ConfigTokens& tokens, int64_t voc
 
 }  // namespace
 
-absl::Status Vocabulary::Add(const std::string& text, int64_t id, TokenKind kind) {
+absl::Status Vocabulary::Add(const std::string& text, int64_t id, TokenType type) {
   if (id < 0 || id >= kMaxTokens) {
     return FileError(path_, text,
                      absl::StrCat("token id ", id, ", expected 0 to ", kMaxTokens - 1));
   }
   if (id >= size()) {
     tokens_.resize(id + 1);
-    kinds_.resize(id + 1, 0);
+    types_.resize(id + 1, 0);
   }
-  if (kinds_[id] != 0 && tokens_[id] != text) {
+  if (types_[id] != 0 && tokens_[id] != text) {
     return FileError(path_, text,
                      absl::StrCat("token id ", id, " is also that of ", Quote(tokens_[id]),
                                   ", expected one token an id"));
@@ -79,7 +79,7 @@ absl::Status Vocabulary::Add(const std::string& text, int64_t id, TokenKind kind
         absl::StrCat("has the token ids ", found->second, " and ", id, ", expected one"));
   }
   tokens_[id] = text;
-  kinds_[id] = static_cast<int32_t>(kind);
+  types_[id] = static_cast<int32_t>(type);
   return absl::OkStatus();
 }
 
@@ -97,7 +97,7 @@ absl::Status Vocabulary::AddAdded(const Json* list) {
     for (const absl::string_view option : {"single_word", "lstrip", "rstrip"}) {
       ASSIGN_OR_RETURN(const bool set, token.BoolOr(option, false));
       if (!set) continue;
-      if (option == "single_word" && id < size() && kind(id) == TokenKind::kNormal) {
+      if (option == "single_word" && id < size() && type(id) == TokenType::kNormal) {
         // The model could not use the token in words any more, because special tokens are never a
         // part of words.
         return FileUnsupported(path_, absl::StrCat("added token ", Quote(text)),
@@ -107,28 +107,28 @@ absl::Status Vocabulary::AddAdded(const Json* list) {
       options_[std::string(option)].push_back(static_cast<int32_t>(id));
     }
     if (text.empty()) return FileError(path_, "added_tokens", "a token without text");
-    // The model's own unknown and byte tokens keep their kind.
+    // The model's own unknown and byte tokens keep their type.
     const bool kept =
-        id < size() && (kind(id) == TokenKind::kUnknown || kind(id) == TokenKind::kByte);
+        id < size() && (type(id) == TokenType::kUnknown || type(id) == TokenType::kByte);
     RETURN_IF_ERROR(Add(text, id,
-                        kept      ? kind(static_cast<int32_t>(id))
-                        : special ? TokenKind::kControl
-                                  : TokenKind::kUserDefined));
+                        kept      ? type(static_cast<int32_t>(id))
+                        : special ? TokenType::kControl
+                                  : TokenType::kUserDefined));
   }
   return absl::OkStatus();
 }
 
 absl::Status Vocabulary::FillGaps() {
   if (tokens_.empty()) return FileError(path_, "model.vocab", "no tokens, expected at least one");
-  const auto gaps = std::count(kinds_.begin(), kinds_.end(), 0);
+  const auto gaps = std::count(types_.begin(), types_.end(), 0);
   if (gaps > kMaxGaps) {
     return FileError(path_, "model.vocab",
                      absl::StrCat(gaps, " of the ids 0 to ", size() - 1,
                                   " have no token, expected at most ", kMaxGaps));
   }
   for (int64_t id = 0; id < size(); ++id) {
-    if (kinds_[id] != 0) continue;
-    RETURN_IF_ERROR(Add(absl::StrCat("[PAD", id, "]"), id, TokenKind::kUnused));
+    if (types_[id] != 0) continue;
+    RETURN_IF_ERROR(Add(PlaceholderToken(id), id, TokenType::kUnused));
   }
   return absl::OkStatus();
 }
@@ -141,7 +141,7 @@ std::optional<int32_t> Vocabulary::Find(absl::string_view text) const {
 
 void Vocabulary::Write(GgufMetadata* metadata) const {
   metadata->SetStrings("tokenizer.ggml.tokens", tokens_);
-  metadata->SetI32s("tokenizer.ggml.token_type", kinds_);
+  metadata->SetI32s("tokenizer.ggml.token_type", types_);
   for (const auto& [option, ids] : options_) {
     metadata->SetI32s(absl::StrCat("tokenizer.ggml.", option, "_token_ids"), ids);
   }

@@ -15,18 +15,9 @@
 #include "engine/checkpoint/gguf_file_writer.h"
 #include "engine/checkpoint/hf/config.h"
 #include "engine/checkpoint/hf/json_file.h"
+#include "engine/checkpoint/token_type.h"
 
 namespace tidepool::engine::hf {
-
-// The kinds of tokens, with GGUF's numbers (tokenizer.ggml.token_type).
-enum class TokenKind : int32_t {
-  kNormal = 1,
-  kUnknown = 2,
-  kControl = 3,
-  kUserDefined = 4,
-  kUnused = 5,
-  kByte = 6,
-};
 
 // Thread-compatible. Errors name the file. They are INVALID_ARGUMENT unless the function says
 // otherwise.
@@ -36,7 +27,7 @@ class Vocabulary {
 
   // Adds a token. Fails if the id is out of range, the id already has another text, or the text
   // already has another id.
-  absl::Status Add(const std::string& text, int64_t id, TokenKind kind);
+  absl::Status Add(const std::string& text, int64_t id, TokenType type);
   // Adds the "added_tokens" of a tokenizer.json. Returns UNIMPLEMENTED if a token that matches only
   // whole words is also in the vocabulary of the model.
   absl::Status AddAdded(const Json* list);
@@ -44,8 +35,8 @@ class Vocabulary {
   absl::Status FillGaps();
 
   std::optional<int32_t> Find(absl::string_view text) const;
-  TokenKind kind(int32_t id) const { return static_cast<TokenKind>(kinds_[id]); }
-  void set_kind(int32_t id, TokenKind kind) { kinds_[id] = static_cast<int32_t>(kind); }
+  TokenType type(int32_t id) const { return static_cast<TokenType>(types_[id]); }
+  void set_type(int32_t id, TokenType type) { types_[id] = static_cast<int32_t>(type); }
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
   const std::string& path() const { return path_; }
 
@@ -56,7 +47,7 @@ class Vocabulary {
  private:
   const std::string path_;
   std::vector<std::string> tokens_;
-  std::vector<int32_t> kinds_;  // 0 if the id has no token
+  std::vector<int32_t> types_;  // 0 if the id has no token
   absl::flat_hash_map<std::string, int32_t> ids_;
   // ids of the tokens that have an option, by option
   std::map<std::string, std::vector<int32_t>> options_;

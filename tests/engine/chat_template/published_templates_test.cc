@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -21,11 +22,6 @@ struct Files {
   std::string golden = "tests/engine/tokenizer/golden/published_golden.json";
   std::string templates = "tests/engine/tokenizer/golden/published";
 };
-
-Files* GivenFiles() {
-  static auto* const kFiles = new Files();
-  return kFiles;
-}
 
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -45,14 +41,22 @@ ChatInputs InputsOf(const Json& given, const Json& now) {
   return inputs;
 }
 
-TEST(PublishedTemplatesTest, RenderAsTransformersDoes) {
-  const Json golden = Json::parse(ReadFile(GivenFiles()->golden));
+class PublishedTemplatesTest : public testing::Test {
+ public:
+  explicit PublishedTemplatesTest(Files files) : files_(std::move(files)) {}
+  void TestBody() override;
+
+ private:
+  const Files files_;
+};
+
+void PublishedTemplatesTest::TestBody() {
+  const Json golden = Json::parse(ReadFile(files_.golden));
   ASSERT_FALSE(golden["cases"].empty());
   int texts = 0;
   for (const Json& item : golden["cases"]) {
     const auto name = item["template"].get<std::string>();
-    const auto chat =
-        ChatTemplate::Parse(ReadFile(absl::StrCat(GivenFiles()->templates, "/", name)));
+    const auto chat = ChatTemplate::Parse(ReadFile(absl::StrCat(files_.templates, "/", name)));
     if (!chat.ok()) {
       EXPECT_TRUE(item["text"].is_null()) << name << ": " << chat.status();
       continue;
@@ -76,7 +80,12 @@ TEST(PublishedTemplatesTest, RenderAsTransformersDoes) {
 }  // namespace tidepool::engine
 
 int main(int argc, char** argv) {
+  using tidepool::engine::Files;
+  using tidepool::engine::PublishedTemplatesTest;
   testing::InitGoogleTest(&argc, argv);
-  if (argc == 3) *tidepool::engine::GivenFiles() = {.golden = argv[1], .templates = argv[2]};
+  const Files files = argc == 3 ? Files{.golden = argv[1], .templates = argv[2]} : Files();
+  testing::RegisterTest("PublishedTemplatesTest", "RendersAsTransformersDoes", nullptr, nullptr,
+                        __FILE__, __LINE__,
+                        [files]() -> testing::Test* { return new PublishedTemplatesTest(files); });
   return RUN_ALL_TESTS();
 }

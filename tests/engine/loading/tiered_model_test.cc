@@ -290,7 +290,26 @@ TEST(PlanExpertSlotsTest, ExplicitMemoryCountsTheStagingRecords) {
   EXPECT_EQ(*share(0.5), 50 - 8);
   EXPECT_EQ(*share(0.99), 99 - 8);
   EXPECT_EQ(*share(1), 100);
-  EXPECT_FALSE(share(0.11).ok());
+}
+
+// A share says how much memory is wanted, not how much may be used at most.
+TEST(PlanExpertSlotsTest, ASmallShareIsRaisedToTheMinimum) {
+  const auto memory = [](double share) {
+    return ExpertMemory{.kind = ExpertMemoryKind::kShare, .share = share};
+  };
+  EXPECT_EQ(*PlanExpertSlots(memory(0.12), {}, kSizes), 4);
+  EXPECT_EQ(RaisedShareNote(memory(0.12), kSizes), "");
+  EXPECT_EQ(*PlanExpertSlots(memory(0.11), {}, kSizes), 4);
+  EXPECT_EQ(
+      RaisedShareNote(memory(0.11), kSizes),
+      "--expert-memory 11% is 22.0 MiB, but experts need at least 24.0 MiB: 8 staging records "
+      "and the 4 experts of one token in one layer, 2.0 MiB each; this minimum is used");
+  ExpertSizes few = kSizes;
+  few.experts = 3;
+  few.total_bytes = 3 * few.record_bytes;
+  EXPECT_EQ(*PlanExpertSlots(memory(0.25), {}, few), 3);
+  EXPECT_EQ(RaisedShareNote({.kind = ExpertMemoryKind::kBytes, .bytes = 1}, kSizes), "");
+  EXPECT_EQ(RaisedShareNote(memory(1), few), "");
 }
 
 // A slot can hold any expert, and a share is one of bytes. So there are fewer slots than experts.
@@ -303,7 +322,7 @@ TEST(PlanExpertSlotsTest, AShareOfUnequalExpertsIsOneOfTheirBytes) {
   EXPECT_EQ(*share(0.5), 75 / 2 - 8);
   EXPECT_EQ(*share(1), 100);
   EXPECT_EQ(*share(0.16), 4);
-  EXPECT_FALSE(share(0.159).ok());
+  EXPECT_EQ(*share(0.159), 4);
 }
 
 }  // namespace

@@ -63,7 +63,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "smollm3", "gemma", "gemma2", "gemma3_text", "gemma3_vision", "glm4",
                     "glm4_moe", "ernie4_5", "ernie4_5_moe", "hunyuan_v1_dense", "hunyuan_v1_moe",
                     "seed_oss", "gpt_oss_mxfp4", "gpt_oss_bf16", "deepseek_v2_lite", "deepseek_v2",
-                    "deepseek_v3", "qwen3_yarn", "qwen3_dynamic", "llama_bias"),
+                    "deepseek_v3", "deepseek_v3_plain_yarn", "qwen3_yarn", "qwen3_dynamic",
+                    "llama_bias"),
     [](const auto& one) { return std::string(one.param); });
 
 class HfModelTest : public testing::TestWithParam<const char*> {

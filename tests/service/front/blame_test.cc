@@ -114,6 +114,7 @@ TEST_F(BlameTest, APromptThatKillsAfterItsPreparationKillsThreeWorkers) {
     for (int round = 0; round < 5 && refused < senders.size(); ++round) {
       refused = 0;
       std::vector<Client*> clients;
+      clients.reserve(senders.size());
       for (const std::string& sender : senders) clients.push_back(Ask(dies_prepared_, sender));
       Pass(absl::Seconds(20));
       for (Client* client : clients) {
@@ -183,6 +184,7 @@ TEST_F(BlameTest, CopiesOfAPoisonedPromptKillThreeWorkersWhoeverSendsThem) {
       const int prompt = static_cast<int>(100 + 10 * clients_.size() + place + ++prompts_);
       poison_ = {{prompt, place}};
       std::vector<Client*> copies;
+      copies.reserve(senders.size());
       for (const std::string& sender : senders) copies.push_back(Ask(prompt, sender));
       Pass(absl::Minutes(1));
       EXPECT_LE(kills_, 3);

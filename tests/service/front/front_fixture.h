@@ -31,7 +31,8 @@ class PuppetLink final : public WorkerLink {
     bool gone = false;  // the front has destroyed the call
 
     // Sends tokens, as the worker would.
-    void Say(std::vector<int32_t> tokens, v1::FinishReason finish = v1::FINISH_REASON_UNSPECIFIED) {
+    void Say(const std::vector<int32_t>& tokens,
+             v1::FinishReason finish = v1::FINISH_REASON_UNSPECIFIED) {
       worker::v1::RunResponse response;
       response.set_attempt(start.attempt());
       response.set_position(position);
@@ -240,7 +241,7 @@ class FrontTest : public testing::Test {
   v1::GenerateRequest SessionTurn() {
     bool made = false;
     store_->Create({.session_id = "s", .model = "m", .model_digest = "d"},
-                   [&](absl::StatusOr<SessionInfo>) { loop_.Post([&] { made = true; }); });
+                   [&](const absl::StatusOr<SessionInfo>&) { loop_.Post([&] { made = true; }); });
     loop_.RunUntil([&] { return made; });
     v1::GenerateRequest request = Text();
     request.set_session_id("s");
@@ -249,7 +250,7 @@ class FrontTest : public testing::Test {
 
   SessionLogData Log() {
     std::optional<absl::StatusOr<SessionLogData>> log;
-    store_->Get("", "s", [&](absl::StatusOr<SessionLogData> got) {
+    store_->Get("", "s", [&](const absl::StatusOr<SessionLogData>& got) {
       loop_.Post([&log, got] { log = got; });
     });
     loop_.RunUntil([&] { return log.has_value(); });

@@ -1,0 +1,59 @@
+#include "engine/checkpoint/hf/multimodal.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::engine::hf {
+
+namespace {
+
+template <size_t kSize>
+bool Contains(const absl::string_view (&list)[kSize], absl::string_view name) {
+  return std::find(std::begin(list), std::end(list), name) != std::end(list);
+}
+
+}  // namespace
+
+absl::StatusOr<bool> MayBeTied(const JsonMembers& outer, const JsonMembers& text) {
+  constexpr absl::string_view kDefaultTrue[] = {
+      "deepseek_vl", "gemma3", "got_ocr2",    "granite4_vision", "granite_speech",
+      "internvl",    "janus",  "lighton_ocr", "mistral3",        "ovis2"};
+  // In models of these types, the key may also be in text_config.
+  constexpr absl::string_view kInTextConfig[] = {"fast_vlm",      "llava",      "llava_onevision",
+                                                 "perception_lm", "qwen2_5_vl", "qwen2_vl"};
+  ASSIGN_OR_RETURN(const std::string type, outer.StringOr("model_type", ""));
+  if (Contains(kInTextConfig, type)) {
+    ASSIGN_OR_RETURN(const bool tied, text.BoolOr(kTie, false));
+    if (tied) return true;
+  }
+  return outer.BoolOr(kTie, Contains(kDefaultTrue, type));
+}
+
+absl::Status CheckMultimodal(const JsonMembers& outer, const JsonMembers& text) {
+  ASSIGN_OR_RETURN(const std::string type, outer.StringOr("model_type", ""));
+  if (type == "paligemma") {
+    return outer.Unsupported(
+        "model_type",
+        "\"paligemma\" is not supported, because the tokens of a prompt attend "
+        "to later tokens");
+  }
+  const std::pair<absl::string_view, Json> neutral[] = {{"final_logit_softcapping", Json()},
+                                                        {"logits_scaling", Json(1)}};
+  for (const auto& [key, value] : neutral) {
+    const Json* found = text.Find(key);
+    if (found == nullptr || *found == value) continue;
+    return text.Unsupported(
+        key, absl::StrCat(Shown(*found), " is not supported in model_type ", Shown(Json(type)),
+                          ", where transformers does not use it; expected ", Shown(value)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tidepool::engine::hf

@@ -1,0 +1,26 @@
+// Checks the configuration of the text model inside a multimodal checkpoint. `outer` is the whole
+// config.json, and `text` is its text_config with the defaults of the family. Implementation detail
+// of config.cc.
+#ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_MULTIMODAL_H_
+#define TIDEPOOL_ENGINE_CHECKPOINT_HF_MULTIMODAL_H_
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/checkpoint/hf/json_file.h"
+
+namespace tidepool::engine::hf {
+
+inline constexpr char kTie[] = "tie_word_embeddings";
+
+// Returns whether the model is valid without an output weight. tie_word_embeddings is in one of the
+// two objects, or in none.
+absl::StatusOr<bool> MayBeTied(const JsonMembers& outer, const JsonMembers& text);
+
+// Returns UNIMPLEMENTED if the text model does not give the logits of the multimodal model. This is
+// the case if a key of `text` scales the logits, but transformers does not use it in multimodal
+// models.
+absl::Status CheckMultimodal(const JsonMembers& outer, const JsonMembers& text);
+
+}  // namespace tidepool::engine::hf
+
+#endif  // TIDEPOOL_ENGINE_CHECKPOINT_HF_MULTIMODAL_H_
