@@ -6,32 +6,14 @@
 #define TIDEPOOL_ENGINE_GRAMMAR_COMPILE_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/grammar/grammar.h"
+#include "engine/grammar/grammar_source.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace tidepool::engine::grammar {
-
-enum class GrammarKind : uint8_t {
-  kJsonSchema,  // text: a schema of JSON Schema
-  kRegex,       // text: a regular expression that the whole output matches
-  kChoice,      // choices: the possible outputs
-  kGbnf,        // text: a grammar in llama.cpp's GBNF
-};
-
-struct GrammarSource {
-  GrammarKind kind = GrammarKind::kJsonSchema;
-  std::string text;
-  std::vector<std::string> choices;
-  std::string whitespace_pattern;  // of kJsonSchema; empty: the default
-  bool coerce_one_of = false;      // of kJsonSchema: treat oneOf as anyOf
-  bool operator==(const GrammarSource&) const = default;
-};
 
 inline constexpr size_t kMaxChoices = 10'000;
 inline constexpr size_t kMaxChoiceBytes = 1 << 20;  // of all choices together

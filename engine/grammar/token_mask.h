@@ -19,12 +19,21 @@ class TokenMask {
   int32_t size() const { return size_; }
   void Clear() { words_.assign(words_.size(), 0); }
   void Set(int32_t id) { words_[id >> 6] |= uint64_t{1} << (id & 63); }
+  void Reset(int32_t id) { words_[id >> 6] &= ~(uint64_t{1} << (id & 63)); }
   bool Test(int32_t id) const { return (words_[id >> 6] >> (id & 63) & 1) != 0; }
   // Requires: the same size.
   void Add(const TokenMask& other) {
     for (size_t i = 0; i < words_.size(); ++i) words_[i] |= other.words_[i];
   }
 
+  bool IsEmpty() const {
+    for (const uint64_t word : words_) {
+      if (word != 0) return false;
+    }
+    return true;
+  }
+  // 64 tokens each, from token 0 on; the lowest bit is the first token.
+  const std::vector<uint64_t>& words() const { return words_; }
   int32_t Count() const {
     int32_t count = 0;
     for (const uint64_t word : words_) count += std::popcount(word);
