@@ -64,6 +64,7 @@ void NoteStarted(const StepPlan& plan, absl::Duration now, EngineStats* stats) {
   }
 }
 
+// Large because it owns everything that a step uses.
 class EngineImpl final : public Engine {
  public:
   EngineImpl(Model* model, const Tokenizer* tokenizer, const base::Clock* clock,
@@ -399,6 +400,10 @@ void EngineImpl::Append(Sequence* sequence, SampledToken token, StreamChunk* chu
   chunk->token_ids.push_back(token.token_id);
   chunk->text += step.text;
   chunk->finish = step.finish;
+  // A constraint can end the response before min_tokens.
+  if (sequence->constraint != nullptr && sequence->constraint->ended()) {
+    chunk->finish = step.finish.value_or(FinishReason::kStop);
+  }
   if (token.logprob.has_value()) chunk->logprobs.push_back(*std::move(token.logprob));
   ++stats_.generated_tokens;
 }

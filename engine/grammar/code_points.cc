@@ -58,6 +58,26 @@ constexpr CategoryName kCategories[] = {
     {"Cn", "Unassigned"},
 };
 
+// Neighbouring code points with the same general category.
+struct CategoryRange {
+  absl::string_view category;
+  char32_t low;
+  char32_t high;
+};
+
+std::vector<CategoryRange> CategoryRanges() {
+  std::vector<CategoryRange> ranges;
+  for (char32_t c = 0; c <= kLastCodePoint; ++c) {
+    const absl::string_view category = utf8proc_category_string(static_cast<utf8proc_int32_t>(c));
+    if (!ranges.empty() && ranges.back().category == category) {
+      ranges.back().high = c;
+    } else {
+      ranges.push_back({category, c, c});
+    }
+  }
+  return ranges;
+}
+
 }  // namespace
 
 CodePointSet Complement(CodePointSet set) {
@@ -98,14 +118,14 @@ std::optional<CodePointSet> ClassOfCategory(absl::string_view name) {
     if (name == category.brief || name == category.name) brief = category.brief;
   }
   if (brief.empty()) return std::nullopt;
+  static const auto& all = *new std::vector<CategoryRange>(CategoryRanges());
   CodePointSet set;
-  for (char32_t c = 0; c <= kLastCodePoint; ++c) {
-    const char* actual = utf8proc_category_string(static_cast<utf8proc_int32_t>(c));
-    if (absl::string_view(actual).substr(0, brief.size()) != brief) continue;
-    if (!set.empty() && set.back().second + 1 == c) {
-      set.back().second = c;
+  for (const CategoryRange& range : all) {
+    if (range.category.substr(0, brief.size()) != brief) continue;
+    if (!set.empty() && set.back().second + 1 == range.low) {
+      set.back().second = range.high;
     } else {
-      set.emplace_back(c, c);
+      set.emplace_back(range.low, range.high);
     }
   }
   return set;

@@ -10,9 +10,9 @@ namespace tidepool::engine::grammar {
 absl::StatusOr<std::shared_ptr<const Grammar>> GrammarCache::Get(const GrammarSource& source) {
   {
     const base::MutexLock lock(&mutex_);
-    const auto found = std::find_if(entries_.begin(), entries_.end(), [&source](const Entry& entry) {
-      return entry.source == source;
-    });
+    const auto found =
+        std::find_if(entries_.begin(), entries_.end(),
+                     [&source](const Entry& entry) { return entry.source == source; });
     if (found != entries_.end()) {
       entries_.splice(entries_.begin(), entries_, found);
       return found->grammar;

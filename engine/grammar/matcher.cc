@@ -44,7 +44,7 @@ void Matcher::Attach(std::shared_ptr<SharedAutomaton> shared) {
     if (step.token < 0) {
       state = StepText(step.text, state, &automaton);
     } else {
-      state = trie_->IsStop(step.token) ? kDead : StepToken(*trie_, step.token, state, &automaton);
+      state = step.ends ? kDead : StepToken(*trie_, step.token, state, &automaton);
     }
     step.state = state;
   }
@@ -63,7 +63,7 @@ bool Matcher::AcceptToken(int32_t id) {
   RenewIfFull();
   const base::MutexLock lock(&shared_->mutex);
   if (trie_->IsStop(id) && shared_->automaton.accepts(state())) {
-    log_.push_back({.token = id, .text = "", .state = kDead});
+    log_.push_back({.token = id, .text = "", .state = kDead, .ends = true});
     return true;
   }
   const State next = StepToken(*trie_, id, state(), &shared_->automaton);

@@ -51,6 +51,7 @@ class Matcher {
     int32_t token = -1;  // -1: `text` was added
     std::string text;
     State state = kDead;  // after the step
+    bool ends = false;    // a stop token after complete output
   };
 
   State state() const { return log_.empty() ? start_ : log_.back().state; }

@@ -1,5 +1,7 @@
 // The leaves of RegexPool that are small machines: characters, JSON strings and multiples.
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "engine/grammar/regex_pool.h"
 #include "kernels/base/check.h"
@@ -52,14 +54,6 @@ char32_t ShortEscape(uint8_t byte) {
 constexpr char32_t kFirstOfSize[] = {0, 0, 0x80, 0x800, 0x10000};
 constexpr char32_t kLastOfSize[] = {0, 0x7F, 0x7FF, 0xFFFF, 0x10FFFF};
 
-// The bytes of UTF-8 text for the code points from `low` to `high`, which have the same size: one
-// range per byte. Requires: every combination of the bytes is in the range.
-struct Utf8Range {
-  uint8_t low[4];
-  uint8_t high[4];
-  int size;
-};
-
 Utf8Range RangeOf(char32_t low, char32_t high) {
   std::string first, last;
   base::AppendUtf8(low, &first);
@@ -111,14 +105,30 @@ Regex RegexPool::Characters(absl::Span<const CodePoints> ranges) {
   for (const auto& [low, high] : ranges) {
     SplitRange(low, std::min<char32_t>(high, 0x10FFFF), &parts);
   }
-  std::vector<Regex> choices;
-  for (const Utf8Range& part : parts) {
-    Regex bytes = kEmptyRegex;
-    for (int i = part.size; i-- > 0;) {
-      bytes = Concat(Bytes(ByteRange(part.low[i], part.high[i])), bytes);
+  std::sort(parts.begin(), parts.end(), [](const Utf8Range& a, const Utf8Range& b) {
+    return std::tie(a.size, a.low) < std::tie(b.size, b.low);
+  });
+  return CharacterBytes(parts, 0);
+}
+
+// The bytes from index `at` on. The ranges are sorted, and their bytes before `at` are equal.
+Regex RegexPool::CharacterBytes(absl::Span<const Utf8Range> parts, int at) {
+  std::map<Regex, ByteSet> by_rest;  // the first bytes, by what follows them
+  for (size_t begin = 0; begin < parts.size();) {
+    const Utf8Range& first = parts[begin];
+    size_t end = begin + 1;
+    while (end < parts.size() && parts[end].size == first.size && at + 1 < first.size &&
+           parts[end].low[at] == first.low[at] && parts[end].high[at] == first.high[at]) {
+      ++end;
     }
-    choices.push_back(bytes);
+    const Regex rest = at + 1 == first.size
+                           ? kEmptyRegex
+                           : CharacterBytes(parts.subspan(begin, end - begin), at + 1);
+    by_rest[rest] |= ByteRange(first.low[at], first.high[at]);
+    begin = end;
   }
+  std::vector<Regex> choices;
+  for (const auto& [rest, bytes] : by_rest) choices.push_back(Concat(Bytes(bytes), rest));
   return Or(std::move(choices));
 }
 

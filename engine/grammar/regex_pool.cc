@@ -170,6 +170,7 @@ Regex RegexPool::And(std::vector<Regex> parts) {
   for (const Regex part : parts) {
     if (part == kNoRegex) return kNoRegex;
     const Node& node = nodes_[part];
+    if (node.kind == Kind::kNot && node.x == kNoRegex) continue;  // matches every text
     if (node.kind == Kind::kAnd) {
       const absl::Span<const Regex> kids = KidsOf(node);
       flat.insert(flat.end(), kids.begin(), kids.end());
@@ -178,7 +179,7 @@ Regex RegexPool::And(std::vector<Regex> parts) {
     }
   }
   SortUnique(&flat);
-  CHECK(!flat.empty());
+  if (flat.empty()) return Not(kNoRegex);
   if (flat.size() == 1) return flat[0];
   Node result = {.kind = Kind::kAnd, .nullable = true};
   bool has_plain = false;
@@ -231,56 +232,57 @@ Regex RegexPool::RawDerivative(Regex regex, int32_t byte_class) {
   }
   const Regex known = rows_[nodes_[regex].row + byte_class];
   if (known >= 0) return known;
-  const Regex result = DeriveRaw(regex, class_bytes_[byte_class]);
+  const Regex result = DeriveRaw(regex, byte_class);
   rows_[nodes_[regex].row + byte_class] = result;
   return result;
 }
 
-// The pool's vectors grow during a derivative, so nothing keeps a reference into them.
-Regex RegexPool::DeriveRaw(Regex regex, uint8_t byte) {
+// The pool's vectors grow during a derivative, so nothing keeps a reference into them. Parts that
+// match nothing are not removed: to find them here, the search would call itself for each byte.
+Regex RegexPool::DeriveRaw(Regex regex, int32_t byte_class) {
   const Node node = nodes_[regex];
   switch (node.kind) {
     case Kind::kNothing:
     case Kind::kEmpty:
       return kNoRegex;
     case Kind::kBytes:
-      return sets_[node.x][byte] ? kEmptyRegex : kNoRegex;
+      return sets_[node.x][class_bytes_[byte_class]] ? kEmptyRegex : kNoRegex;
     case Kind::kConcat:
-      return DeriveConcat(regex, byte);
+      return DeriveConcat(regex, byte_class);
     case Kind::kOr:
     case Kind::kAnd: {
       std::vector<Regex> parts(KidsOf(node).begin(), KidsOf(node).end());
       for (Regex& part : parts) {
-        part = Derive(part, byte);
+        part = RawDerivative(part, byte_class);
         if (part == kNoRegex && node.kind == Kind::kAnd) return kNoRegex;
       }
       return node.kind == Kind::kOr ? Or(std::move(parts)) : And(std::move(parts));
     }
     case Kind::kNot:
-      return Not(Derive(node.x, byte));
+      return Not(RawDerivative(node.x, byte_class));
     case Kind::kRepeat: {
-      const Regex first = Derive(node.x, byte);
+      const Regex first = RawDerivative(node.x, byte_class);
       if (first == kNoRegex) return kNoRegex;
       const int32_t max = node.z == kNoLimit ? kNoLimit : node.z - 1;
       return Concat(first, Repeat(node.x, std::max(node.y - 1, 0), max));
     }
     case Kind::kQuoted:
-      return DeriveQuoted(node, byte);
+      return DeriveQuoted(node, class_bytes_[byte_class]);
     case Kind::kMultiple:
-      return DeriveMultiple(node, byte);
+      return DeriveMultiple(node, class_bytes_[byte_class]);
   }
   return kNoRegex;
 }
 
-Regex RegexPool::DeriveConcat(Regex regex, uint8_t byte) {
+Regex RegexPool::DeriveConcat(Regex regex, int32_t byte_class) {
   std::vector<Regex> parts;
   while (true) {
     const Node node = nodes_[regex];
     if (node.kind != Kind::kConcat) {
-      parts.push_back(Derive(regex, byte));
+      parts.push_back(RawDerivative(regex, byte_class));
       break;
     }
-    parts.push_back(Concat(Derive(node.x, byte), node.y));
+    parts.push_back(Concat(RawDerivative(node.x, byte_class), node.y));
     if (!nodes_[node.x].nullable) break;
     regex = node.y;
   }
@@ -305,26 +307,24 @@ bool RegexPool::Viable(Regex regex) {
   return Search(regex);
 }
 
-// A depth-first search for a derivative that matches the empty text.
+// A breadth-first search for a derivative that matches the empty text.
 bool RegexPool::Search(Regex regex) {
   struct Step {
     Regex regex;
-    int32_t next_class;
+    int32_t from;  // the step before, or -1
   };
   absl::flat_hash_set<Regex> seen = {regex};
-  std::vector<Step> path = {{regex, 0}};
-  while (!path.empty()) {
-    if (path.back().next_class >= classes()) {
-      path.pop_back();
-      continue;
+  std::vector<Step> steps = {{regex, -1}};
+  for (int32_t at = 0; at < static_cast<int32_t>(steps.size()); ++at) {
+    for (int32_t byte_class = 0; byte_class < classes(); ++byte_class) {
+      const Regex next = RawDerivative(steps[at].regex, byte_class);
+      const Node& node = nodes_[next];
+      if (node.viable > 0 || node.nullable || node.plain || nodes_.size() > limit_) {
+        for (int32_t i = at; i >= 0; i = steps[i].from) nodes_[steps[i].regex].viable = 1;
+        return true;
+      }
+      if (node.viable == 0 && seen.insert(next).second) steps.push_back({next, at});
     }
-    const Regex next = RawDerivative(path.back().regex, path.back().next_class++);
-    const Node& node = nodes_[next];
-    if (node.viable > 0 || node.nullable || node.plain || nodes_.size() > limit_) {
-      for (const Step& step : path) nodes_[step.regex].viable = 1;
-      return true;
-    }
-    if (node.viable == 0 && seen.insert(next).second) path.push_back({next, 0});
   }
   for (const Regex none : seen) nodes_[none].viable = -1;
   return false;

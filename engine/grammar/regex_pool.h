@@ -40,6 +40,14 @@ ByteSet ByteRange(uint8_t low, uint8_t high);
 // A range of Unicode code points, both ends included.
 using CodePoints = std::pair<char32_t, char32_t>;
 
+// The bytes of UTF-8 text for a range of code points that have the same size: one range per byte.
+// Every combination of the bytes is in the range.
+struct Utf8Range {
+  std::array<uint8_t, 4> low;
+  std::array<uint8_t, 4> high;
+  int size;
+};
+
 // Which escapes a JSON string may use.
 enum class Escapes : uint8_t {
   kAny,  // every escape of the JSON standard
@@ -49,7 +57,7 @@ enum class Escapes : uint8_t {
 };
 
 // Thread-compatible. Copies are independent. Derive and the queries create expressions, so they are
-// not const.
+// not const. Large because each kind of expression has a constructor and a derivative.
 class RegexPool {
  public:
   RegexPool();
@@ -133,10 +141,11 @@ class RegexPool {
     return absl::MakeConstSpan(kids_).subspan(node.x, node.y);
   }
   int32_t SetNumber(const ByteSet& set);
+  Regex CharacterBytes(absl::Span<const Utf8Range> parts, int at);
   void Refine(const ByteSet& set);
   Regex RawDerivative(Regex regex, int32_t byte_class);
-  Regex DeriveRaw(Regex regex, uint8_t byte);
-  Regex DeriveConcat(Regex regex, uint8_t byte);
+  Regex DeriveRaw(Regex regex, int32_t byte_class);
+  Regex DeriveConcat(Regex regex, int32_t byte_class);
   Regex DeriveQuoted(const Node& node, uint8_t byte);
   Regex DeriveEscape(const Node& node, uint8_t byte);
   Regex QuotedAt(const Node& node, Regex content, int32_t phase, int32_t value);

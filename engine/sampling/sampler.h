@@ -1,11 +1,11 @@
 // Sampler: chooses the next token from one row of logits and a request's parameters.
 //
-// The steps, in order: logit bias; the tokens that a constraint allows; repetition, frequency and presence penalties; temperature;
-// min_p; top_k; top_p; random draw. If the temperature is 0, the token with the largest logit after
-// bias and penalties is chosen. If tokens are equal, the lower id is chosen. The draw uses
-// Philox4x32-10 with key `seed` and counter (position, choice), and depends on nothing else. exp
-// and log are our own functions, and sums have a fixed order. So equal logits give equal tokens on
-// every machine.
+// The steps, in order: logit bias; the tokens that a constraint allows; repetition, frequency and
+// presence penalties; temperature; min_p; top_k; top_p; random draw. If the temperature is 0, the
+// token with the largest logit after bias and penalties is chosen. If tokens are equal, the lower
+// id is chosen. The draw uses Philox4x32-10 with key `seed` and counter (position, choice), and
+// depends on nothing else. exp and log are our own functions, and sums have a fixed order. So equal
+// logits give equal tokens on every machine.
 //
 // Reported log-probabilities are those of the model: the log-softmax of the logits before all of
 // these steps.

@@ -6,7 +6,9 @@
 namespace tidepool::engine {
 
 SequenceConstraint::SequenceConstraint(const GenerationRequest& request)
-    : matcher_(request.grammar, request.token_trie), mask_(request.token_trie->vocab_size()) {}
+    : matcher_(request.grammar, request.token_trie),
+      mask_(request.token_trie->vocab_size()),
+      trie_(request.token_trie) {}
 
 absl::StatusOr<std::unique_ptr<SequenceConstraint>> SequenceConstraint::Create(
     const GenerationRequest& request) {
@@ -38,6 +40,9 @@ void SequenceConstraint::ComputeMask(absl::Span<const int32_t> forbidden) {
   if (!rest.IsEmpty()) mask_ = rest;
 }
 
-void SequenceConstraint::Accept(int32_t token) { CHECK(matcher_.AcceptToken(token)) << token; }
+void SequenceConstraint::Accept(int32_t token) {
+  CHECK(matcher_.AcceptToken(token)) << token;
+  ended_ = trie_->IsStop(token);
+}
 
 }  // namespace tidepool::engine

@@ -30,12 +30,16 @@ class SequenceConstraint {
 
   // Adds a sampled token. Requires: the mask has it.
   void Accept(int32_t token);
+  // Returns whether the last token ended the response.
+  bool ended() const { return ended_; }
 
  private:
   explicit SequenceConstraint(const GenerationRequest& request);
 
   grammar::Matcher matcher_;
   grammar::TokenMask mask_;
+  const std::shared_ptr<const grammar::TokenTrie> trie_;
+  bool ended_ = false;
 };
 
 }  // namespace tidepool::engine

@@ -39,9 +39,8 @@ class AutoregressiveDecoder final : public Decoder {
     if (rows < PendingRows(sequence)) return span;
     span.logit_rows.push_back(static_cast<int32_t>(rows - 1));
     const GenerationRequest& request = sequence.request;
-    const bool best_only =
-        NeedsOnlyArgMax(request.sampling) && !request.logprobs && !sequence.must_go_on() &&
-        sequence.constraint == nullptr;
+    const bool best_only = NeedsOnlyArgMax(request.sampling) && !request.logprobs &&
+                           !sequence.must_go_on() && sequence.constraint == nullptr;
     if (best_only && !scores) span.argmax_vocab = vocab_size_;
     return span;
   }
@@ -86,8 +85,8 @@ class AutoregressiveDecoder final : public Decoder {
         .counts = &sequence.counts,
         .choice = request.choice,
         .position = sequence.outputs(),
-        .forbidden = constraint == nullptr ? sequence.forbidden_next()
-                                           : absl::Span<const int32_t>(),
+        .forbidden =
+            constraint == nullptr ? sequence.forbidden_next() : absl::Span<const int32_t>(),
         .allowed = constraint == nullptr ? nullptr : &constraint->mask(),
         .top_logprobs =
             request.logprobs ? std::optional<int32_t>(request.top_logprobs) : std::nullopt,

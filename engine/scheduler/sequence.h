@@ -99,7 +99,7 @@ struct Sequence {
   // tokens that are forbidden while must_go_on(); only set if there is a min_tokens
   std::vector<int32_t> end_tokens;
   std::unique_ptr<SequenceConstraint> constraint;  // null: none
-  TokenCounts counts;  // only used if there are penalties
+  TokenCounts counts;                              // only used if there are penalties
   OutputText text;
   Usage usage;
   absl::Duration submitted_at;  // time of submission, on the engine's monotonic clock

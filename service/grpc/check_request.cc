@@ -259,8 +259,7 @@ absl::Status CheckUnderstood(const v1::GenerateRequest& request, int32_t underst
   const bool reasoned =
       std::any_of(chat.messages().begin(), chat.messages().end(),
                   [](const v1::ChatMessage& message) { return message.has_reasoning_content(); });
-  const bool constrained =
-      request.constraint_case() != v1::GenerateRequest::CONSTRAINT_NOT_SET;
+  const bool constrained = request.constraint_case() != v1::GenerateRequest::CONSTRAINT_NOT_SET;
   if (understands == 1 && !constrained) return absl::OkStatus();
   const char* field = constrained                                     ? "constraint"
                       : request.has_prompt_logprobs()                 ? "prompt_logprobs"

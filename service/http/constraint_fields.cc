@@ -44,8 +44,9 @@ class ConstraintWriter {
  private:
   bool Only(JsonFields* fields, absl::string_view name) {
     if (out_.constraint_case() == v1::GenerateRequest::CONSTRAINT_NOT_SET) return true;
-    fields->Fail(name, "is a second constraint; send one of response_format, structured_outputs, "
-                       "grammar and json_schema");
+    fields->Fail(name,
+                 "is a second constraint; send one of response_format, structured_outputs, "
+                 "grammar and json_schema");
     return false;
   }
 

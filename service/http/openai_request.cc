@@ -166,8 +166,9 @@ void ReadCommon(JsonFields* fields, OpenAiRequest* out, v1::GenerateRequest* bas
   fields->NotServed("add_special_tokens", true);
   fields->NotServed("return_tokens_as_token_ids", false);
   ReadConstraint(fields, base);
-  for (const char* name : {"truncate_prompt_tokens", "logits_processors", "guided_json",
-                           "guided_regex", "guided_choice", "guided_grammar", "request_id", "moderation", "kv_transfer_params"}) {
+  for (const char* name :
+       {"truncate_prompt_tokens", "logits_processors", "guided_json", "guided_regex",
+        "guided_choice", "guided_grammar", "request_id", "moderation", "kv_transfer_params"}) {
     fields->NotServed(name);
   }
 }

@@ -50,8 +50,8 @@ struct WorkerModel {
 // Sets all fields of the model that clients see.
 void ToProto(const WorkerModel& model, v1::Model* out);
 
-// Compiles a constraint, or takes it from the model's cache. Returns INVALID_ARGUMENT if it cannot be
-// enforced, and UNIMPLEMENTED if the model has no cache.
+// Compiles a constraint, or takes it from the model's cache. Returns INVALID_ARGUMENT if it cannot
+// be enforced, and UNIMPLEMENTED if the model has no cache.
 absl::StatusOr<std::shared_ptr<const engine::grammar::Grammar>> CompileConstraint(
     const WorkerModel& model, const engine::grammar::GrammarSource& source);
 

@@ -4,6 +4,7 @@
 
 #include "engine/engine.h"
 #include "engine/grammar/grammar_cache.h"
+#include "engine/grammar/matcher.h"
 #include "gtest/gtest.h"
 #include "tests/engine/engine_fixture.h"
 

@@ -17,7 +17,8 @@ namespace tidepool::fuzz {
 inline std::shared_ptr<const engine::grammar::TokenTrie> WalkTrie() {
   std::vector<std::string> texts;
   for (int byte = 0; byte < 256; ++byte) texts.emplace_back(1, static_cast<char>(byte));
-  for (const char* text : {"{\"", "\":", "ab", "true", "\", \"", "12", "}]"}) texts.emplace_back(text);
+  for (const char* text : {"{\"", "\":", "ab", "true", "\", \"", "12", "}]"})
+    texts.emplace_back(text);
   texts.emplace_back();
   const auto stop = static_cast<int32_t>(texts.size()) - 1;
   return std::make_shared<const engine::grammar::TokenTrie>(texts, absl::MakeConstSpan(&stop, 1));

@@ -23,7 +23,7 @@ namespace tidepool::engine::grammar {
 // Whether oneOf may be treated as anyOf.
 enum class OneOf : uint8_t { kExact, kAsAnyOf };
 
-// Thread-compatible.
+// Thread-compatible. Large because each group of keywords has a meaning and a negation.
 class SchemaNormalizer {
  public:
   // Both pointers must outlive it.

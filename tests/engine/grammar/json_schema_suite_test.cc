@@ -96,7 +96,7 @@ Totals RunDraft(const std::string& draft) {
   for (const fs::path& path : files) {
     std::ifstream stream(path);
     const Json groups = Json::parse(stream);
-    const std::string file = fs::relative(path, suite_folder).string();
+    const std::string file = path.lexically_relative(suite_folder).string();
     for (const Json& group : groups) RunGroup(file, group, &totals);
   }
   return totals;

@@ -132,10 +132,11 @@ TEST(CompletionRequestTest, ReadsEveryFormOfConstraint) {
     return Only(Completion(absl::StrCat(R"({"prompt":"x",)", fields, "}")));
   };
   const std::string schema = R"({"type":"integer","minimum":1})";
-  for (const absl::string_view form :
-       {R"("response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":$})",
-        R"("response_format":{"type":"json_object","schema":$)",
-        R"("structured_outputs":{"json":$)", R"("metadata":{},"json_schema":$)"}) {
+  for (
+      const absl::string_view form :
+      {R"("response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":$})",
+       R"("response_format":{"type":"json_object","schema":$)", R"("structured_outputs":{"json":$)",
+       R"("metadata":{},"json_schema":$)"}) {
     const bool closes = !absl::StrContains(form, "metadata");
     const std::string fields = absl::StrReplaceAll(form, {{"$", schema}});
     EXPECT_EQ(with(closes ? fields + "}" : fields).json_schema(), schema) << form;
@@ -149,9 +150,9 @@ TEST(CompletionRequestTest, ReadsEveryFormOfConstraint) {
             "root ::= \"a\"");
   EXPECT_EQ(with(R"("grammar":"root ::= \"a\"")").grammar(), "root ::= \"a\"");
   EXPECT_EQ(with(R"("structured_outputs":{"choice":["a","b"]})").choice().texts(1), "b");
-  EXPECT_EQ(with(R"("structured_outputs":{"json":"{}","whitespace_pattern":" ?"})")
-                .whitespace_pattern(),
-            " ?");
+  EXPECT_EQ(
+      with(R"("structured_outputs":{"json":"{}","whitespace_pattern":" ?"})").whitespace_pattern(),
+      " ?");
 }
 
 TEST(ChatRequestTest, HowThePromptEnds) {
