@@ -11,6 +11,7 @@
 #include "engine/engine_kv_disk.h"
 #include "engine/engine_offload.h"
 #include "engine/kv/kv_cache.h"
+#include "engine/mask_thread.h"
 #include "engine/sampling/output_text.h"
 #include "engine/scheduler/batch_scheduler.h"
 #include "engine/scheduler/decoder.h"
@@ -63,6 +64,7 @@ void NoteStarted(const StepPlan& plan, absl::Duration now, EngineStats* stats) {
   }
 }
 
+// Large because it owns everything that a step uses.
 class EngineImpl final : public Engine {
  public:
   EngineImpl(Model* model, const Tokenizer* tokenizer, const base::Clock* clock,
@@ -138,6 +140,7 @@ class EngineImpl final : public Engine {
   std::vector<Delivery> outbox_;
   int64_t retired_ = 0;  // number of sequences that ended in the current step
   SingleFlight<ExpertPlacement> placement_;
+  MaskThread masks_;
   std::atomic<uint64_t> next_arrival_{0};
   std::thread step_thread_;  // must be the last member, because it uses all others
 };
@@ -178,12 +181,14 @@ absl::StatusOr<std::unique_ptr<Stream>> EngineImpl::Submit(GenerationRequest req
   RETURN_IF_ERROR(shared_->CheckOpen(request.principal));
   RETURN_IF_ERROR(request.Validate(vocab_size_, options_.context_length));
   RETURN_IF_ERROR(CheckFits(request, MaxChunk(options_), *cache_));
+  ASSIGN_OR_RETURN(auto constraint, SequenceConstraint::Create(request));
   OutputText text(request.stopping, options_.context_length - request.prompt_length, tokenizer_);
   const std::optional<FinishReason> finish = Replay(request, &text);
   auto sink = std::make_shared<StreamSink>();
   auto sequence =
       std::make_unique<Sequence>(next_arrival_.fetch_add(1), std::move(request), std::move(text));
   RETURN_IF_ERROR(ForbidEnds(*tokenizer_, vocab_size_, sequence.get()));
+  sequence->constraint = std::move(constraint);
   sequence->sink = sink;
   sequence->submitted_at = clock_->Monotonic();
   std::unique_ptr<Stream> stream = MakeStream(shared_, sequence->control, sink);
@@ -256,7 +261,9 @@ void EngineImpl::PaceScheduler() {
 bool EngineImpl::Step() {
   PaceScheduler();
   StepPlan plan = scheduler_.Plan(clock_->Monotonic());
+  masks_.Begin(plan);
   const absl::StatusOr<StepOutput> output = Forward(plan);
+  masks_.Wait();
   // If the pass failed because an expert cannot be read, some of its sequences may not need the
   // expert. So each one is computed separately.
   const bool apart = !output.ok() && plan.items.size() > 1;
@@ -386,12 +393,17 @@ void EngineImpl::Append(Sequence* sequence, SampledToken token, StreamChunk* chu
     return;
   }
   sequence->tokens.push_back(token.token_id);
+  if (sequence->constraint != nullptr) sequence->constraint->Accept(token.token_id);
   if (NeedsTokenCounts(sequence->request.sampling)) sequence->counts.AddOutput(token.token_id);
   sequence->control->credit.fetch_sub(1);
   OutputText::Step step = sequence->text.Add(token.token_id);
   chunk->token_ids.push_back(token.token_id);
   chunk->text += step.text;
   chunk->finish = step.finish;
+  // A constraint can end the response before min_tokens.
+  if (sequence->constraint != nullptr && sequence->constraint->ended()) {
+    chunk->finish = step.finish.value_or(FinishReason::kStop);
+  }
   if (token.logprob.has_value()) chunk->logprobs.push_back(*std::move(token.logprob));
   ++stats_.generated_tokens;
 }

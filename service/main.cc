@@ -57,6 +57,8 @@ absl::Status Run(const ParsedConfig& parsed, const ConfigReader& read, Console* 
       return RunSessions(config, console);
     case Command::kReplay:
       return RunReplay(config, console);
+    case Command::kGrammar:
+      return RunGrammar(config, console);
     case Command::kToken:
       return RunToken(config, console);
   }

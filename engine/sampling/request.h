@@ -3,6 +3,7 @@
 #define TIDEPOOL_ENGINE_SAMPLING_REQUEST_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +13,11 @@
 #include "absl/time/time.h"
 
 namespace tidepool::engine {
+
+namespace grammar {
+class Grammar;
+class TokenTrie;
+}  // namespace grammar
 
 // All fields have final values: the model's defaults are filled in, and a seed was drawn if the
 // request has none. A temperature of 0 means greedy.
@@ -59,6 +65,9 @@ struct GenerationRequest {
   int32_t choice = 0;
   SamplingParams sampling;
   StoppingParams stopping;
+  // If set, the output matches this grammar. `token_trie` is then the trie of the vocabulary.
+  std::shared_ptr<const grammar::Grammar> grammar;
+  std::shared_ptr<const grammar::TokenTrie> token_trie;
   // `logprobs` says whether to report the log-probability of each output token. `top_logprobs` is
   // the number of alternatives to report for each.
   bool logprobs = false;

@@ -156,11 +156,28 @@ absl::StatusOr<TokenLogprob> Sampler::Score(absl::Span<const float> logits, int3
   return scored;
 }
 
+// Sets the logits of all other tokens to -infinity.
+void Sampler::KeepOnly(const grammar::TokenMask& allowed) {
+  for (size_t i = 0; i < allowed.words().size(); ++i) {
+    const uint64_t word = allowed.words()[i];
+    if (word == ~uint64_t{0}) continue;
+    const size_t end = std::min(adjusted_.size(), i * 64 + 64);
+    for (size_t id = i * 64; id < end; ++id) {
+      if ((word >> (id % 64) & 1) == 0) adjusted_[id] = -kInfinity;
+    }
+  }
+  const size_t known = std::min(adjusted_.size(), static_cast<size_t>(allowed.size()));
+  std::fill(adjusted_.begin() + static_cast<int64_t>(known), adjusted_.end(), -kInfinity);
+}
+
 // Returns the logits after bias and penalties. If there are none, returns the same span.
 absl::Span<const float> Sampler::Adjust(absl::Span<const float> logits, const SampleInput& input) {
   const SamplingParams& params = *input.params;
   const bool penalties = NeedsTokenCounts(params);
-  if (!penalties && params.logit_bias.empty() && input.forbidden.empty()) return logits;
+  if (!penalties && params.logit_bias.empty() && input.forbidden.empty() &&
+      input.allowed == nullptr) {
+    return logits;
+  }
   adjusted_.assign(logits.begin(), logits.end());
   // A finite logit stays finite, because extreme parameters must not look like a fault of the
   // model.
@@ -173,6 +190,7 @@ absl::Span<const float> Sampler::Adjust(absl::Span<const float> logits, const Sa
   for (const int32_t id : input.forbidden) {
     if (static_cast<size_t>(id) < adjusted_.size()) adjusted_[id] = -kInfinity;
   }
+  if (input.allowed != nullptr) KeepOnly(*input.allowed);
   if (!penalties) return adjusted_;
   for (const auto& [id, count] : input.counts->outputs()) {
     if (static_cast<size_t>(id) >= adjusted_.size()) continue;

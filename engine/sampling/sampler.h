@@ -1,11 +1,11 @@
 // Sampler: chooses the next token from one row of logits and a request's parameters.
 //
-// The steps, in order: logit bias; repetition, frequency and presence penalties; temperature;
-// min_p; top_k; top_p; random draw. If the temperature is 0, the token with the largest logit after
-// bias and penalties is chosen. If tokens are equal, the lower id is chosen. The draw uses
-// Philox4x32-10 with key `seed` and counter (position, choice), and depends on nothing else. exp
-// and log are our own functions, and sums have a fixed order. So equal logits give equal tokens on
-// every machine.
+// The steps, in order: logit bias; the tokens that a constraint allows; repetition, frequency and
+// presence penalties; temperature; min_p; top_k; top_p; random draw. If the temperature is 0, the
+// token with the largest logit after bias and penalties is chosen. If tokens are equal, the lower
+// id is chosen. The draw uses Philox4x32-10 with key `seed` and counter (position, choice), and
+// depends on nothing else. exp and log are our own functions, and sums have a fixed order. So equal
+// logits give equal tokens on every machine.
 //
 // Reported log-probabilities are those of the model: the log-softmax of the logits before all of
 // these steps.
@@ -19,6 +19,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "engine/grammar/token_mask.h"
 #include "engine/sampling/request.h"
 #include "kernels/backend.h"
 
@@ -43,6 +44,7 @@ struct SampleInput {
   int32_t choice = 0;
   int64_t position = 0;                 // position of the next token among the output tokens
   absl::Span<const int32_t> forbidden;  // tokens that must not be sampled
+  const grammar::TokenMask* allowed = nullptr;  // if set, only these tokens may be sampled
   std::optional<int32_t>
       top_logprobs;  // if set, report the token's log-probability and this many alternatives
 };
@@ -84,6 +86,7 @@ class Sampler {
   }
 
   absl::Span<const float> Adjust(absl::Span<const float> logits, const SampleInput& input);
+  void KeepOnly(const grammar::TokenMask& allowed);
   void SelectTop(absl::Span<const float> logits, size_t count);
   void KeepTopP(double top_p);
   void SortFrom(size_t first);

@@ -39,8 +39,8 @@ class AutoregressiveDecoder final : public Decoder {
     if (rows < PendingRows(sequence)) return span;
     span.logit_rows.push_back(static_cast<int32_t>(rows - 1));
     const GenerationRequest& request = sequence.request;
-    const bool best_only =
-        NeedsOnlyArgMax(request.sampling) && !request.logprobs && !sequence.must_go_on();
+    const bool best_only = NeedsOnlyArgMax(request.sampling) && !request.logprobs &&
+                           !sequence.must_go_on() && sequence.constraint == nullptr;
     if (best_only && !scores) span.argmax_vocab = vocab_size_;
     return span;
   }
@@ -78,13 +78,16 @@ class AutoregressiveDecoder final : public Decoder {
       return accepted;
     }
     const GenerationRequest& request = sequence.request;
+    // The mask of a constraint has no forbidden tokens, except where nothing else is possible.
+    const SequenceConstraint* constraint = sequence.constraint.get();
     const SampleInput input = {
         .params = &request.sampling,
         .counts = &sequence.counts,
         .choice = request.choice,
         .position = sequence.outputs(),
-        .forbidden = sequence.must_go_on() ? absl::MakeConstSpan(sequence.end_tokens)
-                                           : absl::Span<const int32_t>(),
+        .forbidden =
+            constraint == nullptr ? sequence.forbidden_next() : absl::Span<const int32_t>(),
+        .allowed = constraint == nullptr ? nullptr : &constraint->mask(),
         .top_logprobs =
             request.logprobs ? std::optional<int32_t>(request.top_logprobs) : std::nullopt,
     };

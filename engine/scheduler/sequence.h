@@ -16,6 +16,7 @@
 #include "engine/sampling/output_text.h"
 #include "engine/sampling/request.h"
 #include "engine/sampling/sampler.h"
+#include "engine/scheduler/constraint.h"
 
 namespace tidepool::engine {
 
@@ -80,6 +81,10 @@ struct Sequence {
   }
   // Returns whether the next output token must not end the generation.
   bool must_go_on() const { return outputs() < request.stopping.min_tokens; }
+  // The tokens that must not be the next output token.
+  absl::Span<const int32_t> forbidden_next() const {
+    return must_go_on() ? absl::MakeConstSpan(end_tokens) : absl::Span<const int32_t>();
+  }
 
   // increases over the engine's life; determines the order, and identifies the sequence
   const uint64_t arrival;
@@ -93,7 +98,8 @@ struct Sequence {
   int64_t prompt_told = 0;
   // tokens that are forbidden while must_go_on(); only set if there is a min_tokens
   std::vector<int32_t> end_tokens;
-  TokenCounts counts;  // only used if there are penalties
+  std::unique_ptr<SequenceConstraint> constraint;  // null: none
+  TokenCounts counts;                              // only used if there are penalties
   OutputText text;
   Usage usage;
   absl::Duration submitted_at;  // time of submission, on the engine's monotonic clock

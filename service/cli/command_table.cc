@@ -116,6 +116,14 @@ constexpr CommandSpec kCommands[] = {
      "--auth-token-file. The line contains only the token's SHA-256. The token itself is\n"
      "printed to stderr, or written to --token-file.",
      "tidepool token new --principal alice --token-file alice.token >> tokens", kAction},
+    {Command::kGrammar, "grammar", "check texts against a JSON schema, a regex or a grammar",
+     "The command compiles the constraint as a server does for a request. A constraint that\n"
+     "cannot be enforced exactly is refused, with the place and the reason. With --model, it\n"
+     "also computes the tokens that are allowed before each token of a text (a mask), and\n"
+     "shows the times. Only the tokenizer is loaded. Each line of a --batch file is an object\n"
+     "such as {\"schema\": {\"type\": \"integer\"}, \"texts\": [\"1\", \"x\"]}, with regex,\n"
+     "grammar or choice instead of schema. With --json, each line has a result line.",
+     "tidepool grammar --schema schema.json --text '{\"a\": 1}'"},
 };
 
 constexpr absl::string_view kFutureFlags[] = {

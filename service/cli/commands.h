@@ -35,6 +35,7 @@ absl::Status RunChat(const Config& config, Console* console);
 absl::Status RunSessions(const Config& config, Console* console);
 absl::Status RunStats(const Config& config, Console* console);
 absl::Status RunOffload(const Config& config, Console* console);
+absl::Status RunGrammar(const Config& config, Console* console);
 absl::Status RunToken(const Config& config, Console* console);
 
 // Returns 0 for success, 1 if the work failed, 2 if the command line or an input file is wrong.

@@ -140,6 +140,22 @@ absl::Status ValidateBench(const Config& config, const FlagValues& given) {
               "--prompt-tokens and --output-tokens are both 0: nothing to measure");
 }
 
+absl::Status ValidateQuantize(const Config& config) {
+  RETURN_IF_ERROR(Need(!config.model.path.empty(), "the model to read is missing"));
+  RETURN_IF_ERROR(Need(!config.output.file.empty(), "the file to write is missing"));
+  return Need(!config.quantize.type.empty(), "--type TYPE is missing, as in --type Q4_K");
+}
+
+absl::Status ValidateGrammar(const Config& config) {
+  const GrammarFlags& grammar = config.grammar;
+  const int sources = int{!grammar.schema.empty()} + int{grammar.regex.has_value()} +
+                      int{!grammar.grammar.empty()} + int{!grammar.batch.empty()};
+  RETURN_IF_ERROR(
+      Need(sources == 1, "set exactly one of --schema, --regex, --grammar and --batch"));
+  return Need(grammar.batch.empty() || !config.input.text.has_value(),
+              "--text has no effect with --batch; put the texts into the file");
+}
+
 absl::Status Validate(const Config& config, const FlagValues& given) {
   if (config.model.precision == kernels::Precision::kExact && config.model.kv_type.has_value()) {
     RETURN_IF_ERROR(Need(*config.model.kv_type == kernels::DType::kF32,
@@ -170,9 +186,7 @@ absl::Status Validate(const Config& config, const FlagValues& given) {
     case Command::kBench:
       return ValidateBench(config, given);
     case Command::kQuantize:
-      RETURN_IF_ERROR(Need(!config.model.path.empty(), "the model to read is missing"));
-      RETURN_IF_ERROR(Need(!config.output.file.empty(), "the file to write is missing"));
-      return Need(!config.quantize.type.empty(), "--type TYPE is missing, as in --type Q4_K");
+      return ValidateQuantize(config);
     case Command::kPerplexity:
       RETURN_IF_ERROR(Need(!config.model.path.empty(), "--model FILE is missing"));
       return Need(config.input.file.has_value(), "--file FILE is missing: the text to score");
@@ -190,6 +204,8 @@ absl::Status Validate(const Config& config, const FlagValues& given) {
     case Command::kToken:
       RETURN_IF_ERROR(Need(config.input.action == "new", "choose an action: tidepool token new"));
       return Need(!config.token.caller.principal.empty(), "--principal NAME is missing");
+    case Command::kGrammar:
+      return ValidateGrammar(config);
     case Command::kStats:
       return ValidateClientSecurity(config);
     case Command::kOffload:

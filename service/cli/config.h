@@ -43,8 +43,9 @@ enum class Command : uint8_t {
   kSessions,
   kOffload,
   kToken,
+  kGrammar,
 };
-inline constexpr int kCommandCount = 18;
+inline constexpr int kCommandCount = 19;
 
 // The failures that committed sessions survive: the death of the process, or also a power failure.
 enum class StoreDurability : uint8_t { kProcess, kPower };
@@ -206,6 +207,14 @@ struct ReplayFlags {
   double memory_bytes_per_s = 10e9;
 };
 
+// The grammar command: one of the four is set.
+struct GrammarFlags {
+  std::string schema;  // file
+  std::optional<std::string> regex;
+  std::string grammar;  // file
+  std::string batch;    // file
+};
+
 // The change that the offload command makes at a server. Unset fields do not change.
 struct OffloadFlags {
   std::string worker_id;  // empty: all workers
@@ -270,6 +279,7 @@ struct Config {
   ReplayFlags replay;
   OffloadFlags offload;
   TokenFlags token;
+  GrammarFlags grammar;
 };
 
 // The environment variables that Tidepool reads.

@@ -204,6 +204,7 @@ class LocalServerImpl : public LocalServer {
     model_.weight_bytes = static_cast<int64_t>(bundle_->weight_bytes);
     model_.cache_seed = options.cache_seed;
     model_.tokenizer = bundle_->tokenizer.get();
+    model_.grammars = std::make_shared<engine::grammar::GrammarCache>(model_.tokenizer);
     model_.chat_template = bundle_->chat_template;
     model_.tool_syntax = ToolSyntaxOf(bundle_->tokenizer->spec().chat_template);
   }

@@ -267,6 +267,7 @@ worker::v1::Start Generation::MakeStart() const {
   start.set_priority(std::min(request.priority(), input_.limits.max_priority));
   start.set_credit(granted_ - told());
   prompt_report_.Fill(&start);
+  CopyConstraint(request, &start);
   start.set_logprobs(request.logprobs());
   start.set_top_logprobs(request.top_logprobs());
   start.set_request_id(request.request_id());

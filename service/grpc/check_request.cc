@@ -130,6 +130,27 @@ absl::Status CheckChoices(const v1::GenerateRequest& request) {
   return absl::OkStatus();
 }
 
+// The worker compiles the constraint, and checks everything else.
+absl::Status CheckConstraint(const v1::GenerateRequest& request) {
+  constexpr size_t kMaxConstraintBytes = 1 << 20;
+  if (request.constraint_case() == v1::GenerateRequest::CONSTRAINT_NOT_SET) {
+    if (request.whitespace_pattern().empty() && !request.coerce_one_of()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "whitespace_pattern and coerce_one_of need json_schema; remove them");
+  }
+  size_t bytes = request.json_schema().size() + request.regex().size() + request.grammar().size() +
+                 request.whitespace_pattern().size();
+  for (const std::string& text : request.choice().texts()) bytes += text.size();
+  if (bytes > kMaxConstraintBytes) {
+    return Refuse("the constraint", absl::StrCat(bytes, " bytes"), "up to 1 MiB");
+  }
+  if (request.stopping().ignore_eos()) {
+    return absl::InvalidArgumentError(
+        "ignore_eos does not work with constrained output; remove one of them");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckLogprobs(const v1::GenerateRequest& request) {
   const auto in_range = [](int32_t top) { return top >= 0 && top <= engine::kMaxTopLogprobs; };
   const std::string range = absl::StrCat("0 to ", engine::kMaxTopLogprobs);
@@ -223,6 +244,7 @@ absl::Status CheckGenerateRequest(const v1::GenerateRequest& request) {
   RETURN_IF_ERROR(CheckChoices(request));
   if (request.has_session_id()) RETURN_IF_ERROR(CheckWithSession(request));
   RETURN_IF_ERROR(CheckParameters(request));
+  RETURN_IF_ERROR(CheckConstraint(request));
   RETURN_IF_ERROR(CheckLogprobs(request));
   if (request.priority() < kLowestPriority || request.priority() > kHighestPriority) {
     return Refuse("priority", absl::StrCat(request.priority()),
@@ -237,7 +259,10 @@ absl::Status CheckUnderstood(const v1::GenerateRequest& request, int32_t underst
   const bool reasoned =
       std::any_of(chat.messages().begin(), chat.messages().end(),
                   [](const v1::ChatMessage& message) { return message.has_reasoning_content(); });
-  const char* field = request.has_prompt_logprobs()                   ? "prompt_logprobs"
+  const bool constrained = request.constraint_case() != v1::GenerateRequest::CONSTRAINT_NOT_SET;
+  if (understands == 1 && !constrained) return absl::OkStatus();
+  const char* field = constrained                                     ? "constraint"
+                      : request.has_prompt_logprobs()                 ? "prompt_logprobs"
                       : request.echo()                                ? "echo"
                       : request.return_progress()                     ? "return_progress"
                       : request.stopping().min_tokens() > 0           ? "stopping.min_tokens"

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "engine/engine_stats.h"
+#include "engine/grammar/grammar_source.h"
 #include "engine/sampling/request.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "moe/offload_control.h"
@@ -31,6 +32,12 @@ std::optional<int64_t> AskedMaxTokens(const v1::Stopping& stopping);
 // rest.
 absl::StatusOr<engine::GenerationRequest> FromProto(const worker::v1::Start& start,
                                                     absl::Duration deadline);
+
+// Return nullopt if there is no constraint. The worker compiles it.
+std::optional<engine::grammar::GrammarSource> ConstraintOf(const v1::GenerateRequest& request);
+std::optional<engine::grammar::GrammarSource> ConstraintOf(const worker::v1::Start& start);
+// Passes the request's constraint on to a worker.
+void CopyConstraint(const v1::GenerateRequest& request, worker::v1::Start* start);
 
 // The functions below set every field.
 void ToProto(const engine::SamplingParams& sampling, v1::Sampling* out);

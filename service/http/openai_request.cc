@@ -14,6 +14,7 @@
 #include "service/auth/caller.h"
 #include "service/grpc/check_request.h"
 #include "service/http/chat_messages.h"
+#include "service/http/constraint_fields.h"
 #include "service/http/http_error.h"
 #include "service/http/json_fields.h"
 
@@ -164,16 +165,10 @@ void ReadCommon(JsonFields* fields, OpenAiRequest* out, v1::GenerateRequest* bas
   fields->NotServed("spaces_between_special_tokens", true);
   fields->NotServed("add_special_tokens", true);
   fields->NotServed("return_tokens_as_token_ids", false);
-  if (const Json* format = fields->Object("response_format")) {
-    JsonFields inner = fields->Inside(*format, "response_format.");
-    if (inner.String("type").value_or("") != "text") {
-      inner.Fail("type", "supports only \"text\" yet");
-    }
-    fields->Fail(inner.Done());
-  }
-  for (const char* name : {"truncate_prompt_tokens", "logits_processors", "guided_json",
-                           "guided_regex", "guided_choice", "guided_grammar", "structured_outputs",
-                           "request_id", "moderation", "kv_transfer_params"}) {
+  ReadConstraint(fields, base);
+  for (const char* name :
+       {"truncate_prompt_tokens", "logits_processors", "guided_json", "guided_regex",
+        "guided_choice", "guided_grammar", "request_id", "moderation", "kv_transfer_params"}) {
     fields->NotServed(name);
   }
 }

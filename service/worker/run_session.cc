@@ -47,6 +47,13 @@ void RunSession::Start(const worker::v1::Start& start, absl::Duration deadline) 
   }
   absl::StatusOr<engine::GenerationRequest> request = FromProto(start, deadline);
   if (!request.ok()) return Finish(request.status());
+  if (const auto constraint = ConstraintOf(start)) {
+    absl::StatusOr<std::shared_ptr<const engine::grammar::Grammar>> grammar =
+        CompileConstraint(*model_, *constraint);
+    if (!grammar.ok()) return Finish(grammar.status());
+    request->grammar = *std::move(grammar);
+    request->token_trie = model_->grammars->trie();
+  }
   position_ = start.output_token_ids_size();
   const absl::Duration started_at = clock_->Monotonic();
   absl::StatusOr<std::unique_ptr<engine::Stream>> stream = engine_->Submit(*std::move(request));

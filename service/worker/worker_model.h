@@ -3,12 +3,14 @@
 #define TIDEPOOL_SERVICE_WORKER_WORKER_MODEL_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/chat_template/chat_template.h"
+#include "engine/grammar/grammar_cache.h"
 #include "engine/sampling/request.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "tidepool/v1/inference.pb.h"
@@ -36,6 +38,8 @@ struct WorkerModel {
   engine::SamplingParams default_sampling;  // values for the fields that a request does not set
 
   const engine::Tokenizer* tokenizer = nullptr;
+  // The compiled constraints of requests. Null: requests with a constraint are refused.
+  std::shared_ptr<engine::grammar::GrammarCache> grammars;
   // The chat template. It is an error if the model file has no template, or if its template uses
   // features that ChatTemplate does not support.
   absl::StatusOr<engine::ChatTemplate> chat_template =
@@ -45,6 +49,11 @@ struct WorkerModel {
 
 // Sets all fields of the model that clients see.
 void ToProto(const WorkerModel& model, v1::Model* out);
+
+// Compiles a constraint, or takes it from the model's cache. Returns INVALID_ARGUMENT if it cannot
+// be enforced, and UNIMPLEMENTED if the model has no cache.
+absl::StatusOr<std::shared_ptr<const engine::grammar::Grammar>> CompileConstraint(
+    const WorkerModel& model, const engine::grammar::GrammarSource& source);
 
 }  // namespace tidepool::service
 

@@ -67,6 +67,24 @@ CONFIGS = {
     "wrong": "serv\n--modle=x\n-t\n--\nx\n---\n[table]\nx = 1979-05-27\n",
 }
 
+# Constraints for output.
+SCHEMAS = {
+    'object': '{"type": "object", "properties": {"a": {"type": "string", "maxLength": 3}, "b": {"$ref": "#/$defs/n"}}, "required": ["b"], "$defs": {"n": {"type": "number", "minimum": -1.5, "multipleOf": 0.5}}}',
+    'one_of': '{"oneOf": [{"properties": {"k": {"const": "a"}}, "required": ["k"]}, {"properties": {"k": {"const": "b"}, "v": {"not": {"type": "null"}}}, "required": ["k"]}], "type": "object"}',
+    'array': '{"type": "array", "prefixItems": [{"enum": [1, "x", null]}], "items": {"pattern": "^[a-z]+$", "format": "email"}, "contains": {"const": "y"}, "maxContains": 2}',
+    'conditions': '{"if": {"required": ["a"]}, "then": {"minProperties": 1}, "else": {"patternProperties": {"^x": false}}, "dependentRequired": {"c": ["d"]}, "unevaluatedProperties": false}',
+    'unique': '{"type": "array", "items": {"type": "boolean"}, "uniqueItems": true}',
+    'recursive': '{"type": "array", "items": {"$ref": "#"}, "minItems": 0}',
+}
+REGEXES = {
+    "groups": r"(a|b(?<n>c)){1,3}?[^\d\s]*\u00e9$|^\p{Lu}.",
+    "wrong": r"(a)\1(?<=b)[z-a]{2,1}",
+}
+GRAMMARS = {
+    "list": 'root ::= item ("," item)* # end\nitem ::= [a-c^\\]]+ | "\\x41"{2,3} | "(" root ")"\n',
+    "wrong": 'root ::= root "a" | <think> . !<[1]>',
+}
+
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 # The first byte is the number of choices minus one.
 EVENT_IDS = {
@@ -180,7 +198,8 @@ def folder(target):
 
 def main():
     for target, texts in (("template_fuzz", TEMPLATES), ("config_fuzz", CONFIGS), ("http_fuzz", HTTP),
-                          ("trace_context_fuzz", TRACE_CONTEXTS), ("event_id_fuzz", EVENT_IDS)):
+                          ("trace_context_fuzz", TRACE_CONTEXTS), ("event_id_fuzz", EVENT_IDS),
+                          ("schema_fuzz", SCHEMAS), ("regex_fuzz", REGEXES), ("gbnf_fuzz", GRAMMARS)):
         for name, text in texts.items():
             (folder(target) / name).write_text(text)
     for name, lines in TRACES.items():

@@ -174,8 +174,8 @@ class OpenAiTest(unittest.TestCase):
             self.client.chat.completions.create(model="gpt-x", messages=HI)
         self.assertEqual(missing.exception.code, "model_not_found")
         with self.assertRaises(openai.BadRequestError) as unserved:
-            self.chat(response_format={"type": "json_object"})
-        self.assertEqual(unserved.exception.param, "response_format.type")
+            self.chat(extra_body={"guided_json": {}})
+        self.assertEqual(unserved.exception.param, "guided_json")
         with self.assertRaises(openai.BadRequestError) as unknown:
             self.chat(extra_body={"min_q": 1})
         self.assertIn("did you mean min_p?", str(unknown.exception))

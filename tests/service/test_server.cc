@@ -38,6 +38,7 @@ TestEngine::TestEngine(const TestEngineOptions& options) : tokenizer(fakes::Make
   worker.context_length = options.context;
   worker.cache_seed = cache_seed;
   worker.tokenizer = tokenizer.get();
+  worker.grammars = std::make_shared<engine::grammar::GrammarCache>(tokenizer.get());
   worker.tool_syntax = options.tool_syntax;
   worker.chat_template = engine::ChatTemplate::Parse(kTemplate);
   CHECK(worker.chat_template.ok()) << worker.chat_template.status().ToString();

@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "kernels/base/retry_after.h"
 #include "service/http/http_error.h"
 #include "service/store/store_errors.h"
@@ -124,6 +125,34 @@ TEST(CompletionRequestTest, WhatTellsOfThePromptIsAskedOfTheFirstChoice) {
   EXPECT_TRUE(Only(stream).return_progress());
   EXPECT_EQ(Only(stream).stopping().min_tokens(), 4);
   EXPECT_TRUE(stream->include_usage && stream->continuous_usage);
+}
+
+TEST(CompletionRequestTest, ReadsEveryFormOfConstraint) {
+  const auto with = [](absl::string_view fields) {
+    return Only(Completion(absl::StrCat(R"({"prompt":"x",)", fields, "}")));
+  };
+  const std::string schema = R"({"type":"integer","minimum":1})";
+  for (
+      const absl::string_view form :
+      {R"("response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":$})",
+       R"("response_format":{"type":"json_object","schema":$)", R"("structured_outputs":{"json":$)",
+       R"("metadata":{},"json_schema":$)"}) {
+    const bool closes = !absl::StrContains(form, "metadata");
+    const std::string fields = absl::StrReplaceAll(form, {{"$", schema}});
+    EXPECT_EQ(with(closes ? fields + "}" : fields).json_schema(), schema) << form;
+  }
+  EXPECT_EQ(with(R"("response_format":{"type":"json_object"})").json_schema(),
+            R"({"type":"object"})");
+  EXPECT_EQ(with(R"("response_format":{"type":"text"})").constraint_case(),
+            v1::GenerateRequest::CONSTRAINT_NOT_SET);
+  EXPECT_EQ(with(R"("structured_outputs":{"regex":"a+"})").regex(), "a+");
+  EXPECT_EQ(with(R"("structured_outputs":{"grammar":"root ::= \"a\""})").grammar(),
+            "root ::= \"a\"");
+  EXPECT_EQ(with(R"("grammar":"root ::= \"a\"")").grammar(), "root ::= \"a\"");
+  EXPECT_EQ(with(R"("structured_outputs":{"choice":["a","b"]})").choice().texts(1), "b");
+  EXPECT_EQ(
+      with(R"("structured_outputs":{"json":"{}","whitespace_pattern":" ?"})").whitespace_pattern(),
+      " ?");
 }
 
 TEST(ChatRequestTest, HowThePromptEnds) {
@@ -296,7 +325,19 @@ TEST(CompletionRequestTest, FaultsAreNamed) {
       {R"("guided_json":{})", "guided_json", "not supported"},
       {R"("max_token":3)", "max_token", "did you mean max_tokens?"},
       {R"("messages":[])", "messages", "not a known field"},
-      {R"("response_format":{"type":"json_object"})", "response_format.type", "text"},
+      {R"("response_format":{"type":"xml"})", "response_format.type", "json_schema"},
+      {R"("response_format":{"type":"json_schema"})", "response_format.json_schema", "no schema"},
+      {R"("response_format":{"type":"json_schema","json_schema":{"name":"n"}})",
+       "response_format.json_schema", "no schema"},
+      {R"("grammar":"root ::= \"a\"","json_schema":{})", "json_schema", "second constraint"},
+      {R"("structured_outputs":{"regex":"a","choice":["b"]})", "structured_outputs.choice",
+       "second constraint"},
+      {R"("structured_outputs":{"choice":[1]})", "structured_outputs.choice", "strings"},
+      {R"("structured_outputs":{"structural_tag":{}})", "structured_outputs.structural_tag",
+       "not supported"},
+      {R"("structured_outputs":{"regex":"a","whitespace_pattern":" "})",
+       "structured_outputs.whitespace_pattern", "needs json"},
+      {R"("json_schema":"{")", "json_schema", "not JSON"},
       {R"("typical_p":0.5)", "typical_p", "not supported"},
   };
   for (const Refused& row : table) {

@@ -1,0 +1,58 @@
+// Grammar: a compiled constraint for output. Matchers run it.
+#ifndef TIDEPOOL_ENGINE_GRAMMAR_GRAMMAR_H_
+#define TIDEPOOL_ENGINE_GRAMMAR_GRAMMAR_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/grammar/automaton.h"
+#include "engine/grammar/grammar_ir.h"
+#include "engine/grammar/token_trie.h"
+#include "kernels/base/mutex.h"
+
+namespace tidepool::engine::grammar {
+
+// The automaton of a grammar, and the masks of its states. Matchers of one grammar share it.
+struct SharedAutomaton {
+  SharedAutomaton(const GrammarIr& ir, absl::Span<const Regex> slice_texts)
+      : automaton(ir), slices(slice_texts.begin(), slice_texts.end()) {}
+
+  base::Mutex mutex;
+  Automaton automaton TIDEPOOL_GUARDED_BY(mutex);
+  const std::vector<Regex> slices;  // the texts of each slice of a TokenTrie
+  // By slice and expression: whether the expression may continue with every text of the slice.
+  absl::flat_hash_map<std::pair<int32_t, Regex>, bool> contains TIDEPOOL_GUARDED_BY(mutex);
+  // The masks of some states, of one vocabulary.
+  absl::flat_hash_map<State, TokenMask> masks TIDEPOOL_GUARDED_BY(mutex);
+  const TokenTrie* masks_of TIDEPOOL_GUARDED_BY(mutex) = nullptr;
+};
+
+// Thread-safe.
+class Grammar {
+ public:
+  // Requires: ir.Finish() returned OK.
+  explicit Grammar(GrammarIr ir);
+
+  // Returns the automaton for new matchers.
+  std::shared_ptr<SharedAutomaton> automaton() const;
+  // Returns another automaton than `full`, which has stored too much.
+  std::shared_ptr<SharedAutomaton> Replace(const SharedAutomaton* full) const;
+
+ private:
+  std::shared_ptr<SharedAutomaton> Fresh() const;
+
+  GrammarIr ir_;
+  std::vector<Regex> slices_;
+  mutable base::Mutex mutex_;
+  mutable std::shared_ptr<SharedAutomaton> automaton_ TIDEPOOL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tidepool::engine::grammar
+
+#endif  // TIDEPOOL_ENGINE_GRAMMAR_GRAMMAR_H_

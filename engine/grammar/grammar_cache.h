@@ -1,0 +1,45 @@
+// GrammarCache: the compiled grammars of one model's requests.
+#ifndef TIDEPOOL_ENGINE_GRAMMAR_GRAMMAR_CACHE_H_
+#define TIDEPOOL_ENGINE_GRAMMAR_GRAMMAR_CACHE_H_
+
+#include <cstddef>
+#include <list>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "engine/grammar/compile.h"
+#include "engine/grammar/grammar.h"
+#include "engine/grammar/token_trie.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "kernels/base/mutex.h"
+
+namespace tidepool::engine::grammar {
+
+// Thread-safe. Keeps the grammars that were used last, at most 32.
+class GrammarCache {
+ public:
+  // `tokenizer` must outlive the cache.
+  explicit GrammarCache(const Tokenizer* tokenizer) : tokenizer_(*tokenizer) {}
+
+  // Returns the errors of CompileGrammar.
+  absl::StatusOr<std::shared_ptr<const Grammar>> Get(const GrammarSource& source);
+
+  // Returns the vocabulary's trie. The first call builds it, which takes about 50 ms.
+  std::shared_ptr<const TokenTrie> trie();
+
+ private:
+  struct Entry {
+    GrammarSource source;
+    std::shared_ptr<const Grammar> grammar;
+  };
+  static constexpr size_t kMaxEntries = 32;
+
+  const Tokenizer& tokenizer_;
+  base::Mutex mutex_;
+  std::list<Entry> entries_ TIDEPOOL_GUARDED_BY(mutex_);  // the last used one is the first
+  std::shared_ptr<const TokenTrie> trie_ TIDEPOOL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tidepool::engine::grammar
+
+#endif  // TIDEPOOL_ENGINE_GRAMMAR_GRAMMAR_CACHE_H_

@@ -1,0 +1,175 @@
+// RegexPool: regular expressions over bytes, with derivatives.
+//
+// An expression is a small number, and equal expressions have equal numbers. The derivative of an
+// expression by a byte is the expression for the rest of the texts that begin with this byte
+// (Brzozowski 1964; Owens, Reppy and Turon 2009). So expressions are the states of a lazy DFA, and
+// intersection and complement cost nothing to write down.
+//
+//   RegexPool pool;
+//   const Regex word = pool.Repeat(pool.Bytes(ByteRange('a', 'z')), 1, kNoLimit);
+//   const Regex other = pool.And({word, pool.Not(pool.Literal("no"))});
+//   pool.Matches(other, "yes");  // true
+#ifndef TIDEPOOL_ENGINE_GRAMMAR_REGEX_POOL_H_
+#define TIDEPOOL_ENGINE_GRAMMAR_REGEX_POOL_H_
+
+#include <array>
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace tidepool::engine::grammar {
+
+using ByteSet = std::bitset<256>;
+
+// The number of an expression in its pool.
+using Regex = int32_t;
+inline constexpr Regex kNoRegex = 0;     // matches no text
+inline constexpr Regex kEmptyRegex = 1;  // matches the empty text
+
+inline constexpr int32_t kNoLimit = INT32_MAX;
+
+ByteSet ByteRange(uint8_t low, uint8_t high);
+
+// A range of Unicode code points, both ends included.
+using CodePoints = std::pair<char32_t, char32_t>;
+
+// The bytes of UTF-8 text for a range of code points that have the same size: one range per byte.
+// Every combination of the bytes is in the range.
+struct Utf8Range {
+  std::array<uint8_t, 4> low;
+  std::array<uint8_t, 4> high;
+  int size;
+};
+
+// Which escapes a JSON string may use.
+enum class Escapes : uint8_t {
+  kAny,  // every escape of the JSON standard
+  // \" \\ \b \f \n \r \t, and \uXXXX for control characters and for characters outside ASCII. So
+  // printable ASCII has one spelling.
+  kNeeded,
+};
+
+// Thread-compatible. Copies are independent. Derive and the queries create expressions, so they are
+// not const. Large because each kind of expression has a constructor and a derivative.
+class RegexPool {
+ public:
+  RegexPool();
+
+  Regex Bytes(const ByteSet& set);
+  Regex Literal(absl::string_view text);
+  // Matches one character of the ranges, in UTF-8. Surrogates never match.
+  Regex Characters(absl::Span<const CodePoints> ranges);
+  // Matches any valid UTF-8 text.
+  Regex AnyText();
+  // Matches any one character.
+  Regex AnyCharacter();
+
+  Regex Concat(Regex head, Regex tail);
+  Regex Or(std::vector<Regex> parts);
+  Regex And(std::vector<Regex> parts);
+  Regex Not(Regex inner);
+  // Matches between `min` and `max` texts of `inner`, one after the other.
+  Regex Repeat(Regex inner, int32_t min, int32_t max);
+  // Matches a JSON string, with its quotation marks, whose value matches `content`. The character
+  // U+007F is always escaped. Requires: `content` matches only valid UTF-8.
+  Regex Quoted(Regex content, Escapes escapes);
+  // Matches decimal digits, and optionally a point and more digits, if the number is a multiple of
+  // `divisor` / 10^`scale`. Requires: 0 < divisor < 2^59, and 0 <= scale <= 18.
+  Regex Multiple(int64_t divisor, int32_t scale);
+
+  bool nullable(Regex regex) const { return nodes_[regex].nullable; }
+  // Returns kNoRegex if no text continues.
+  Regex Derive(Regex regex, uint8_t byte) { return DeriveClass(regex, class_of_[byte]); }
+  Regex DeriveClass(Regex regex, int32_t byte_class);
+  bool Matches(Regex regex, absl::string_view text);
+  // Returns whether no text matches.
+  bool IsNothing(Regex regex) { return !Viable(regex); }
+
+  // Bytes of one class have the same derivatives. A new byte set can change the classes.
+  int32_t classes() const { return static_cast<int32_t>(class_bytes_.size()); }
+  int32_t class_of(uint8_t byte) const { return class_of_[byte]; }
+
+  // Numbers of expressions and of derivatives that are stored.
+  size_t size() const { return nodes_.size(); }
+  size_t stored() const { return nodes_.size() + rows_.size() / 8 + kids_.size() / 4; }
+
+  // IsNothing gives up and returns false once the pool has this number of expressions.
+  void set_limit(size_t limit) { limit_ = limit; }
+  bool over_limit() const { return nodes_.size() > limit_; }
+
+ private:
+  enum class Kind : uint8_t {
+    kNothing,
+    kEmpty,
+    kBytes,     // x: number of the set
+    kConcat,    // x: head, y: tail. The head is not a kConcat
+    kOr,        // x: first of kids_, y: number of kids
+    kAnd,       // the same
+    kNot,       // x: inner
+    kRepeat,    // x: inner, y: min, z: max
+    kQuoted,    // x: content, y: phase and escapes, z: value of the digits of an escape
+    kMultiple,  // x: number of the divisor, y: digits after the point, or -1. z: see remainders_
+  };
+  struct Node {
+    Kind kind = Kind::kNothing;
+    bool nullable = false;
+    bool plain = false;  // without complement, intersection and multiples: some text matches
+    int8_t viable = 0;   // 1: some text matches, -1: none, 0: not known yet
+    int32_t x = 0;
+    int32_t y = 0;
+    int32_t z = 0;
+    int32_t row = -1;   // of the derivatives in rows_
+    int32_t next = -1;  // the next expression with the same hash
+  };
+  struct Divisor {
+    int64_t divisor;
+    int32_t scale;
+    std::vector<int64_t> remainders;
+    absl::flat_hash_map<int64_t, int32_t> numbers;
+  };
+
+  Regex Intern(Node node, absl::Span<const Regex> kids);
+  uint64_t HashOf(const Node& node, absl::Span<const Regex> kids) const;
+  absl::Span<const Regex> KidsOf(const Node& node) const {
+    return absl::MakeConstSpan(kids_).subspan(node.x, node.y);
+  }
+  int32_t SetNumber(const ByteSet& set);
+  Regex CharacterBytes(absl::Span<const Utf8Range> parts, int at);
+  void Refine(const ByteSet& set);
+  Regex RawDerivative(Regex regex, int32_t byte_class);
+  Regex DeriveRaw(Regex regex, int32_t byte_class);
+  Regex DeriveConcat(Regex regex, int32_t byte_class);
+  Regex DeriveQuoted(const Node& node, uint8_t byte);
+  Regex DeriveEscape(const Node& node, uint8_t byte);
+  Regex QuotedAt(const Node& node, Regex content, int32_t phase, int32_t value);
+  Regex DeriveCharacter(Regex content, char32_t character);
+  bool AnyOf(Regex content, char32_t low, char32_t high);
+  Regex DeriveMultiple(const Node& node, uint8_t byte);
+  Regex MultipleAt(int32_t divisor, int32_t digits, int64_t remainder);
+  bool Viable(Regex regex);
+  bool Search(Regex regex);
+
+  std::vector<Node> nodes_;
+  std::vector<Regex> kids_;
+  absl::flat_hash_map<uint64_t, Regex> by_hash_;
+  std::vector<ByteSet> sets_;
+  absl::flat_hash_map<ByteSet, int32_t, std::hash<ByteSet>> set_numbers_;
+  std::array<uint8_t, 256> class_of_ = {};
+  std::vector<uint8_t> class_bytes_;  // one byte of each class
+  std::vector<Regex> rows_;           // derivatives, one row per expression that has any
+  std::vector<Divisor> divisors_;
+  Regex any_character_ = kNoRegex;
+  Regex any_text_ = kNoRegex;
+  size_t limit_ = SIZE_MAX;
+};
+
+}  // namespace tidepool::engine::grammar
+
+#endif  // TIDEPOOL_ENGINE_GRAMMAR_REGEX_POOL_H_

@@ -1,0 +1,52 @@
+#include "engine/grammar/schema/json_schema.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/grammar/regex_parser.h"
+#include "engine/grammar/schema/schema_document.h"
+#include "engine/grammar/schema/schema_emitter.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::engine::grammar {
+namespace {
+
+constexpr absl::string_view kWhitespace = R"(( |\n[ \t]{0,20})?)";
+constexpr int32_t kMaxWhitespaceBytes = 256;
+
+absl::StatusOr<Regex> WhitespaceRegex(absl::string_view pattern, RegexPool* pool) {
+  if (pattern.empty()) pattern = kWhitespace;
+  absl::StatusOr<Regex> regex = ParseRegex(pattern, RegexScope::kWhole, pool);
+  if (!regex.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("whitespace_pattern: ", regex.status().message()));
+  }
+  ByteSet blanks;
+  blanks.set(' ').set('\t').set('\n').set('\r');
+  const Regex allowed = pool->Repeat(pool->Bytes(blanks), 0, kMaxWhitespaceBytes);
+  if (pool->IsNothing(pool->And({*regex, pool->Not(allowed)}))) return regex;
+  return absl::InvalidArgumentError(
+      absl::StrCat("whitespace_pattern: must match only blanks, tabs and line breaks, and at most ",
+                   kMaxWhitespaceBytes, " of them; use a count such as {0,20}"));
+}
+
+}  // namespace
+
+absl::StatusOr<GrammarIr> CompileJsonSchema(absl::string_view schema,
+                                            const JsonSchemaOptions& options) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<SchemaDocument> document, SchemaDocument::Parse(schema));
+  GrammarIr ir(options.limits);
+  ASSIGN_OR_RETURN(const Regex whitespace,
+                   WhitespaceRegex(options.whitespace_pattern, &ir.regexes()));
+  SchemaNormalizer normalizer(document.get(), &ir.regexes(), options.one_of);
+  SchemaEmitter emitter(&normalizer, whitespace, &ir);
+  RETURN_IF_ERROR(emitter.Emit(normalizer.terms().Schema(document->root())));
+  const absl::Status finished = ir.Finish();
+  if (!finished.ok()) {
+    return SchemaError("", "", absl::StrCat("no JSON text is possible: ", finished.message()));
+  }
+  return ir;
+}
+
+}  // namespace tidepool::engine::grammar

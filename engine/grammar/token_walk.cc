@@ -1,0 +1,100 @@
+#include "engine/grammar/token_walk.h"
+
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+
+namespace tidepool::engine::grammar {
+namespace {
+
+// Past this number of pairs, a slice is walked instead.
+constexpr size_t kMaxPairs = 4096;
+
+}  // namespace
+
+void TokenWalk::Run(State state, TokenMask* mask) {
+  Walk(trie_.others(), state, mask);
+  for (int32_t i = 0; i < static_cast<int32_t>(trie_.slices().size()); ++i) {
+    const TokenTrie::Slice& slice = trie_.slices()[i];
+    if (slice.trie.tokens.empty()) continue;
+    if (ContainsSlice(state, i)) {
+      mask->Add(slice.tokens);
+    } else {
+      Walk(slice.trie, state, mask);
+    }
+  }
+  const State term = shared_.automaton.Step(state, kTokenByte);
+  if (term != kDead) WalkTerms(term, 0, 0, mask);
+  if (!shared_.automaton.accepts(state)) return;
+  for (const int32_t id : trie_.stop_ids()) mask->Set(id);
+}
+
+void TokenWalk::Walk(const TokenTrie::Trie& trie, State state, TokenMask* mask) {
+  Automaton& automaton = shared_.automaton;
+  if (path_.size() <= trie.max_depth) path_.resize(trie.max_depth + 1);
+  path_[0] = state;
+  const auto nodes = static_cast<int32_t>(trie.bytes.size());
+  for (int32_t node = 1; node < nodes;) {
+    const int32_t depth = trie.depths[node];
+    const State next = automaton.Step(path_[depth - 1], trie.bytes[node]);
+    if (next == kDead) {
+      node = trie.ends[node];
+      continue;
+    }
+    path_[depth] = next;
+    for (int32_t i = trie.first_token[node]; i < trie.first_token[node + 1]; ++i) {
+      mask->Set(trie.tokens[i]);
+    }
+    ++node;
+  }
+}
+
+// `prefix` has the first `digits` groups of 7 bits of the ids to walk.
+void TokenWalk::WalkTerms(State state, int32_t prefix, int digits, TokenMask* mask) {
+  if (digits == kTokenTermBytes - 1) {
+    mask->Set(prefix);
+    return;
+  }
+  const int shift = 7 * (kTokenTermBytes - 2 - digits);
+  for (int32_t digit = 0; digit < 128; ++digit) {
+    const int64_t next = int64_t{prefix} << 7 | digit;
+    if (next << shift >= trie_.vocab_size()) break;
+    const State after = shared_.automaton.Step(state, static_cast<uint8_t>(digit));
+    if (after != kDead) WalkTerms(after, static_cast<int32_t>(next), digits + 1, mask);
+  }
+}
+
+bool TokenWalk::ContainsSlice(State state, int32_t slice) {
+  const absl::Span<const Automaton::Thread> threads = shared_.automaton.threads(state);
+  std::vector<Regex> regexes;
+  for (const Automaton::Thread& thread : threads) regexes.push_back(thread.regex);
+  for (const Regex regex : regexes) {
+    const auto [entry, added] = shared_.contains.try_emplace({slice, regex}, false);
+    if (added) entry->second = Contains(regex, shared_.slices[slice]);
+    if (shared_.contains.at({slice, regex})) return true;
+  }
+  return false;
+}
+
+// Returns whether every text of `texts` is the beginning of a text of `regex`.
+bool TokenWalk::Contains(Regex regex, Regex texts) {
+  RegexPool& pool = shared_.automaton.regexes();
+  absl::flat_hash_set<std::pair<Regex, Regex>> seen = {{regex, texts}};
+  std::vector<std::pair<Regex, Regex>> left = {{regex, texts}};
+  while (!left.empty()) {
+    const auto [whole, part] = left.back();
+    left.pop_back();
+    for (int32_t byte_class = 0; byte_class < pool.classes(); ++byte_class) {
+      const Regex part_rest = pool.DeriveClass(part, byte_class);
+      if (part_rest == kNoRegex) continue;
+      const Regex rest = pool.DeriveClass(whole, byte_class);
+      if (rest == kNoRegex) return false;
+      if (part_rest == kEmptyRegex || !seen.insert({rest, part_rest}).second) continue;
+      if (seen.size() > kMaxPairs) return false;
+      left.emplace_back(rest, part_rest);
+    }
+  }
+  return true;
+}
+
+}  // namespace tidepool::engine::grammar

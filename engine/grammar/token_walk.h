@@ -1,0 +1,37 @@
+// TokenWalk: finds all tokens that may come after a state.
+#ifndef TIDEPOOL_ENGINE_GRAMMAR_TOKEN_WALK_H_
+#define TIDEPOOL_ENGINE_GRAMMAR_TOKEN_WALK_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/grammar/grammar.h"
+#include "engine/grammar/token_mask.h"
+#include "engine/grammar/token_trie.h"
+
+namespace tidepool::engine::grammar {
+
+// Thread-compatible. The caller holds shared->mutex.
+class TokenWalk {
+ public:
+  TokenWalk(const TokenTrie& trie, SharedAutomaton* shared) : trie_(trie), shared_(*shared) {}
+
+  // Adds the tokens to `mask`. Requires: state != kDead.
+  void Run(State state, TokenMask* mask) TIDEPOOL_REQUIRES(shared_.mutex);
+
+ private:
+  void Walk(const TokenTrie::Trie& trie, State state, TokenMask* mask)
+      TIDEPOOL_REQUIRES(shared_.mutex);
+  void WalkTerms(State state, int32_t prefix, int digits, TokenMask* mask)
+      TIDEPOOL_REQUIRES(shared_.mutex);
+  bool ContainsSlice(State state, int32_t slice) TIDEPOOL_REQUIRES(shared_.mutex);
+  bool Contains(Regex regex, Regex texts) TIDEPOOL_REQUIRES(shared_.mutex);
+
+  const TokenTrie& trie_;
+  SharedAutomaton& shared_;
+  std::vector<State> path_;
+};
+
+}  // namespace tidepool::engine::grammar
+
+#endif  // TIDEPOOL_ENGINE_GRAMMAR_TOKEN_WALK_H_

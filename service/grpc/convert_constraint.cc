@@ -1,0 +1,59 @@
+#include "service/grpc/convert.h"
+
+namespace tidepool::service {
+namespace {
+
+using engine::grammar::GrammarKind;
+using engine::grammar::GrammarSource;
+
+// GenerateRequest and Constraint have the same fields.
+template <typename Message>
+std::optional<GrammarSource> SourceOf(const Message& message) {
+  GrammarSource source;
+  source.whitespace_pattern = message.whitespace_pattern();
+  source.coerce_one_of = message.coerce_one_of();
+  switch (message.constraint_case()) {
+    case Message::kJsonSchema:
+      source.kind = GrammarKind::kJsonSchema;
+      source.text = message.json_schema();
+      return source;
+    case Message::kRegex:
+      source.kind = GrammarKind::kRegex;
+      source.text = message.regex();
+      return source;
+    case Message::kChoice:
+      source.kind = GrammarKind::kChoice;
+      source.choices.assign(message.choice().texts().begin(), message.choice().texts().end());
+      return source;
+    case Message::kGrammar:
+      source.kind = GrammarKind::kGbnf;
+      source.text = message.grammar();
+      return source;
+    case Message::CONSTRAINT_NOT_SET:
+      break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<GrammarSource> ConstraintOf(const v1::GenerateRequest& request) {
+  return SourceOf(request);
+}
+
+std::optional<GrammarSource> ConstraintOf(const worker::v1::Start& start) {
+  return SourceOf(start.constraint());
+}
+
+void CopyConstraint(const v1::GenerateRequest& request, worker::v1::Start* start) {
+  if (request.constraint_case() == v1::GenerateRequest::CONSTRAINT_NOT_SET) return;
+  worker::v1::Constraint* out = start->mutable_constraint();
+  if (request.has_json_schema()) out->set_json_schema(request.json_schema());
+  if (request.has_regex()) out->set_regex(request.regex());
+  if (request.has_choice()) *out->mutable_choice() = request.choice();
+  if (request.has_grammar()) out->set_grammar(request.grammar());
+  out->set_whitespace_pattern(request.whitespace_pattern());
+  out->set_coerce_one_of(request.coerce_one_of());
+}
+
+}  // namespace tidepool::service

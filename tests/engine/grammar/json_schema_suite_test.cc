@@ -1,0 +1,141 @@
+// Runs the JSON Schema Test Suite. Each instance is tried compact, spaced and indented. Nothing
+// invalid may be accepted. Valid instances that are rejected, and schemas that are refused, must be
+// exactly the ones in known_misses.txt, which only gets shorter.
+//
+//   json_schema_suite_test SUITE_FOLDER KNOWN_MISSES [--renew]
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "engine/grammar/compile.h"
+#include "engine/grammar/matcher.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace tidepool::engine::grammar {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+std::string suite_folder;  // NOLINT(runtime/string): set by main before any test
+std::string misses_file;   // NOLINT(runtime/string)
+bool renew = false;
+
+struct Totals {
+  int tests = 0;
+  int passed = 0;
+  std::vector<std::string> false_accepts;
+  std::set<std::string> misses;  // false rejects and refused schemas
+};
+
+// As Python's json.dumps writes it.
+std::string Spaced(const Json& value) {
+  if (value.is_array()) {
+    std::string text = "[";
+    for (const Json& item : value) {
+      absl::StrAppend(&text, text.size() > 1 ? ", " : "", Spaced(item));
+    }
+    return text + "]";
+  }
+  if (!value.is_object()) return value.dump(-1, ' ', /*ensure_ascii=*/true);
+  std::string text = "{";
+  for (const auto& [key, member] : value.items()) {
+    absl::StrAppend(&text, text.size() > 1 ? ", " : "", Json(key).dump(-1, ' ', true), ": ",
+                    Spaced(member));
+  }
+  return text + "}";
+}
+
+bool Accepts(const std::shared_ptr<const Grammar>& grammar, const std::string& text) {
+  Matcher matcher(grammar, nullptr);
+  return matcher.AcceptText(text) == text.size() && matcher.accepts();
+}
+
+void RunGroup(const std::string& file, const Json& group, Totals* totals) {
+  const std::string name = absl::StrCat(file, " | ", group["description"].get<std::string>());
+  const auto grammar =
+      CompileGrammar({.kind = GrammarKind::kJsonSchema, .text = group["schema"].dump()}, nullptr);
+  for (const Json& test : group["tests"]) {
+    ++totals->tests;
+    if (!grammar.ok()) {
+      totals->misses.insert(absl::StrCat(name, " | refused: ", grammar.status().message()));
+      continue;
+    }
+    const std::string what = absl::StrCat(name, " | ", test["description"].get<std::string>());
+    const Json& data = test["data"];
+    const bool valid = test["valid"].get<bool>();
+    bool all = true, any = false;
+    for (const std::string& text : {data.dump(), Spaced(data), data.dump(2)}) {
+      const bool accepts = Accepts(*grammar, text);
+      all &= accepts;
+      any |= accepts;
+    }
+    if (any && !valid) totals->false_accepts.push_back(what);
+    if (!all && valid) totals->misses.insert(absl::StrCat(what, " | rejected"));
+    totals->passed += valid ? all : !any;
+  }
+}
+
+Totals RunDraft(const std::string& draft) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(fs::path(suite_folder) / draft)) {
+    if (entry.path().extension() == ".json") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  Totals totals;
+  for (const fs::path& path : files) {
+    std::ifstream stream(path);
+    const Json groups = Json::parse(stream);
+    const std::string file = path.lexically_relative(suite_folder).string();
+    for (const Json& group : groups) RunGroup(file, group, &totals);
+  }
+  return totals;
+}
+
+TEST(JsonSchemaSuiteTest, AcceptsNothingInvalidAndMissesOnlyWhatIsKnown) {
+  std::set<std::string> misses, known;
+  for (const auto& [draft, bar] :
+       std::map<std::string, int>{{"draft2020-12", 1100}, {"draft7", 900}}) {
+    const Totals totals = RunDraft(draft);
+    std::cout << draft << ": " << totals.passed << " of " << totals.tests << " pass\n";
+    EXPECT_GE(totals.passed, bar) << draft;
+    for (const std::string& wrong : totals.false_accepts) ADD_FAILURE() << "accepted: " << wrong;
+    misses.insert(totals.misses.begin(), totals.misses.end());
+  }
+  if (renew) {
+    std::ofstream stream(misses_file);
+    for (const std::string& miss : misses)
+      stream << absl::StrReplaceAll(miss, {{"\n", " "}}) << "\n";
+    return;
+  }
+  std::ifstream stream(misses_file);
+  for (std::string line; std::getline(stream, line);) known.insert(line);
+  for (const std::string& miss : misses) {
+    EXPECT_TRUE(known.contains(absl::StrReplaceAll(miss, {{"\n", " "}}))) << "new: " << miss;
+  }
+  for (const std::string& line : known) {
+    EXPECT_TRUE(misses.contains(line)) << "passes now, remove it: " << line;
+  }
+}
+
+}  // namespace
+}  // namespace tidepool::engine::grammar
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  if (argc < 3) return 2;
+  tidepool::engine::grammar::suite_folder = argv[1];
+  tidepool::engine::grammar::misses_file = argv[2];
+  tidepool::engine::grammar::renew = argc > 3;
+  return RUN_ALL_TESTS();
+}

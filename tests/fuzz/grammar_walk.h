@@ -1,0 +1,62 @@
+// Walks through a grammar and checks what must hold for every grammar.
+#ifndef TIDEPOOL_TESTS_FUZZ_GRAMMAR_WALK_H_
+#define TIDEPOOL_TESTS_FUZZ_GRAMMAR_WALK_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+#include "engine/grammar/compile.h"
+#include "engine/grammar/matcher.h"
+#include "kernels/base/check.h"
+
+namespace tidepool::fuzz {
+
+inline std::shared_ptr<const engine::grammar::TokenTrie> WalkTrie() {
+  std::vector<std::string> texts;
+  for (int byte = 0; byte < 256; ++byte) texts.emplace_back(1, static_cast<char>(byte));
+  for (const char* text : {"{\"", "\":", "ab", "true", "\", \"", "12", "}]"})
+    texts.emplace_back(text);
+  texts.emplace_back();
+  const auto stop = static_cast<int32_t>(texts.size()) - 1;
+  return std::make_shared<const engine::grammar::TokenTrie>(texts, absl::MakeConstSpan(&stop, 1));
+}
+
+// An error is one line with INVALID_ARGUMENT. In a grammar, every state has a next token, and the
+// matcher accepts exactly the tokens of the mask. `choices` selects the tokens.
+inline void CheckGrammar(const engine::grammar::GrammarSource& source, absl::string_view choices) {
+  using engine::grammar::Matcher;
+  using engine::grammar::TokenMask;
+  const auto grammar = engine::grammar::CompileGrammar(source, nullptr);
+  if (!grammar.ok()) {
+    CHECK(absl::IsInvalidArgument(grammar.status())) << grammar.status().ToString();
+    CHECK(!grammar.status().message().empty());
+    CHECK(!absl::StrContains(grammar.status().message(), "\n"));
+    return;
+  }
+  static const auto* trie = new std::shared_ptr<const engine::grammar::TokenTrie>(WalkTrie());
+  Matcher matcher(*grammar, *trie);
+  TokenMask mask((*trie)->vocab_size());
+  uint32_t state = 1;
+  for (size_t step = 0; step < 24; ++step) {
+    matcher.FillMask(&mask);
+    const int32_t count = mask.Count();
+    CHECK(count > 0) << "a dead end after " << step << " tokens";
+    const auto own = step < choices.size() ? static_cast<uint8_t>(choices[step]) : 0;
+    state = state * 1664525 + 1013904223 + own;
+    int32_t left = static_cast<int32_t>((state >> 8) % static_cast<uint32_t>(count));
+    int32_t id = 0;
+    while (!mask.Test(id) || left-- > 0) ++id;
+    const int32_t other = static_cast<int32_t>(state % static_cast<uint32_t>(mask.size()));
+    Matcher fork = matcher;
+    CHECK(fork.AcceptToken(other) == mask.Test(other)) << other;
+    CHECK(matcher.AcceptToken(id));
+    if ((*trie)->IsStop(id)) return;
+  }
+}
+
+}  // namespace tidepool::fuzz
+
+#endif  // TIDEPOOL_TESTS_FUZZ_GRAMMAR_WALK_H_
