@@ -487,15 +487,6 @@ const HfFamily* FindHfFamily(absl::string_view model_type) {
   return nullptr;
 }
 
-std::vector<int64_t> HfModel::ValueHeads() const {
-  const int64_t of_each = delta.v_heads / delta.k_heads;
-  std::vector<int64_t> order(delta.v_heads);
-  for (int64_t i = 0; i < delta.v_heads; ++i) {
-    order[i] = parts.Has(Part::kDeltaNet) ? i % delta.k_heads * of_each + i / delta.k_heads : i;
-  }
-  return order;
-}
-
 std::string KnownHfFamilies() {
   std::string names;
   for (const HfFamily& family : kFamilies) {
