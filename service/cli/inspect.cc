@@ -108,7 +108,7 @@ void DescribeModel(const engine::ModelConfig& config, Json* json) {
   model["heads"] = layer.heads;
   model["kv_heads"] = layer.kv_heads;
   model["head_dim"] = layer.head_dim;
-  model["ffn_width"] = layer.ffn_width;
+  model["ffn_width"] = config.layers.front().ffn_width;
   model["vocab_size"] = config.vocab_size;
   model["context_length"] = config.context_length;
   model["experts"] = config.moe.experts;
