@@ -1,7 +1,5 @@
 #include "engine/checkpoint/hf/families.h"
 
-#include "absl/strings/str_cat.h"
-
 namespace tidepool::engine::hf {
 namespace {
 
@@ -479,20 +477,5 @@ constexpr HfFamily kFamilies[] = {
 }  // namespace
 
 absl::Span<const HfFamily> HfFamilies() { return kFamilies; }
-
-const HfFamily* FindHfFamily(absl::string_view model_type) {
-  for (const HfFamily& family : kFamilies) {
-    if (family.model_type == model_type) return &family;
-  }
-  return nullptr;
-}
-
-std::string KnownHfFamilies() {
-  std::string names;
-  for (const HfFamily& family : kFamilies) {
-    absl::StrAppend(&names, names.empty() ? "" : ", ", family.model_type);
-  }
-  return names;
-}
 
 }  // namespace tidepool::engine::hf

@@ -23,11 +23,12 @@ bool Contains(const absl::string_view (&list)[kSize], absl::string_view name) {
 
 absl::StatusOr<bool> MayBeTied(const JsonMembers& outer, const JsonMembers& text) {
   constexpr absl::string_view kDefaultTrue[] = {
-      "deepseek_vl", "gemma3", "got_ocr2",    "granite4_vision", "granite_speech",
-      "internvl",    "janus",  "lighton_ocr", "mistral3",        "ovis2"};
+      "deepseek_vl", "gemma3",      "got_ocr2", "granite4_vision", "granite_speech", "internvl",
+      "janus",       "lighton_ocr", "mistral3", "ovis2",           "lfm2_vl"};
   // In models of these types, the key may also be in text_config.
   constexpr absl::string_view kInTextConfig[] = {"fast_vlm",      "llava",      "llava_onevision",
-                                                 "perception_lm", "qwen2_5_vl", "qwen2_vl"};
+                                                 "perception_lm", "qwen2_5_vl", "qwen2_vl",
+                                                 "qwen3_5",       "qwen3_5_moe"};
   ASSIGN_OR_RETURN(const std::string type, outer.StringOr("model_type", ""));
   if (Contains(kInTextConfig, type)) {
     ASSIGN_OR_RETURN(const bool tied, text.BoolOr(kTie, false));

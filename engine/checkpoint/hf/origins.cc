@@ -95,9 +95,9 @@ constexpr KeyName kKeyNames[] = {
     {"attention.key_length", "head_dim"},
     {"attention.key_length_mla", "qk_nope_head_dim"},
     {"attention.kv_lora_rank", "kv_lora_rank"},
-    {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
     {"attention.mla_norm_rms_epsilon", "rms_norm_eps"},
     {"attention.q_lora_rank", "q_lora_rank"},
+    {"attention.recurrent_layers", "layer_types"},
     {"attention.scale", "query_pre_attn_scalar"},
     {"attention.sliding_window", "sliding_window"},
     {"attention.sliding_window_pattern", "layer_types"},
@@ -110,7 +110,9 @@ constexpr KeyName kKeyNames[] = {
     {"expert_group_count", "n_group"},
     {"expert_group_used_count", "topk_group"},
     {"feed_forward_length", "intermediate_size"},
+    {"nextn_predict_layers", "num_nextn_predict_layers"},
     {"rope.dimension_count", "partial_rotary_factor"},
+    {"rope.dimension_sections", "rope:mrope_section"},
     {"rope.freq_base", "rope_theta"},
     {"rope.freq_base_swa", "rope_local_base_freq"},
     {"rope.scaling.attn_factor", "rope:attention_factor"},
@@ -123,6 +125,12 @@ constexpr KeyName kKeyNames[] = {
     {"rope.scaling.yarn_log_multiplier", "rope:mscale_all_dim"},
     {"rope.scaling.yarn_rotary_factor", "rope:attention_factor"},
     {"rope.scaling.yarn_truncate", "rope:truncate"},
+    {"shortconv.l_cache", "conv_L_cache"},
+    {"ssm.conv_kernel", "linear_conv_kernel_dim"},
+    {"ssm.group_count", "linear_num_key_heads"},
+    {"ssm.inner_size", "linear_value_head_dim"},
+    {"ssm.state_size", "linear_key_head_dim"},
+    {"ssm.time_step_rank", "linear_num_value_heads"},
     {"vocab_size", "vocab_size"},
 };
 
@@ -157,6 +165,7 @@ void AddConfigKeys(const std::string& path, const HfModel& model, FileNames* nam
   };
   for (const KeyName& key : kKeyNames) add(key.gguf, key.config);
   for (const NumberKey& key : model.family->numbers) add(key.gguf, key.key);
+  add("attention.layer_norm_rms_epsilon", model.family->eps);
   const ExpertKeys& experts = model.family->experts;
   add("expert_count", experts.count);
   add("expert_used_count", experts.used);

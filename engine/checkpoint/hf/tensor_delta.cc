@@ -1,27 +1,16 @@
 // TensorTaker: makes the tensors of layers without attention.
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 #include <numeric>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/checkpoint/dequantize.h"
-#include "engine/checkpoint/hf/families.h"
 #include "engine/checkpoint/hf/tensor_takes.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine::hf {
-
-std::vector<int64_t> HfModel::ValueHeads() const {
-  const int64_t of_each = delta.v_heads / delta.k_heads;
-  std::vector<int64_t> order(delta.v_heads);
-  for (int64_t i = 0; i < delta.v_heads; ++i) {
-    order[i] = parts.Has(Part::kDeltaNet) ? i % delta.k_heads * of_each + i / delta.k_heads : i;
-  }
-  return order;
-}
 
 absl::Status TensorTaker::TakeDelta(Take take, const TensorSource& source, GgufTensor* tensor) {
   switch (take) {
