@@ -123,7 +123,7 @@ constexpr CommandSpec kCommands[] = {
      "shows the times. Only the tokenizer is loaded. Each line of a --batch file is an object\n"
      "such as {\"schema\": {\"type\": \"integer\"}, \"texts\": [\"1\", \"x\"]}, with regex,\n"
      "grammar or choice instead of schema. With --json, each line has a result line.",
-     "tidepool grammar --schema schema.json --text '{\"a\": 1}'"},
+     "tidepool grammar --regex \"(19|20)[0-9]{2}\" --text 1984"},
 };
 
 constexpr absl::string_view kFutureFlags[] = {

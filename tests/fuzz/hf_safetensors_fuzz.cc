@@ -37,6 +37,9 @@ void Name(absl::string_view family, hf::Parts more, const hf::SafetensorsContent
   model.kv_heads = 1;
   model.experts = 2;
   model.sparse = {true};
+  model.recurrent = {!model.family->recurrent.empty()};
+  model.delta = {.k_heads = 1, .v_heads = 2, .k_dim = 2, .v_dim = 2};
+  model.conv_width = 2;
   model.tied = true;
   const std::string path = "fuzz";
   std::vector<hf::TensorSource> sources;
@@ -69,6 +72,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Name("gpt_oss", {hf::Part::kGptOssExperts}, *contents, bytes);
     Name("gpt_oss", {hf::Part::kGptOssMxfp4}, *contents, bytes);
     Name("deepseek_v3", {hf::Part::kMlaQuery}, *contents, bytes);
+    Name("qwen3_next", {}, *contents, bytes);
+    Name("qwen3_5_moe_text", {}, *contents, bytes);
+    Name("lfm2", {}, *contents, bytes);
   }
   CheckMessage(
       hf::ParseSafetensorsIndex("fuzz", {reinterpret_cast<const char*>(data), size}).status());

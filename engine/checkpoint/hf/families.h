@@ -201,8 +201,8 @@ struct HfModel {
   std::vector<bool> sparse;     // for each layer: whether its FFN is a mixture of experts
   std::vector<bool> recurrent;  // for each layer: whether it has no attention
   DeltaSizes delta;
-  int64_t conv_width =
-      0;  // number of tokens that the convolutions of layers without attention read
+  // number of tokens that the convolutions of layers without attention read
+  int64_t conv_width = 0;
   int64_t draft_layers = 0;  // number of draft layers (after the last layer); they are ignored
   // Whether the embedding is also the output weight. If `nested` is true, this is only the case if
   // the files have no output weight.
