@@ -18,6 +18,8 @@ sys.path.insert(0, str(pathlib.Path.cwd() / "tests" / "integration"))
 import harness  # noqa: E402
 
 PAGE = pathlib.Path.cwd() / "docs" / "operations.md"
+# A model with recurrent states.
+HYBRID = harness.RUNFILES / "tests" / "golden" / "hf" / "lfm2"
 GRPC, HTTP = "127.0.0.1:50051", "127.0.0.1:8080"
 
 
@@ -90,6 +92,9 @@ class OperationsPageTest(unittest.TestCase):
         self.server = server
         self.run_line(f"curl -s http://{HTTP}/health")  # a response that the page counts
         page = self.run_line(f"curl -s http://{HTTP}/metrics")
+        self.server = harness.serve(model=HYBRID)
+        self.addCleanup(self.server.kill)
+        page += self.run_line(f"curl -s http://{HTTP}/metrics")
         for name in set(re.findall(r"`(tidepool:\w+)", PAGE.read_text())):
             self.assertRegex(page, rf"(?m)^{name}(_bucket)?(\{{| )", name)
 
