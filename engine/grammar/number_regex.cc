@@ -1,5 +1,6 @@
 #include "engine/grammar/number_regex.h"
 
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -140,16 +141,35 @@ Regex NumberRegexes::Equal(const Decimal& value) {
   return value.is_zero() ? pool_.Or({text, Negative(text)}) : text;
 }
 
-std::optional<Regex> NumberRegexes::MultipleOf(const Decimal& divisor) {
+std::optional<Regex> NumberRegexes::Multiples(const Decimal& divisor, MultipleForm form) {
   int64_t digits = 0;
-  if (divisor.fraction.size() > 18 || divisor.is_zero() ||
+  if (divisor.fraction.size() > 17 || divisor.is_zero() ||
       !absl::SimpleAtoi(divisor.whole + divisor.fraction, &digits) ||
       digits >= (int64_t{1} << 59)) {
     return std::nullopt;
   }
-  const Regex multiple = pool_.Multiple(digits, static_cast<int32_t>(divisor.fraction.size()));
-  const Regex positive = pool_.And({magnitude_, multiple});
+  const auto scale = static_cast<int32_t>(divisor.fraction.size());
+  const Regex positive = pool_.Multiple(digits, scale, form);
   return pool_.Or({positive, Negative(positive)});
+}
+
+std::optional<Regex> NumberRegexes::MultipleOf(const Decimal& divisor) {
+  const std::optional<Regex> multiples = Multiples(divisor, MultipleForm::kDecimal);
+  if (multiples.has_value()) divisors_.emplace(*multiples, divisor);
+  return multiples;
+}
+
+Regex NumberRegexes::Intersect(Regex a, Regex b) {
+  if (a == full_ || a == b) return b;
+  if (b == full_) return a;
+  for (const auto& [set, other] : {std::pair(a, b), std::pair(b, a)}) {
+    const auto found = divisors_.find(set);
+    if (found == divisors_.end()) continue;
+    if (other == decimal_ || other == integral_) return set;
+    if (other == integer_) return *Multiples(found->second, MultipleForm::kInteger);
+  }
+  const Regex both = pool_.And({a, b});
+  return pool_.IsNothing(both) ? kNoRegex : both;
 }
 
 }  // namespace tidepool::engine::grammar

@@ -22,6 +22,13 @@ enum Phase : int32_t {
 };
 constexpr int32_t kNeededBit = 64;  // of Node::y, besides the phase
 
+// Where a multiple is, besides after the point.
+enum Place : int32_t {
+  kMultipleStart = -3,
+  kZero = -2,   // after a first digit 0
+  kWhole = -1,  // after other digits
+};
+
 int HexValue(uint8_t byte) {
   if (byte >= '0' && byte <= '9') return byte - '0';
   const uint8_t lower = byte | 0x20;
@@ -263,26 +270,47 @@ bool RegexPool::AnyOf(Regex content, char32_t low, char32_t high) {
   return false;
 }
 
-Regex RegexPool::Multiple(int64_t divisor, int32_t scale) {
-  CHECK(divisor > 0 && divisor < (int64_t{1} << 59) && scale >= 0 && scale <= 18);
+Regex RegexPool::Multiple(int64_t divisor, int32_t scale, MultipleForm form) {
+  CHECK(divisor > 0 && divisor < (int64_t{1} << 59) && scale >= 0 && scale <= 17);
   for (int digit = 0; digit < 10; ++digit) Refine(ByteRange('0' + digit, '0' + digit));
   Refine(ByteRange('.', '.'));
-  divisors_.push_back({divisor, scale, {}, {}});
-  return MultipleAt(static_cast<int32_t>(divisors_.size() - 1), -1, 0);
+  divisors_.push_back({divisor, scale, form, {}, {}});
+  return MultipleAt(static_cast<int32_t>(divisors_.size() - 1), kMultipleStart, 0);
 }
 
-Regex RegexPool::MultipleAt(int32_t divisor, int32_t digits, int64_t remainder) {
+// `place` is kMultipleStart, kZero, kWhole, or the number of digits after the point. Returns
+// kNoRegex if no text continues.
+Regex RegexPool::MultipleAt(int32_t divisor, int32_t place, int64_t remainder) {
   Divisor& spec = divisors_[divisor];
+  const int64_t limit = spec.divisor;
+  bool complete = place != 0 && remainder == 0;
+  if (place > 0 || place == kWhole) {
+    // The digits that are missing count as zeros.
+    int64_t whole = remainder;
+    int64_t values = 1;  // of the digits that may follow and matter
+    for (int32_t i = std::max(place, 0); i < spec.scale; ++i) {
+      whole = static_cast<int64_t>(static_cast<__int128>(whole) * 10 % limit);
+      values *= 10;
+    }
+    complete = whole == 0;
+    if (place > 0 && (limit - whole) % limit >= values) return kNoRegex;
+  } else if (place == 0) {
+    int64_t whole = remainder;
+    int64_t values = 1;
+    for (int32_t i = 0; i < spec.scale; ++i) {
+      whole = static_cast<int64_t>(static_cast<__int128>(whole) * 10 % limit);
+      values *= 10;
+    }
+    if ((limit - whole) % limit >= values) return kNoRegex;
+  }
   const auto [entry, added] =
       spec.numbers.try_emplace(remainder, static_cast<int32_t>(spec.remainders.size()));
   if (added) spec.remainders.push_back(remainder);
-  // The digits that are missing count as zeros.
-  int64_t whole = remainder;
-  for (int32_t i = std::max(digits, 0); i < spec.scale; ++i) whole = whole * 10 % spec.divisor;
   return Intern({.kind = Kind::kMultiple,
-                 .nullable = digits != 0 && whole == 0,
+                 .nullable = place != kMultipleStart && complete,
+                 .plain = true,
                  .x = divisor,
-                 .y = digits,
+                 .y = place,
                  .z = entry->second},
                 {});
 }
@@ -290,14 +318,18 @@ Regex RegexPool::MultipleAt(int32_t divisor, int32_t digits, int64_t remainder) 
 Regex RegexPool::DeriveMultiple(const Node& node, uint8_t byte) {
   const Divisor& spec = divisors_[node.x];
   const int64_t remainder = spec.remainders[node.z];
-  if (byte == '.') return node.y < 0 ? MultipleAt(node.x, 0, remainder) : kNoRegex;
-  if (byte < '0' || byte > '9') return kNoRegex;
-  if (node.y >= spec.scale) {
-    if (byte != '0') return kNoRegex;
-    return MultipleAt(node.x, spec.scale + 1, remainder);
+  if (byte == '.') {
+    const bool may = spec.form == MultipleForm::kDecimal && (node.y == kZero || node.y == kWhole);
+    return may ? MultipleAt(node.x, 0, remainder) : kNoRegex;
   }
-  const int64_t next = (remainder * 10 + (byte - '0')) % spec.divisor;
-  return MultipleAt(node.x, node.y < 0 ? -1 : node.y + 1, next);
+  if (byte < '0' || byte > '9' || node.y == kZero) return kNoRegex;
+  if (node.y == kMultipleStart && byte == '0') return MultipleAt(node.x, kZero, 0);
+  if (node.y >= spec.scale) {
+    return byte == '0' ? MultipleAt(node.x, spec.scale + 1, remainder) : kNoRegex;
+  }
+  const auto next =
+      static_cast<int64_t>((static_cast<__int128>(remainder) * 10 + (byte - '0')) % spec.divisor);
+  return MultipleAt(node.x, node.y < 0 ? kWhole : node.y + 1, next);
 }
 
 }  // namespace tidepool::engine::grammar

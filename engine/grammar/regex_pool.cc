@@ -309,6 +309,7 @@ bool RegexPool::Viable(Regex regex) {
 
 // A breadth-first search for a derivative that matches the empty text.
 bool RegexPool::Search(Regex regex) {
+  constexpr size_t kMaxSearch = 20'000;
   struct Step {
     Regex regex;
     int32_t from;  // the step before, or -1
@@ -319,7 +320,9 @@ bool RegexPool::Search(Regex regex) {
     for (int32_t byte_class = 0; byte_class < classes(); ++byte_class) {
       const Regex next = RawDerivative(steps[at].regex, byte_class);
       const Node& node = nodes_[next];
-      if (node.viable > 0 || node.nullable || node.plain || nodes_.size() > limit_) {
+      const bool gives_up = nodes_.size() > limit_ || steps.size() > kMaxSearch;
+      gave_up_ |= gives_up;
+      if (node.viable > 0 || node.nullable || node.plain || gives_up) {
         for (int32_t i = at; i >= 0; i = steps[i].from) nodes_[steps[i].regex].viable = 1;
         return true;
       }

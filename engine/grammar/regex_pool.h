@@ -56,6 +56,9 @@ enum class Escapes : uint8_t {
   kNeeded,
 };
 
+// Whether a multiple may have a point.
+enum class MultipleForm : uint8_t { kDecimal, kInteger };
+
 // Thread-compatible. Copies are independent. Derive and the queries create expressions, so they are
 // not const. Large because each kind of expression has a constructor and a derivative.
 class RegexPool {
@@ -80,9 +83,9 @@ class RegexPool {
   // Matches a JSON string, with its quotation marks, whose value matches `content`. The character
   // U+007F is always escaped. Requires: `content` matches only valid UTF-8.
   Regex Quoted(Regex content, Escapes escapes);
-  // Matches decimal digits, and optionally a point and more digits, if the number is a multiple of
-  // `divisor` / 10^`scale`. Requires: 0 < divisor < 2^59, and 0 <= scale <= 18.
-  Regex Multiple(int64_t divisor, int32_t scale);
+  // Matches a JSON number without a sign and without an exponent that is a multiple of `divisor` /
+  // 10^`scale`. Requires: 0 < divisor < 2^59, and 0 <= scale <= 17.
+  Regex Multiple(int64_t divisor, int32_t scale, MultipleForm form);
 
   bool nullable(Regex regex) const { return nodes_[regex].nullable; }
   // Returns kNoRegex if no text continues.
@@ -100,9 +103,11 @@ class RegexPool {
   size_t size() const { return nodes_.size(); }
   size_t stored() const { return nodes_.size() + rows_.size() / 8 + kids_.size() / 4; }
 
-  // IsNothing gives up and returns false once the pool has this number of expressions.
+  // IsNothing gives up and returns false once the pool has this number of expressions, or after
+  // 20,000 derivatives of one expression.
   void set_limit(size_t limit) { limit_ = limit; }
-  bool over_limit() const { return nodes_.size() > limit_; }
+  // Returns whether it gave up, or must give up now.
+  bool over_limit() const { return gave_up_ || nodes_.size() > limit_; }
 
  private:
   enum class Kind : uint8_t {
@@ -115,7 +120,7 @@ class RegexPool {
     kNot,       // x: inner
     kRepeat,    // x: inner, y: min, z: max
     kQuoted,    // x: content, y: phase and escapes, z: value of the digits of an escape
-    kMultiple,  // x: number of the divisor, y: digits after the point, or -1. z: see remainders_
+    kMultiple,  // x: number of the divisor, y: place in the text, z: number of the remainder
   };
   struct Node {
     Kind kind = Kind::kNothing;
@@ -131,6 +136,7 @@ class RegexPool {
   struct Divisor {
     int64_t divisor;
     int32_t scale;
+    MultipleForm form;
     std::vector<int64_t> remainders;
     absl::flat_hash_map<int64_t, int32_t> numbers;
   };
@@ -152,7 +158,7 @@ class RegexPool {
   Regex DeriveCharacter(Regex content, char32_t character);
   bool AnyOf(Regex content, char32_t low, char32_t high);
   Regex DeriveMultiple(const Node& node, uint8_t byte);
-  Regex MultipleAt(int32_t divisor, int32_t digits, int64_t remainder);
+  Regex MultipleAt(int32_t divisor, int32_t place, int64_t remainder);
   bool Viable(Regex regex);
   bool Search(Regex regex);
 
@@ -168,6 +174,7 @@ class RegexPool {
   Regex any_character_ = kNoRegex;
   Regex any_text_ = kNoRegex;
   size_t limit_ = SIZE_MAX;
+  bool gave_up_ = false;
 };
 
 }  // namespace tidepool::engine::grammar

@@ -116,7 +116,7 @@ absl::Status SchemaNormalizer::ApplyNumbers(const Json& schema, Shapes* shapes) 
       return Error(schema, keyword, "is a boolean, as in draft 4; write the limit here");
     }
     ASSIGN_OR_RETURN(const Regex numbers, NumbersOf(schema, keyword));
-    const Regex decimals = pool_.And({numbers_.decimal(), numbers});
+    const Regex decimals = numbers_.Intersect(numbers_.decimal(), numbers);
     if (shapes->numbers != kNoRegex) {
       shapes->numbers = sets_.IntersectNumbers(shapes->numbers, decimals);
     }

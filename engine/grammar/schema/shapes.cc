@@ -36,12 +36,7 @@ Shapes ShapeSets::Everything() {
           .objects = {ObjectShape()}};
 }
 
-Regex ShapeSets::IntersectNumbers(Regex a, Regex b) {
-  if (a == numbers_.full() || a == b) return b;
-  if (b == numbers_.full()) return a;
-  const Regex both = pool_.And({a, b});
-  return pool_.IsNothing(both) ? kNoRegex : both;
-}
+Regex ShapeSets::IntersectNumbers(Regex a, Regex b) { return numbers_.Intersect(a, b); }
 
 Regex ShapeSets::IntersectStrings(Regex a, Regex b) {
   if (a == pool_.AnyText() || a == b) return b;
