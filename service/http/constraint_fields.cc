@@ -91,9 +91,9 @@ void ReadResponseFormat(JsonFields* fields, ConstraintWriter* out) {
   fields->Fail(inner.Done());
 }
 
-// A schema as an object, or as JSON text.
+// A schema (an object, true or false), or its JSON text.
 void ReadJsonSchema(JsonFields* fields, absl::string_view name, ConstraintWriter* out) {
-  const Json* value = fields->Find(name, {"object", "string"});
+  const Json* value = fields->Find(name, {"object", "string", "boolean"});
   if (value == nullptr) return;
   if (!value->is_string()) return out->Schema(fields, name, *value);
   const absl::StatusOr<Json> parsed = ParseJsonText(value->get_ref<const std::string&>());
