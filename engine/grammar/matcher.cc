@@ -101,18 +101,22 @@ bool Matcher::accepts() const {
 void Matcher::FillMask(TokenMask* mask) {
   CHECK(trie_ != nullptr && mask->size() == trie_->vocab_size());
   RenewIfFull();
-  const base::MutexLock lock(&shared_->mutex);
-  if (shared_->masks_of != trie_.get()) {
-    shared_->masks.clear();
-    shared_->masks_of = trie_.get();
-  }
   const State at = state();
-  if (const auto found = shared_->masks.find(at); found != shared_->masks.end()) {
-    *mask = found->second;
-    return;
+  {
+    const base::MutexLock lock(&shared_->mutex);
+    if (shared_->masks_of != trie_.get()) {
+      shared_->masks.clear();
+      shared_->masks_of = trie_.get();
+    }
+    if (const auto found = shared_->masks.find(at); found != shared_->masks.end()) {
+      *mask = found->second;
+      return;
+    }
   }
   mask->Clear();
   if (at != kDead) TokenWalk(*trie_, shared_.get()).Run(at, mask);
+  const base::MutexLock lock(&shared_->mutex);
+  if (shared_->masks_of != trie_.get()) return;
   if (shared_->masks.size() >= kMaxStoredMasks) shared_->masks.clear();
   shared_->masks.emplace(at, *mask);
 }

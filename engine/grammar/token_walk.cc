@@ -13,6 +13,7 @@ constexpr size_t kMaxPairs = 4096;
 }  // namespace
 
 void TokenWalk::Run(State state, TokenMask* mask) {
+  const base::MutexLock lock(&shared_.mutex);
   Walk(trie_.others(), state, mask);
   for (int32_t i = 0; i < static_cast<int32_t>(trie_.slices().size()); ++i) {
     const TokenTrie::Slice& slice = trie_.slices()[i];

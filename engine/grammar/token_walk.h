@@ -11,13 +11,13 @@
 
 namespace tidepool::engine::grammar {
 
-// Thread-compatible. The caller holds shared->mutex.
+// Thread-compatible.
 class TokenWalk {
  public:
   TokenWalk(const TokenTrie& trie, SharedAutomaton* shared) : trie_(trie), shared_(*shared) {}
 
   // Adds the tokens to `mask`. Requires: state != kDead.
-  void Run(State state, TokenMask* mask) TIDEPOOL_REQUIRES(shared_.mutex);
+  void Run(State state, TokenMask* mask) TIDEPOOL_EXCLUDES(shared_.mutex);
 
  private:
   void Walk(const TokenTrie::Trie& trie, State state, TokenMask* mask)
