@@ -57,8 +57,7 @@ char32_t ShortEscape(uint8_t byte) {
   }
 }
 
-// The smallest and the largest code point of `size` bytes of UTF-8.
-constexpr char32_t kFirstOfSize[] = {0, 0, 0x80, 0x800, 0x10000};
+// The largest code point of `size` bytes of UTF-8.
 constexpr char32_t kLastOfSize[] = {0, 0x7F, 0x7FF, 0xFFFF, 0x10FFFF};
 
 Utf8Range RangeOf(char32_t low, char32_t high) {
