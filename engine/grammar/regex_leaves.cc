@@ -198,7 +198,8 @@ Regex RegexPool::DeriveEscape(const Node& node, uint8_t byte) {
   if (phase != kBackslash) {
     const int digit = HexValue(byte);
     if (digit < 0) return kNoRegex;
-    value = value * 16 + digit;
+    // A pair has eight digits, which fill all bits.
+    value = static_cast<int32_t>(static_cast<uint32_t>(value) * 16 + static_cast<uint32_t>(digit));
   }
   // `value` has the digits of the high surrogate before those of the low one.
   const int shift = 4 * (4 - digits);
