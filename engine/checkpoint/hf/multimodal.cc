@@ -21,6 +21,26 @@ bool Contains(const absl::string_view (&list)[kSize], absl::string_view name) {
 
 }  // namespace
 
+absl::StatusOr<TextConfig> FindTextConfig(const std::string& path, const Json& config) {
+  constexpr absl::string_view kFlatTypes[] = {"qwen2_vl", "qwen2_5_vl"};
+  constexpr char kTextConfig[] = "text_config";
+  const JsonMembers outer(path, config);
+  TextConfig text = {.config = config};
+  if (const Json* inner = outer.Find(kTextConfig); inner != nullptr && inner->is_object()) {
+    text = {.config = *inner, .prefix = absl::StrCat(kTextConfig, "."), .nested = true};
+  }
+  ASSIGN_OR_RETURN(text.model_type,
+                   JsonMembers(path, text.config, text.prefix).String("model_type"));
+  if (text.nested || !Contains(kFlatTypes, text.model_type)) return text;
+  absl::StrAppend(&text.model_type, "_text");
+  text.nested = true;
+  for (const char* key : {"vision_config", "image_token_id", "video_token_id", "vision_token_id",
+                          "vision_start_token_id", "vision_end_token_id"}) {
+    text.config.erase(key);
+  }
+  return text;
+}
+
 absl::StatusOr<bool> MayBeTied(const JsonMembers& outer, const JsonMembers& text) {
   constexpr absl::string_view kDefaultTrue[] = {
       "deepseek_vl", "gemma3",      "got_ocr2", "granite4_vision", "granite_speech", "internvl",

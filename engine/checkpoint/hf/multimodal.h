@@ -1,8 +1,10 @@
-// Checks the configuration of the text model inside a multimodal checkpoint. `outer` is the whole
-// config.json, and `text` is its text_config with the defaults of the family. Implementation detail
-// of config.cc.
+// Finds and checks the configuration of the text model inside a multimodal checkpoint. `outer` is
+// the whole config.json, and `text` is its text_config with the defaults of the family.
+// Implementation detail of config.cc.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_MULTIMODAL_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_HF_MULTIMODAL_H_
+
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -11,6 +13,16 @@
 namespace tidepool::engine::hf {
 
 inline constexpr char kTie[] = "tie_word_embeddings";
+
+// The settings of the text model in a config.json.
+struct TextConfig {
+  Json config;
+  std::string prefix;  // of the settings' keys: "text_config.", or empty if they are not inside it
+  std::string model_type;  // that of the text model
+  bool nested = false;     // the text model is a part of a multimodal model
+};
+// Published Qwen2-VL and Qwen2.5-VL have the settings of both halves side by side.
+absl::StatusOr<TextConfig> FindTextConfig(const std::string& path, const Json& config);
 
 // Returns whether the model is valid without an output weight. tie_word_embeddings is in one of the
 // two objects, or in none.

@@ -366,6 +366,8 @@ absl::Status ReadHfRope(const JsonMembers& config, HfModel* model, GgufMetadata*
   ASSIGN_OR_RETURN(const double theta, Theta(config, members, "rope_theta"));
   ASSIGN_OR_RETURN(const std::string old_type, members.StringOr("type", "default"));
   ASSIGN_OR_RETURN(std::string type, members.StringOr("rope_type", old_type));
+  // Qwen2-VL has this name for the usual rotation with sections.
+  if (type == "mrope" && model->family->architecture == "qwen2vl") type = "default";
   // Old files of Phi-3 have this name for longrope.
   if (type == "yarn" && model->family->model_type == "phi3") type = "longrope";
   ASSIGN_OR_RETURN(const int64_t dims, RotatedDims(config, members, *model));
