@@ -77,4 +77,13 @@ absl::Status CheckMultimodal(const JsonMembers& outer, const JsonMembers& text) 
   return absl::OkStatus();
 }
 
+void WriteImageLayers(const Json& config, const HfFamily& family, GgufMetadata* metadata) {
+  const auto vision = config.find("vision_config");
+  if (vision == config.end() || !vision->is_object()) return;
+  const auto layers = vision->find("deepstack_visual_indexes");
+  if (layers == vision->end() || !layers->is_array()) return;
+  metadata->SetU32(absl::StrCat(family.architecture, ".n_deepstack_layers"),
+                   static_cast<uint32_t>(layers->size()));
+}
+
 }  // namespace tidepool::engine::hf

@@ -8,6 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/checkpoint/gguf_file_writer.h"
+#include "engine/checkpoint/hf/families.h"
 #include "engine/checkpoint/hf/json_file.h"
 
 namespace tidepool::engine::hf {
@@ -32,6 +34,10 @@ absl::StatusOr<bool> MayBeTied(const JsonMembers& outer, const JsonMembers& text
 // the case if a key of `text` scales the logits, but transformers does not use it in multimodal
 // models.
 absl::Status CheckMultimodal(const JsonMembers& outer, const JsonMembers& text);
+
+// Writes the number of layers after which Qwen3-VL adds features of images. Tidepool has no images,
+// but programs that read a GGUF made from the directory may have them.
+void WriteImageLayers(const Json& config, const HfFamily& family, GgufMetadata* metadata);
 
 }  // namespace tidepool::engine::hf
 
