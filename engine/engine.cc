@@ -12,7 +12,9 @@
 #include "engine/engine_offload.h"
 #include "engine/kv/kv_cache.h"
 #include "engine/mask_thread.h"
+#include "engine/sampling/dry_breakers.h"
 #include "engine/sampling/output_text.h"
+#include "engine/sampling/sampler_state.h"
 #include "engine/scheduler/batch_scheduler.h"
 #include "engine/scheduler/decoder.h"
 #include "engine/scheduler/sequence.h"
@@ -127,6 +129,7 @@ class EngineImpl final : public Engine {
   const base::Clock* const clock_;
   const EngineOptions options_;
   const int vocab_size_;
+  DryBreakerCache dry_breakers_{tokenizer_};
   const std::shared_ptr<EngineInbox> shared_;
   const std::unique_ptr<KvCache> cache_;
   const std::unique_ptr<EngineKvDisk> kv_disk_;
@@ -182,6 +185,8 @@ absl::StatusOr<std::unique_ptr<Stream>> EngineImpl::Submit(GenerationRequest req
   RETURN_IF_ERROR(request.Validate(vocab_size_, options_.context_length));
   RETURN_IF_ERROR(CheckFits(request, MaxChunk(options_), *cache_));
   ASSIGN_OR_RETURN(auto constraint, SequenceConstraint::Create(request));
+  ASSIGN_OR_RETURN(SamplerState sampler,
+                   SamplerState::Create(request, *tokenizer_, vocab_size_, &dry_breakers_));
   OutputText text(request.stopping, options_.context_length - request.prompt_length, tokenizer_);
   const std::optional<FinishReason> finish = Replay(request, &text);
   auto sink = std::make_shared<StreamSink>();
@@ -189,6 +194,7 @@ absl::StatusOr<std::unique_ptr<Stream>> EngineImpl::Submit(GenerationRequest req
       std::make_unique<Sequence>(next_arrival_.fetch_add(1), std::move(request), std::move(text));
   RETURN_IF_ERROR(ForbidEnds(*tokenizer_, vocab_size_, sequence.get()));
   sequence->constraint = std::move(constraint);
+  sequence->sampler = std::move(sampler);
   sequence->sink = sink;
   sequence->submitted_at = clock_->Monotonic();
   std::unique_ptr<Stream> stream = MakeStream(shared_, sequence->control, sink);
@@ -394,7 +400,7 @@ void EngineImpl::Append(Sequence* sequence, SampledToken token, StreamChunk* chu
   }
   sequence->tokens.push_back(token.token_id);
   if (sequence->constraint != nullptr) sequence->constraint->Accept(token.token_id);
-  if (NeedsTokenCounts(sequence->request.sampling)) sequence->counts.AddOutput(token.token_id);
+  sequence->sampler.AddOutput(token.token_id);
   sequence->control->credit.fetch_sub(1);
   OutputText::Step step = sequence->text.Add(token.token_id);
   chunk->token_ids.push_back(token.token_id);

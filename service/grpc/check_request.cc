@@ -58,8 +58,8 @@ absl::Status CheckBiasTexts(const v1::Sampling& sampling) {
 }
 
 absl::Status CheckParameters(const v1::GenerateRequest& request) {
-  if (request.sampling().has_typical_p()) return NotServed("sampling.typical_p");
-  RETURN_IF_ERROR(FromProto(request.sampling(), engine::SamplingParams()).Validate(kAnyVocabulary));
+  const engine::SamplingParams sampling = FromProto(request.sampling(), engine::SamplingParams());
+  RETURN_IF_ERROR(sampling.Validate(kAnyVocabulary));
   engine::StoppingParams stopping = FromProto(request.stopping());
   RETURN_IF_ERROR(stopping.Validate(kAnyVocabulary));
   const bool limited = request.stopping().has_max_tokens();
@@ -72,6 +72,12 @@ absl::Status CheckParameters(const v1::GenerateRequest& request) {
   }
   RETURN_IF_ERROR(CheckBiasTexts(request.sampling()));
   for (const std::string& stop : stopping.stop) RETURN_IF_ERROR(base::CheckUtf8(stop, "stop"));
+  for (const std::string& word : sampling.bad_words) {
+    RETURN_IF_ERROR(base::CheckUtf8(word, "bad_words"));
+  }
+  for (const std::string& breaker : sampling.dry_sequence_breakers) {
+    RETURN_IF_ERROR(base::CheckUtf8(breaker, "dry_sequence_breakers"));
+  }
   return absl::OkStatus();
 }
 
@@ -254,26 +260,41 @@ absl::Status CheckGenerateRequest(const v1::GenerateRequest& request) {
 }
 
 absl::Status CheckUnderstood(const v1::GenerateRequest& request, int32_t understands) {
-  if (understands >= kUnderstands) return absl::OkStatus();
+  struct Need {
+    int32_t understands;
+    const char* field;
+    bool used;
+  };
   const v1::Chat& chat = request.chat();
+  const v1::Sampling& sampling = request.sampling();
   const bool reasoned =
       std::any_of(chat.messages().begin(), chat.messages().end(),
                   [](const v1::ChatMessage& message) { return message.has_reasoning_content(); });
-  const bool constrained = request.constraint_case() != v1::GenerateRequest::CONSTRAINT_NOT_SET;
-  if (understands == 1 && !constrained) return absl::OkStatus();
-  const char* field = constrained                                     ? "constraint"
-                      : request.has_prompt_logprobs()                 ? "prompt_logprobs"
-                      : request.echo()                                ? "echo"
-                      : request.return_progress()                     ? "return_progress"
-                      : request.stopping().min_tokens() > 0           ? "stopping.min_tokens"
-                      : request.sampling().logit_bias_text_size() > 0 ? "sampling.logit_bias_text"
-                      : chat.has_add_generation_prompt()              ? "chat.add_generation_prompt"
-                      : chat.continue_final_message() ? "chat.continue_final_message"
-                      : reasoned                      ? "chat.messages.reasoning_content"
-                                                      : nullptr;
-  if (field == nullptr) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat(
-      field, " is not supported by this model's worker, which has an older release; upgrade it"));
+  const Need needs[] = {
+      {2, "constraint", request.constraint_case() != v1::GenerateRequest::CONSTRAINT_NOT_SET},
+      {1, "prompt_logprobs", request.has_prompt_logprobs()},
+      {1, "echo", request.echo()},
+      {1, "return_progress", request.return_progress()},
+      {1, "stopping.min_tokens", request.stopping().min_tokens() > 0},
+      {1, "sampling.logit_bias_text", sampling.logit_bias_text_size() > 0},
+      {1, "chat.add_generation_prompt", chat.has_add_generation_prompt()},
+      {1, "chat.continue_final_message", chat.continue_final_message()},
+      {1, "chat.messages.reasoning_content", reasoned},
+      {3, "sampling.typical_p", sampling.has_typical_p()},
+      {3, "sampling.top_n_sigma", sampling.has_top_n_sigma()},
+      {3, "sampling.dry_multiplier", sampling.has_dry_multiplier()},
+      {3, "sampling.xtc_probability", sampling.has_xtc_probability()},
+      {3, "sampling.bad_words", sampling.bad_words_size() > 0},
+      {3, "sampling.allowed_token_ids", sampling.allowed_token_ids_size() > 0},
+  };
+  for (const Need& need : needs) {
+    if (!need.used || understands >= need.understands) continue;
+    return absl::UnimplementedError(
+        absl::StrCat(need.field,
+                     " is not supported by this model's worker, which has an older release; "
+                     "upgrade it"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tidepool::service
