@@ -47,18 +47,17 @@ absl::Status DryBreakers::AddToken(absl::Span<const std::string> sorted, int32_t
                                    const Tokenizer& tokenizer) {
   const absl::string_view text = tokenizer.TokenBytes(token);
   for (size_t begin = 0; begin < text.size(); ++begin) {
-    // The breakers that begin with the token's text from `begin` to `at`.
+    // The breakers that begin with the token's text from `begin` to `at`, and are longer.
     absl::Span<const std::string> open = sorted;
     size_t at = begin;
-    while (at < text.size() && !open.empty() && open[0].size() > at - begin) {
+    while (at < text.size() && !open.empty()) {
       open = WithByte(open, at - begin, static_cast<uint8_t>(text[at]));
       ++at;
+      if (open.empty() || open[0].size() > at - begin) continue;
+      whole_.Set(token);
+      open.remove_prefix(1);
     }
     if (open.empty()) continue;
-    if (open[0].size() == at - begin) {
-      whole_.Set(token);
-      continue;
-    }
     ASSIGN_OR_RETURN(const int32_t root, RestsOf(open, at - begin, tokenizer));
     begins_.Set(token);
     rests_[token].push_back(root);
