@@ -266,18 +266,17 @@ void Sampler::SelectTop(absl::Span<const float> logits, size_t count) {
     candidates_.resize(count);
     return;
   }
+  for (size_t i = 0; i < count; ++i) candidates_.push_back({logits[i], static_cast<int32_t>(i)});
   // In the heap, the worst candidate is in front, so that for most logits one comparison is enough.
   // Ids are visited in ascending order, so among equal logits the lower ids are kept.
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const Candidate candidate{logits[i], static_cast<int32_t>(i)};
-    if (candidates_.size() < count) {
-      candidates_.push_back(candidate);
-      std::push_heap(candidates_.begin(), candidates_.end(), Better);
-    } else if (candidate.value > candidates_.front().value) {
-      std::pop_heap(candidates_.begin(), candidates_.end(), Better);
-      candidates_.back() = candidate;
-      std::push_heap(candidates_.begin(), candidates_.end(), Better);
-    }
+  std::make_heap(candidates_.begin(), candidates_.end(), Better);
+  float worst = candidates_.front().value;
+  for (size_t i = count; i < logits.size(); ++i) {
+    if (logits[i] <= worst) continue;
+    std::pop_heap(candidates_.begin(), candidates_.end(), Better);
+    candidates_.back() = {logits[i], static_cast<int32_t>(i)};
+    std::push_heap(candidates_.begin(), candidates_.end(), Better);
+    worst = candidates_.front().value;
   }
   std::sort_heap(candidates_.begin(), candidates_.end(), Better);
 }
