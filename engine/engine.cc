@@ -14,7 +14,6 @@
 #include "engine/mask_thread.h"
 #include "engine/sampling/dry_breakers.h"
 #include "engine/sampling/output_text.h"
-#include "engine/sampling/sampler_state.h"
 #include "engine/scheduler/batch_scheduler.h"
 #include "engine/scheduler/decoder.h"
 #include "engine/scheduler/sequence.h"
@@ -185,16 +184,13 @@ absl::StatusOr<std::unique_ptr<Stream>> EngineImpl::Submit(GenerationRequest req
   RETURN_IF_ERROR(request.Validate(vocab_size_, options_.context_length));
   RETURN_IF_ERROR(CheckFits(request, MaxChunk(options_), *cache_));
   ASSIGN_OR_RETURN(auto constraint, SequenceConstraint::Create(request));
-  ASSIGN_OR_RETURN(SamplerState sampler,
-                   SamplerState::Create(request, *tokenizer_, vocab_size_, &dry_breakers_));
   OutputText text(request.stopping, options_.context_length - request.prompt_length, tokenizer_);
   const std::optional<FinishReason> finish = Replay(request, &text);
   auto sink = std::make_shared<StreamSink>();
   auto sequence =
       std::make_unique<Sequence>(next_arrival_.fetch_add(1), std::move(request), std::move(text));
-  RETURN_IF_ERROR(ForbidEnds(*tokenizer_, vocab_size_, sequence.get()));
+  RETURN_IF_ERROR(SetUpSampling(*tokenizer_, vocab_size_, &dry_breakers_, sequence.get()));
   sequence->constraint = std::move(constraint);
-  sequence->sampler = std::move(sampler);
   sequence->sink = sink;
   sequence->submitted_at = clock_->Monotonic();
   std::unique_ptr<Stream> stream = MakeStream(shared_, sequence->control, sink);

@@ -75,8 +75,8 @@ void DryPenalty::Apply(const SamplingParams& params, const DryHistory& history,
     longest_[token] = 0;
     float& logit = logits[token];
     if (history.breakers().IsWhole(token) || !std::isfinite(logit)) continue;
-    const double lowered =
-        logit - static_cast<double>(params.dry_multiplier) * Power(params.dry_base, length - allowed);
+    const double lowered = logit - static_cast<double>(params.dry_multiplier) *
+                                       Power(params.dry_base, length - allowed);
     // A finite logit stays finite.
     logit = static_cast<float>(std::max<double>(lowered, std::numeric_limits<float>::lowest()));
   }

@@ -18,9 +18,9 @@ int ByteAt(const std::string& text, size_t at) {
 // Returns the texts with the byte `byte` at `at`. Requires: the texts are sorted, and are equal
 // before `at`.
 absl::Span<const std::string> WithByte(absl::Span<const std::string> sorted, size_t at, int byte) {
-  const auto begin = std::partition_point(
-      sorted.begin(), sorted.end(),
-      [at, byte](const std::string& text) { return ByteAt(text, at) < byte; });
+  const auto begin =
+      std::partition_point(sorted.begin(), sorted.end(),
+                           [at, byte](const std::string& text) { return ByteAt(text, at) < byte; });
   const auto end = std::partition_point(begin, sorted.end(), [at, byte](const std::string& text) {
     return ByteAt(text, at) == byte;
   });

@@ -54,7 +54,7 @@ class DryBreakers {
   grammar::TokenMask begins_;  // tokens with rests
   absl::flat_hash_map<int32_t, std::vector<int32_t>> rests_;
   absl::flat_hash_map<std::pair<int32_t, int32_t>, int32_t> next_;
-  std::vector<bool> ends_;                            // by node
+  std::vector<bool> ends_;                           // by node
   absl::flat_hash_map<std::string, int32_t> roots_;  // by the beginnings of breakers
 };
 

@@ -211,9 +211,9 @@ void Sampler::AddPenalties(const SampleInput& input) {
     SetFinite(*logit > 0 ? *logit / params.repetition_penalty : *logit * params.repetition_penalty,
               logit);
     if (count == 0) continue;
-    SetFinite(*logit - params.frequency_penalty * static_cast<float>(count) -
-                  params.presence_penalty,
-              logit);
+    SetFinite(
+        *logit - params.frequency_penalty * static_cast<float>(count) - params.presence_penalty,
+        logit);
   }
 }
 
@@ -316,7 +316,8 @@ void Sampler::Truncate(absl::Span<const float> logits, float best, const SampleI
   const SamplingParams& params = *input.params;
   if (params.top_n_sigma > 0) KeepTopNSigma(logits, best, params.top_n_sigma, &candidates_);
   if (params.typical_p < 1) {
-    KeepTypical(logits, best, params.temperature, params.typical_p, &candidates_, &weights_);
+    KeepTypical({.logits = logits, .best = best, .temperature = params.temperature},
+                params.typical_p, &candidates_, &weights_);
   }
   if (params.top_p < 1) KeepTopP(params.top_p);
   if (params.xtc_probability > 0 && Uniform(input, Purpose::kXtc) < params.xtc_probability) {

@@ -1,6 +1,7 @@
 #include "engine/sampling/sampler_state.h"
 
-#include "absl/types/span.h"
+#include <utility>
+
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine {
@@ -10,10 +11,9 @@ bool NeedsTokenCounts(const SamplingParams& params) {
          params.presence_penalty != 0;
 }
 
-absl::StatusOr<SamplerState> SamplerState::Create(const GenerationRequest& request,
+absl::StatusOr<SamplerState> SamplerState::Create(const SamplingParams& params,
                                                   const Tokenizer& tokenizer, int vocab_size,
                                                   DryBreakerCache* breakers) {
-  const SamplingParams& params = request.sampling;
   SamplerState state;
   if (!params.allowed_token_ids.empty() || !params.bad_words.empty()) {
     ASSIGN_OR_RETURN(state.filter, TokenFilter::Create(params, tokenizer, vocab_size));
@@ -23,14 +23,15 @@ absl::StatusOr<SamplerState> SamplerState::Create(const GenerationRequest& reque
     state.dry.emplace(std::move(found));
   }
   if (NeedsTokenCounts(params)) state.counts.emplace();
-  if (!state.dry.has_value() && !state.counts.has_value()) return state;
-  const absl::Span<const int32_t> tokens = request.token_ids;
-  for (const int32_t token : tokens.first(request.prompt_length)) {
-    if (state.counts.has_value()) state.counts->AddPrompt(token);
-    if (state.dry.has_value()) state.dry->Add(token);
-  }
-  for (const int32_t token : tokens.subspan(request.prompt_length)) state.AddOutput(token);
   return state;
+}
+
+void SamplerState::AddPrompt(absl::Span<const int32_t> tokens) {
+  if (!counts.has_value() && !dry.has_value()) return;
+  for (const int32_t token : tokens) {
+    if (counts.has_value()) counts->AddPrompt(token);
+    if (dry.has_value()) dry->Add(token);
+  }
 }
 
 void SamplerState::AddOutput(int32_t token) {

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "engine/sampling/dry.h"
 #include "engine/sampling/dry_breakers.h"
 #include "engine/sampling/request.h"
@@ -30,15 +31,16 @@ class TokenCounts {
 // Returns whether there are penalties, so that counts are needed.
 bool NeedsTokenCounts(const SamplingParams& params);
 
-// Plain data. The state depends only on the request's parameters and the tokens so far. It is empty
-// if the parameters need no state.
+// Plain data. The state depends only on the parameters and the tokens added so far. It is empty if
+// the parameters need no state.
 struct SamplerState {
-  // The state after the tokens of the request. Requires: the request is valid. INVALID_ARGUMENT if
-  // a bad word has no tokens.
-  static absl::StatusOr<SamplerState> Create(const GenerationRequest& request,
+  // The state before the first token. Requires: valid parameters. INVALID_ARGUMENT if a bad word
+  // has no tokens.
+  static absl::StatusOr<SamplerState> Create(const SamplingParams& params,
                                              const Tokenizer& tokenizer, int vocab_size,
                                              DryBreakerCache* breakers);
 
+  void AddPrompt(absl::Span<const int32_t> tokens);
   void AddOutput(int32_t token);
 
   std::optional<TokenCounts> counts;  // for penalties

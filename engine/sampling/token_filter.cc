@@ -40,7 +40,8 @@ absl::StatusOr<TokenFilter> TokenFilter::Create(const SamplingParams& params,
   }
   for (const std::string& text : params.bad_words) {
     const size_t begin = std::min(text.find_first_not_of(' '), text.size());
-    const absl::string_view word = begin < text.size() ? absl::string_view(text).substr(begin) : text;
+    const absl::string_view word =
+        begin < text.size() ? absl::string_view(text).substr(begin) : text;
     for (const std::string& variant : {std::string(word), absl::StrCat(" ", word)}) {
       ASSIGN_OR_RETURN(std::vector<int32_t> ids,
                        tokenizer.Encode(variant, SpecialTokens::kParse, AddBos::kContinue));

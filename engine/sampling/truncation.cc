@@ -51,7 +51,8 @@ double Deviation(absl::Span<const float> logits, float best) {
 uint32_t FindReach(const std::vector<Candidate>& candidates, const std::vector<float>& distances,
                    double target) {
   uint32_t found = 0;
-  double below = 0;  // the weight of the distances whose high bits are smaller than those of `found`
+  double below =
+      0;  // the weight of the distances whose high bits are smaller than those of `found`
   for (const auto& [shift, bits] : {std::pair(20, 12), {8, 12}, {0, 8}}) {
     double weights[1 << 12] = {};
     const uint64_t high = uint64_t{found} >> (shift + bits);
@@ -84,21 +85,21 @@ void KeepTopNSigma(absl::Span<const float> logits, float best, float n,
   std::erase_if(*candidates, [&](const Candidate& c) { return logits[c.id] < least; });
 }
 
-void KeepTypical(absl::Span<const float> logits, float best, float temperature, float mass,
-                 std::vector<Candidate>* candidates, std::vector<float>* distances) {
+void KeepTypical(const Softmax& softmax, float mass, std::vector<Candidate>* candidates,
+                 std::vector<float>* distances) {
   // With x = (logit - best) / temperature and the sum W of all weights, ln p = x - ln W, and the
   // entropy is ln W - E[x]. So the distance is |x - E[x]|.
-  const double scale = 1.0 / temperature;
+  const double scale = 1.0 / softmax.temperature;
+  const auto x_of = [&softmax, scale](const Candidate& c) {
+    return (static_cast<double>(softmax.logits[c.id]) - softmax.best) * scale;
+  };
   const double total = TotalWeight(*candidates);
   double mean = 0;
-  for (const Candidate& c : *candidates) {
-    mean += c.value * ((static_cast<double>(logits[c.id]) - best) * scale);
-  }
+  for (const Candidate& c : *candidates) mean += c.value * x_of(c);
   mean /= total;
   distances->resize(candidates->size());
   for (size_t i = 0; i < candidates->size(); ++i) {
-    const double x = (static_cast<double>(logits[(*candidates)[i].id]) - best) * scale;
-    (*distances)[i] = static_cast<float>(std::abs(x - mean));
+    (*distances)[i] = static_cast<float>(std::abs(x_of((*candidates)[i]) - mean));
   }
   const auto reach = std::bit_cast<float>(FindReach(*candidates, *distances, mass * total));
   size_t kept = 0;

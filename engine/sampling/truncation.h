@@ -17,13 +17,19 @@ namespace tidepool::engine {
 void KeepTopNSigma(absl::Span<const float> logits, float best, float n,
                    std::vector<Candidate>* candidates);
 
+// What the weights of candidates were computed from.
+struct Softmax {
+  absl::Span<const float> logits;
+  float best = 0;  // the largest logit
+  float temperature = 1;
+};
+
 // A candidate's distance is the difference between its information, -ln p, and the entropy of all
 // candidates. Keeps the candidates of the smallest distances whose probabilities together reach
-// `mass`. Candidates of equal distances are kept or removed together. `logits` and `temperature`
-// are those that the weights were computed from. `distances` is scratch memory. Source: arXiv
-// 2202.00666.
-void KeepTypical(absl::Span<const float> logits, float best, float temperature, float mass,
-                 std::vector<Candidate>* candidates, std::vector<float>* distances);
+// `mass`. Candidates of equal distances are kept or removed together. `distances` is scratch
+// memory. Source: arXiv 2202.00666.
+void KeepTypical(const Softmax& softmax, float mass, std::vector<Candidate>* candidates,
+                 std::vector<float>* distances);
 
 // Removes all candidates whose probability is at least `threshold`, except the last one of them in
 // the order of Better. This is the case in which XTC (exclude top choices) acts; the caller draws

@@ -49,19 +49,16 @@ void Sample(benchmark::State& state, int vocabulary, float deviation, const Samp
             const std::vector<int32_t>& context) {
   const auto tokenizer = fakes::MakeByteTokenizer();
   DryBreakerCache cache(tokenizer.get());
-  GenerationRequest request;
-  request.token_ids = context;
-  request.prompt_length = static_cast<int64_t>(context.size());
-  request.sampling = params;
-  request.sampling.temperature = 0.8f;
-  const auto sampler_state = SamplerState::Create(request, *tokenizer, vocabulary, &cache);
+  SamplingParams chosen = params;
+  chosen.temperature = 0.8f;
+  auto sampler_state = SamplerState::Create(chosen, *tokenizer, vocabulary, &cache);
   CHECK(sampler_state.ok()) << sampler_state.status().ToString();
+  sampler_state->AddPrompt(context);
   const std::vector<float> logits = Logits(vocabulary, deviation);
   Sampler sampler;
-  SampleInput input = {
-      .params = &request.sampling, .state = &*sampler_state, .tokens = request.token_ids};
+  const SampleInput input = {.params = &chosen, .state = &*sampler_state, .tokens = context};
   for (auto _ : state) {
-    ++request.sampling.seed;
+    ++chosen.seed;
     const auto token = sampler.Sample(logits, input);
     CHECK(token.ok()) << token.status().ToString();
     benchmark::DoNotOptimize(token->token_id);

@@ -1,4 +1,5 @@
-// Compares samplers with llama.cpp's and transformers'. tests/golden/make_samplers.py made the data.
+// Compares samplers with llama.cpp's and transformers'. tests/golden/make_samplers.py made the
+// data.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -71,7 +72,8 @@ TEST(GoldenSamplersTest, TypicalP) {
   std::vector<float> scratch;
   for (const auto& one : Golden()["typical_p"]) {
     Row row = ReadRow(one);
-    KeepTypical(row.logits, row.best, 1, one["p"].get<float>(), &row.candidates, &scratch);
+    KeepTypical({.logits = row.logits, .best = row.best}, one["p"].get<float>(), &row.candidates,
+                &scratch);
     EXPECT_EQ(Ids(row.candidates), one["kept"].get<std::vector<int32_t>>()) << one.dump();
   }
 }

@@ -42,34 +42,6 @@ v1::GenerateRequest Only(const absl::StatusOr<OpenAiRequest>& request) {
   return request->choices[0];
 }
 
-TEST(CompletionRequestTest, TheSamplersOfVllmAndLlamaCppArrive) {
-  const auto request = Completion(R"({"prompt":"Once","typical_p":0.5,"top_n_sigma":1.5,
-      "xtc_probability":0.25,"xtc_threshold":0.125,"dry_multiplier":0.75,"dry_base":2,
-      "dry_allowed_length":3,"dry_penalty_last_n":-1,"dry_sequence_breakers":["\n","x"],
-      "bad_words":["no"],"allowed_token_ids":[4,5]})");
-  const v1::Sampling sampling = Only(request).sampling();
-  EXPECT_EQ(sampling.typical_p(), 0.5f);
-  EXPECT_EQ(sampling.top_n_sigma(), 1.5f);
-  EXPECT_EQ(sampling.xtc_probability(), 0.25f);
-  EXPECT_EQ(sampling.xtc_threshold(), 0.125f);
-  EXPECT_EQ(sampling.dry_multiplier(), 0.75f);
-  EXPECT_EQ(sampling.dry_base(), 2.0f);
-  EXPECT_EQ(sampling.dry_allowed_length(), 3);
-  EXPECT_EQ(sampling.dry_penalty_last_n(), -1);
-  ASSERT_EQ(sampling.dry_sequence_breakers_size(), 2);
-  EXPECT_EQ(sampling.dry_sequence_breakers(0), "\n");
-  ASSERT_EQ(sampling.bad_words_size(), 1);
-  EXPECT_EQ(sampling.bad_words(0), "no");
-  ASSERT_EQ(sampling.allowed_token_ids_size(), 2);
-  EXPECT_EQ(sampling.allowed_token_ids(1), 5);
-  // The values with which the samplers of the two servers are off.
-  const v1::Sampling off =
-      Only(Completion(R"({"prompt":"Once","typical_p":1,"top_n_sigma":-1,"bad_words":[],
-           "dry_multiplier":0,"xtc_probability":0})")).sampling();
-  EXPECT_EQ(off.top_n_sigma(), 0);
-  EXPECT_EQ(off.bad_words_size(), 0);
-}
-
 TEST(CompletionRequestTest, EveryFieldArrives) {
   const auto request = Completion(R"({"model":"m","prompt":"Once","max_tokens":7,"temperature":0.5,
       "top_p":0.25,"top_k":40,"min_p":0.125,"repetition_penalty":1.5,"frequency_penalty":-1,
@@ -366,17 +338,6 @@ TEST(CompletionRequestTest, FaultsAreNamed) {
       {R"("structured_outputs":{"regex":"a","whitespace_pattern":" "})",
        "structured_outputs.whitespace_pattern", "needs json"},
       {R"("json_schema":"{")", "json_schema", "not JSON"},
-      {R"("typical_p":0)", "typical_p", "above 0 and at most 1"},
-      {R"("top_n_sigma":"1")", "top_n_sigma", "number"},
-      {R"("xtc_probability":2)", "xtc_probability", "from 0 to 1"},
-      {R"("dry_base":0.5)", "dry_base", "at least 1"},
-      {R"("dry_penalty_last_n":-2)", "dry_penalty_last_n", "from -1"},
-      {R"("dry_sequence_breakers":[])", "dry_sequence_breakers", "empty"},
-      {R"("dry_sequence_breakers":"a")", "dry_sequence_breakers", "array"},
-      {R"("bad_words":["a",1])", "bad_words", "list of strings"},
-      {R"("bad_words":[""])", "bad_words", "0 bytes"},
-      {R"("allowed_token_ids":[])", "allowed_token_ids", "empty"},
-      {R"("allowed_token_ids":[1.5])", "allowed_token_ids[0]", "token id"},
   };
   for (const Refused& row : table) {
     ExpectRefused(Completion(absl::StrCat(R"({"prompt":"x",)", row.fields, "}")), row);
