@@ -18,7 +18,7 @@ constexpr int64_t kTokens = 150;
 
 // Makes some letters so probable that the response repeats itself.
 void Repeat(absl::Span<const int32_t>, absl::Span<float> logits) {
-  for (const char letter : std::string("aaabbc:")) logits[letter] += 3;
+  for (const char letter : std::string("aaabbc:")) logits[letter] += 4;
 }
 
 // A request that uses every sampler that depends on earlier tokens.
@@ -32,7 +32,7 @@ GenerationRequest Everything(uint64_t seed) {
                       .xtc_probability = 0.3f,
                       .dry_multiplier = 0.8f,
                       .dry_allowed_length = 1,
-                      .dry_sequence_breakers = {"ab:", "cc"},
+                      .dry_sequence_breakers = {"aa", "b:"},
                       .bad_words = {"ba"}};
   return request;
 }
