@@ -64,7 +64,7 @@ TEST(SamplingFieldsTest, FaultsAreNamed) {
       {R"("dry_sequence_breakers":[])", "dry_sequence_breakers", "empty"},
       {R"("dry_sequence_breakers":"a")", "dry_sequence_breakers", "array"},
       {R"("bad_words":["a",1])", "bad_words", "list of strings"},
-      {R"("bad_words":[""])", "bad_words", "0 bytes"},
+      {R"("bad_words":[""])", "bad_words[0]", "0 bytes"},
       {R"("allowed_token_ids":[])", "allowed_token_ids", "empty"},
       {R"("allowed_token_ids":[1.5])", "allowed_token_ids[0]", "token id"},
   };
