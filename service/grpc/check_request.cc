@@ -260,37 +260,39 @@ absl::Status CheckGenerateRequest(const v1::GenerateRequest& request) {
 }
 
 absl::Status CheckUnderstood(const v1::GenerateRequest& request, int32_t understands) {
-  struct Need {
-    int32_t understands;
-    const char* field;
-    bool used;
-  };
+  if (understands >= kUnderstands) return absl::OkStatus();
   const v1::Chat& chat = request.chat();
   const v1::Sampling& sampling = request.sampling();
-  const bool reasoned =
-      std::any_of(chat.messages().begin(), chat.messages().end(),
-                  [](const v1::ChatMessage& message) { return message.has_reasoning_content(); });
-  const Need needs[] = {
-      {2, "constraint", request.constraint_case() != v1::GenerateRequest::CONSTRAINT_NOT_SET},
-      {1, "prompt_logprobs", request.has_prompt_logprobs()},
-      {1, "echo", request.echo()},
-      {1, "return_progress", request.return_progress()},
-      {1, "stopping.min_tokens", request.stopping().min_tokens() > 0},
-      {1, "sampling.logit_bias_text", sampling.logit_bias_text_size() > 0},
-      {1, "chat.add_generation_prompt", chat.has_add_generation_prompt()},
-      {1, "chat.continue_final_message", chat.continue_final_message()},
-      {1, "chat.messages.reasoning_content", reasoned},
-      {3, "sampling.typical_p", sampling.has_typical_p()},
-      {3, "sampling.top_n_sigma", sampling.has_top_n_sigma()},
-      {3, "sampling.dry_multiplier", sampling.has_dry_multiplier()},
-      {3, "sampling.xtc_probability", sampling.has_xtc_probability()},
-      {3, "sampling.bad_words", sampling.bad_words_size() > 0},
-      {3, "sampling.allowed_token_ids", sampling.allowed_token_ids_size() > 0},
+  struct Field {
+    int32_t since;  // the first value of `understands` that includes it
+    bool present;
+    const char* name;
   };
-  for (const Need& need : needs) {
-    if (!need.used || understands >= need.understands) continue;
+  const Field fields[] = {
+      {3, sampling.has_typical_p(), "sampling.typical_p"},
+      {3, sampling.has_top_n_sigma(), "sampling.top_n_sigma"},
+      {3, sampling.has_dry_multiplier(), "sampling.dry_multiplier"},
+      {3, sampling.has_xtc_probability(), "sampling.xtc_probability"},
+      {3, sampling.bad_words_size() > 0, "sampling.bad_words"},
+      {3, sampling.allowed_token_ids_size() > 0, "sampling.allowed_token_ids"},
+      {2, request.constraint_case() != v1::GenerateRequest::CONSTRAINT_NOT_SET, "constraint"},
+      {1, request.has_prompt_logprobs(), "prompt_logprobs"},
+      {1, request.echo(), "echo"},
+      {1, request.return_progress(), "return_progress"},
+      {1, request.stopping().min_tokens() > 0, "stopping.min_tokens"},
+      {1, request.sampling().logit_bias_text_size() > 0, "sampling.logit_bias_text"},
+      {1, chat.has_add_generation_prompt(), "chat.add_generation_prompt"},
+      {1, chat.continue_final_message(), "chat.continue_final_message"},
+      {1,
+       std::any_of(
+           chat.messages().begin(), chat.messages().end(),
+           [](const v1::ChatMessage& message) { return message.has_reasoning_content(); }),
+       "chat.messages.reasoning_content"},
+  };
+  for (const Field& field : fields) {
+    if (!field.present || understands >= field.since) continue;
     return absl::UnimplementedError(
-        absl::StrCat(need.field,
+        absl::StrCat(field.name,
                      " is not supported by this model's worker, which has an older release; "
                      "upgrade it"));
   }
