@@ -82,7 +82,8 @@ class AutoregressiveDecoder final : public Decoder {
     const SequenceConstraint* constraint = sequence.constraint.get();
     const SampleInput input = {
         .params = &request.sampling,
-        .counts = &sequence.counts,
+        .state = &sequence.sampler,
+        .tokens = sequence.tokens,
         .choice = request.choice,
         .position = sequence.outputs(),
         .forbidden =

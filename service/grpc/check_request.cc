@@ -58,8 +58,8 @@ absl::Status CheckBiasTexts(const v1::Sampling& sampling) {
 }
 
 absl::Status CheckParameters(const v1::GenerateRequest& request) {
-  if (request.sampling().has_typical_p()) return NotServed("sampling.typical_p");
-  RETURN_IF_ERROR(FromProto(request.sampling(), engine::SamplingParams()).Validate(kAnyVocabulary));
+  const engine::SamplingParams sampling = FromProto(request.sampling(), engine::SamplingParams());
+  RETURN_IF_ERROR(sampling.Validate(kAnyVocabulary));
   engine::StoppingParams stopping = FromProto(request.stopping());
   RETURN_IF_ERROR(stopping.Validate(kAnyVocabulary));
   const bool limited = request.stopping().has_max_tokens();
@@ -72,6 +72,12 @@ absl::Status CheckParameters(const v1::GenerateRequest& request) {
   }
   RETURN_IF_ERROR(CheckBiasTexts(request.sampling()));
   for (const std::string& stop : stopping.stop) RETURN_IF_ERROR(base::CheckUtf8(stop, "stop"));
+  for (const std::string& word : sampling.bad_words) {
+    RETURN_IF_ERROR(base::CheckUtf8(word, "bad_words"));
+  }
+  for (const std::string& breaker : sampling.dry_sequence_breakers) {
+    RETURN_IF_ERROR(base::CheckUtf8(breaker, "dry_sequence_breakers"));
+  }
   return absl::OkStatus();
 }
 
@@ -256,24 +262,41 @@ absl::Status CheckGenerateRequest(const v1::GenerateRequest& request) {
 absl::Status CheckUnderstood(const v1::GenerateRequest& request, int32_t understands) {
   if (understands >= kUnderstands) return absl::OkStatus();
   const v1::Chat& chat = request.chat();
-  const bool reasoned =
-      std::any_of(chat.messages().begin(), chat.messages().end(),
-                  [](const v1::ChatMessage& message) { return message.has_reasoning_content(); });
-  const bool constrained = request.constraint_case() != v1::GenerateRequest::CONSTRAINT_NOT_SET;
-  if (understands == 1 && !constrained) return absl::OkStatus();
-  const char* field = constrained                                     ? "constraint"
-                      : request.has_prompt_logprobs()                 ? "prompt_logprobs"
-                      : request.echo()                                ? "echo"
-                      : request.return_progress()                     ? "return_progress"
-                      : request.stopping().min_tokens() > 0           ? "stopping.min_tokens"
-                      : request.sampling().logit_bias_text_size() > 0 ? "sampling.logit_bias_text"
-                      : chat.has_add_generation_prompt()              ? "chat.add_generation_prompt"
-                      : chat.continue_final_message() ? "chat.continue_final_message"
-                      : reasoned                      ? "chat.messages.reasoning_content"
-                                                      : nullptr;
-  if (field == nullptr) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat(
-      field, " is not supported by this model's worker, which has an older release; upgrade it"));
+  const v1::Sampling& sampling = request.sampling();
+  struct Field {
+    int32_t since;  // the first value of `understands` that includes it
+    bool present;
+    const char* name;
+  };
+  const Field fields[] = {
+      {3, sampling.has_typical_p(), "sampling.typical_p"},
+      {3, sampling.has_top_n_sigma(), "sampling.top_n_sigma"},
+      {3, sampling.has_dry_multiplier(), "sampling.dry_multiplier"},
+      {3, sampling.has_xtc_probability(), "sampling.xtc_probability"},
+      {3, sampling.bad_words_size() > 0, "sampling.bad_words"},
+      {3, sampling.allowed_token_ids_size() > 0, "sampling.allowed_token_ids"},
+      {2, request.constraint_case() != v1::GenerateRequest::CONSTRAINT_NOT_SET, "constraint"},
+      {1, request.has_prompt_logprobs(), "prompt_logprobs"},
+      {1, request.echo(), "echo"},
+      {1, request.return_progress(), "return_progress"},
+      {1, request.stopping().min_tokens() > 0, "stopping.min_tokens"},
+      {1, request.sampling().logit_bias_text_size() > 0, "sampling.logit_bias_text"},
+      {1, chat.has_add_generation_prompt(), "chat.add_generation_prompt"},
+      {1, chat.continue_final_message(), "chat.continue_final_message"},
+      {1,
+       std::any_of(
+           chat.messages().begin(), chat.messages().end(),
+           [](const v1::ChatMessage& message) { return message.has_reasoning_content(); }),
+       "chat.messages.reasoning_content"},
+  };
+  for (const Field& field : fields) {
+    if (!field.present || understands >= field.since) continue;
+    return absl::UnimplementedError(
+        absl::StrCat(field.name,
+                     " is not supported by this model's worker, which has an older release; "
+                     "upgrade it"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tidepool::service

@@ -47,6 +47,9 @@ HTTP = {
             '"tool_choice":"auto","logprobs":true,"top_logprobs":2,"chat_template_kwargs":{"a":null}}',
     "scored": 'p{"prompt":"a","max_tokens":0,"echo":true,"logprobs":1,"prompt_logprobs":2,"return_token_ids":true,'
               '"logit_bias":{"a":1},"min_tokens":0}',
+    "samplers": 'p{"prompt":"a","typical_p":0.5,"top_n_sigma":-1,"xtc_probability":1,"xtc_threshold":0.1,'
+                '"dry_multiplier":0.8,"dry_base":2,"dry_allowed_length":0,"dry_penalty_last_n":-1,'
+                '"dry_sequence_breakers":["x"],"bad_words":["a"],"allowed_token_ids":[1,2]}',
     "tokenize": 'x{"prompt":"a","add_special_tokens":false,"return_token_strs":true}',
     "detokenize": 'x{"tokens":[1,2]}',
     "template": 'x{"messages":[{"role":"developer","content":"a"}],"continue_final_message":true}',
