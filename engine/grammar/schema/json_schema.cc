@@ -33,15 +33,30 @@ absl::StatusOr<Regex> WhitespaceRegex(absl::string_view pattern, RegexPool* pool
 
 }  // namespace
 
-absl::StatusOr<GrammarIr> CompileJsonSchema(absl::string_view schema,
-                                            const JsonSchemaOptions& options) {
+absl::StatusOr<Expr> EmitJsonSchema(absl::string_view schema, const JsonSchemaOptions& options,
+                                    GrammarIr* ir) {
   ASSIGN_OR_RETURN(const std::unique_ptr<SchemaDocument> document, SchemaDocument::Parse(schema));
-  GrammarIr ir(options.limits);
   ASSIGN_OR_RETURN(const Regex whitespace,
-                   WhitespaceRegex(options.whitespace_pattern, &ir.regexes()));
-  SchemaNormalizer normalizer(document.get(), &ir.regexes(), options.one_of);
-  SchemaEmitter emitter(&normalizer, whitespace, &ir);
-  RETURN_IF_ERROR(emitter.Emit(normalizer.terms().Schema(document->root())));
+                   WhitespaceRegex(options.whitespace_pattern, &ir->regexes()));
+  const Json* root = &document->root();
+  if (!options.pointer.empty()) {
+    ASSIGN_OR_RETURN(root, document->Resolve(root, absl::StrCat("#", options.pointer)));
+  }
+  const Json object = {{"type", "object"}};
+  SchemaNormalizer normalizer(document.get(), &ir->regexes(), options.one_of);
+  SchemaEmitter emitter(&normalizer, whitespace, ir);
+  SchemaTerms& terms = normalizer.terms();
+  Term term = terms.Schema(*root);
+  if (options.root == RootValue::kObject) term = terms.And({term, terms.Schema(object)});
+  return emitter.Emit(term);
+}
+
+absl::StatusOr<GrammarIr> CompileJsonSchema(absl::string_view schema,
+                                            const JsonSchemaOptions& options,
+                                            const GrammarLimits& limits) {
+  GrammarIr ir(limits);
+  ASSIGN_OR_RETURN(const Expr value, EmitJsonSchema(schema, options, &ir));
+  ir.set_start(value);
   const absl::Status finished = ir.Finish();
   if (!finished.ok()) {
     return SchemaError("", "", absl::StrCat("no JSON text is possible: ", finished.message()));

@@ -8,6 +8,7 @@
 #ifndef TIDEPOOL_ENGINE_GRAMMAR_SCHEMA_JSON_SCHEMA_H_
 #define TIDEPOOL_ENGINE_GRAMMAR_SCHEMA_JSON_SCHEMA_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -17,18 +18,30 @@
 
 namespace tidepool::engine::grammar {
 
+// Which values may match, besides those that the schema refuses.
+enum class RootValue : uint8_t { kAny, kObject };
+
 struct JsonSchemaOptions {
   // A regular expression for the text between two tokens; empty: as above. It may only match
   // blanks, tabs and line breaks, and not endlessly many.
   std::string whitespace_pattern;
   OneOf one_of = OneOf::kExact;
-  GrammarLimits limits;
+  RootValue root = RootValue::kAny;
+  // The JSON pointer of the subschema that the value matches; empty: the whole schema.
+  std::string pointer;
 };
 
 // Returns INVALID_ARGUMENT, with the JSON pointer, the keyword, the reason and a remedy, if the
 // schema is not valid, or cannot be enforced exactly, or is over a limit, or if no value is valid.
 absl::StatusOr<GrammarIr> CompileJsonSchema(absl::string_view schema,
-                                            const JsonSchemaOptions& options);
+                                            const JsonSchemaOptions& options,
+                                            const GrammarLimits& limits = {});
+
+// Adds the JSON texts of a schema's values to a grammar, and returns them as an expression. Returns
+// the errors of CompileJsonSchema, except that it does not notice if no value is valid. Then the
+// expression is not productive when the grammar is finished.
+absl::StatusOr<Expr> EmitJsonSchema(absl::string_view schema, const JsonSchemaOptions& options,
+                                    GrammarIr* ir);
 
 }  // namespace tidepool::engine::grammar
 
