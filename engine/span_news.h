@@ -27,6 +27,13 @@ bool HasNews(const StreamChunk& chunk);
 // its whole prompt is computed.
 Usage FinalUsage(const Sequence& sequence, absl::Duration now);
 
+// Returns whether the sequence's constraint allows nothing but an end token, which need not be
+// generated. It must be if its log-probability is requested.
+bool OnlyEndFollows(const Sequence& sequence);
+// Ends the response in `chunk` if the constraint ended it with the last token, or if only an end
+// token follows. This can be before min_tokens.
+void EndByConstraint(Sequence* sequence, StreamChunk* chunk);
+
 // Sets sequence->end_tokens, the tokens that its min_tokens forbid. Returns INVALID_ARGUMENT if
 // they are the whole vocabulary.
 absl::Status ForbidEnds(const Tokenizer& tokenizer, int vocab_size, Sequence* sequence);

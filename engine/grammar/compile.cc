@@ -49,6 +49,8 @@ JsonSchemaOptions SchemaOptions(const GrammarSource& source) {
           .one_of = source.coerce_one_of ? OneOf::kAsAnyOf : OneOf::kExact};
 }
 
+}  // namespace
+
 absl::StatusOr<GrammarIr> CompileIr(const GrammarSource& source, const Tokenizer* tokenizer) {
   if (source.kind == GrammarKind::kJsonSchema) {
     return CompileJsonSchema(source.text, SchemaOptions(source));
@@ -60,8 +62,6 @@ absl::StatusOr<GrammarIr> CompileIr(const GrammarSource& source, const Tokenizer
   RETURN_IF_ERROR(ir.Finish());
   return ir;
 }
-
-}  // namespace
 
 absl::StatusOr<Expr> EmitGrammar(const GrammarSource& source, const Tokenizer* tokenizer,
                                  GrammarIr* ir) {

@@ -19,6 +19,9 @@ namespace tidepool::engine::grammar {
 inline constexpr size_t kMaxChoices = 10'000;
 inline constexpr size_t kMaxChoiceBytes = 1 << 20;  // of all choices together
 
+// As below, without the last step: Grammar(CompileIr(...)).
+absl::StatusOr<GrammarIr> CompileIr(const GrammarSource& source, const Tokenizer* tokenizer);
+
 // `tokenizer` is for the token terms of GBNF, and may be null. Returns INVALID_ARGUMENT with the
 // place, the reason and a remedy if the source is wrong or cannot be enforced exactly.
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileGrammar(const GrammarSource& source,

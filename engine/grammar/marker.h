@@ -9,8 +9,7 @@ namespace tidepool::engine::grammar {
 
 struct Marker {
   std::string text;
-  // The control token with this text, which is then the only spelling. -1: the vocabulary has none,
-  // and the marker is ordinary text.
+  // The control token that is the marker. -1: the marker is ordinary text.
   int32_t token = -1;
   bool operator==(const Marker&) const = default;
 };

@@ -44,7 +44,7 @@ OutputText::Step OutputText::Add(int32_t token) {
     step.text = std::move(text);
   }
   if (!step.finish.has_value() && left_ == 0) step.finish = FinishReason::kLength;
-  if (step.finish.has_value()) step.text += matcher_.TakeHeld() + decoder_.Flush();
+  if (step.finish.has_value()) step.text += End();
   return step;
 }
 

@@ -14,6 +14,7 @@
 #include "service/base/chat_roles.h"
 #include "service/grpc/check_request.h"
 #include "service/grpc/convert.h"
+#include "service/tools/tool_list.h"
 
 namespace tidepool::service {
 namespace {
@@ -105,6 +106,31 @@ absl::Status CheckInput(const v1::GenerateRequest& request) {
       break;
   }
   return absl::InvalidArgumentError("no input: set one of text, token_ids and chat");
+}
+
+// Checks what the response of a chat may contain.
+absl::Status CheckChatOutput(const v1::GenerateRequest& request) {
+  if (!request.has_chat()) {
+    if (!request.has_thinking_budget_tokens()) return absl::OkStatus();
+    return absl::InvalidArgumentError("thinking_budget_tokens needs a chat; remove it");
+  }
+  if (request.thinking_budget_tokens() < 0) {
+    return Refuse("thinking_budget_tokens", absl::StrCat(request.thinking_budget_tokens()),
+                  "0 or more");
+  }
+  const v1::Chat& chat = request.chat();
+  if (!v1::ToolChoice::Mode_IsValid(chat.tool_choice().mode())) {
+    return Refuse("chat.tool_choice.mode", absl::StrCat(chat.tool_choice().mode()),
+                  "AUTO, NONE or REQUIRED");
+  }
+  const bool parallel = !chat.has_parallel_tool_calls() || chat.parallel_tool_calls();
+  ASSIGN_OR_RETURN(const CallRules rules,
+                   RulesOf(chat.tools_json(), chat.tool_choice(), parallel));
+  if ((rules.required || rules.restricts()) && request.stopping().ignore_eos()) {
+    return absl::InvalidArgumentError(
+        "ignore_eos does not work with constrained tool calls; remove one of them");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckUnserved(const v1::GenerateRequest& request) {
@@ -241,6 +267,7 @@ absl::Status CheckGenerateRequest(const v1::GenerateRequest& request) {
   }
   RETURN_IF_ERROR(CheckUnserved(request));
   RETURN_IF_ERROR(CheckInput(request));
+  RETURN_IF_ERROR(CheckChatOutput(request));
   RETURN_IF_ERROR(CheckChoices(request));
   if (request.has_session_id()) RETURN_IF_ERROR(CheckWithSession(request));
   RETURN_IF_ERROR(CheckParameters(request));
@@ -256,24 +283,40 @@ absl::Status CheckGenerateRequest(const v1::GenerateRequest& request) {
 absl::Status CheckUnderstood(const v1::GenerateRequest& request, int32_t understands) {
   if (understands >= kUnderstands) return absl::OkStatus();
   const v1::Chat& chat = request.chat();
-  const bool reasoned =
-      std::any_of(chat.messages().begin(), chat.messages().end(),
-                  [](const v1::ChatMessage& message) { return message.has_reasoning_content(); });
-  const bool constrained = request.constraint_case() != v1::GenerateRequest::CONSTRAINT_NOT_SET;
-  if (understands == 1 && !constrained) return absl::OkStatus();
-  const char* field = constrained                                     ? "constraint"
-                      : request.has_prompt_logprobs()                 ? "prompt_logprobs"
-                      : request.echo()                                ? "echo"
-                      : request.return_progress()                     ? "return_progress"
-                      : request.stopping().min_tokens() > 0           ? "stopping.min_tokens"
-                      : request.sampling().logit_bias_text_size() > 0 ? "sampling.logit_bias_text"
-                      : chat.has_add_generation_prompt()              ? "chat.add_generation_prompt"
-                      : chat.continue_final_message() ? "chat.continue_final_message"
-                      : reasoned                      ? "chat.messages.reasoning_content"
-                                                      : nullptr;
-  if (field == nullptr) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat(
-      field, " is not supported by this model's worker, which has an older release; upgrade it"));
+  const bool parallel = !chat.has_parallel_tool_calls() || chat.parallel_tool_calls();
+  const absl::StatusOr<CallRules> rules =
+      RulesOf(chat.tools_json(), chat.tool_choice(), parallel);
+  struct Field {
+    int32_t since;  // the first value of `understands` that includes it
+    bool present;
+    const char* name;
+  };
+  const Field fields[] = {
+      {3, rules.ok() && rules->restricts(), "chat.tool_choice, parallel_tool_calls or strict"},
+      {3, chat.tool_choice().mode() == v1::ToolChoice::NONE, "chat.tool_choice"},
+      {3, request.has_thinking_budget_tokens(), "thinking_budget_tokens"},
+      {2, request.constraint_case() != v1::GenerateRequest::CONSTRAINT_NOT_SET, "constraint"},
+      {1, request.has_prompt_logprobs(), "prompt_logprobs"},
+      {1, request.echo(), "echo"},
+      {1, request.return_progress(), "return_progress"},
+      {1, request.stopping().min_tokens() > 0, "stopping.min_tokens"},
+      {1, request.sampling().logit_bias_text_size() > 0, "sampling.logit_bias_text"},
+      {1, chat.has_add_generation_prompt(), "chat.add_generation_prompt"},
+      {1, chat.continue_final_message(), "chat.continue_final_message"},
+      {1,
+       std::any_of(
+           chat.messages().begin(), chat.messages().end(),
+           [](const v1::ChatMessage& message) { return message.has_reasoning_content(); }),
+       "chat.messages.reasoning_content"},
+  };
+  for (const Field& field : fields) {
+    if (!field.present || understands >= field.since) continue;
+    return absl::UnimplementedError(
+        absl::StrCat(field.name,
+                     " is not supported by this model's worker, which has an older release; "
+                     "upgrade it"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tidepool::service

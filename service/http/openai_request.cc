@@ -316,6 +316,7 @@ absl::StatusOr<OpenAiRequest> ParseChatRequest(const Json& body, FieldRecorder* 
     base.mutable_stopping()->set_max_tokens(*tokens);
   }
   ReadChat(&fields, base.mutable_chat());
+  ReadThinkingBudget(&fields, &base);
   out.tools = base.chat().has_tools_json();
   const int64_t n = fields.Integer("n", 1, OpenAiRequest::kMaxChoices).value_or(1);
   const bool logprobs = fields.Bool("logprobs").value_or(false);

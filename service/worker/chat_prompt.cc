@@ -33,7 +33,10 @@ engine::ChatInputs MakeInputs(const WorkerModel& model, const v1::Chat& chat,
   }
   inputs.bos_token = std::string(model.tokenizer->bos_text());
   inputs.eos_token = std::string(model.tokenizer->eos_text());
-  if (chat.has_tools_json()) inputs.tools = Json::parse(chat.tools_json(), nullptr, false);
+  const bool wants_tools = chat.tool_choice().mode() != v1::ToolChoice::NONE;
+  if (chat.has_tools_json() && wants_tools) {
+    inputs.tools = Json::parse(chat.tools_json(), nullptr, false);
+  }
   if (chat.has_template_kwargs_json()) {
     inputs.template_kwargs = Json::parse(chat.template_kwargs_json(), nullptr, false);
   }

@@ -16,6 +16,7 @@
 #include "service/grpc/convert.h"
 #include "service/worker/bias_texts.h"
 #include "service/worker/chat_prompt.h"
+#include "service/worker/output_rules.h"
 
 namespace tidepool::service {
 namespace {
@@ -215,9 +216,7 @@ absl::StatusOr<worker::v1::PrepareResponse> Prepare(const worker::v1::PrepareReq
                                             : TokensPrompt(request, context));
   RETURN_IF_ERROR(CheckPrompt(prompt, request.session().token_ids_size(), model));
 
-  if (const auto constraint = ConstraintOf(request.request())) {
-    RETURN_IF_ERROR(CompileConstraint(model, *constraint).status());
-  }
+  RETURN_IF_ERROR(CheckOutputRules(model, request.request(), prompt.token_ids));
   engine::SamplingParams sampling = FromProto(request.request().sampling(), model.default_sampling);
   RETURN_IF_ERROR(AddBiasTexts(request.request().sampling(), *model.tokenizer, &sampling));
   if (!request.request().sampling().has_seed()) sampling.seed = context.drawn_seed;

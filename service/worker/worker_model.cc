@@ -20,10 +20,4 @@ void ToProto(const WorkerModel& model, v1::Model* out) {
   out->set_tool_syntax(model.tool_syntax);
 }
 
-absl::StatusOr<std::shared_ptr<const engine::grammar::Grammar>> CompileConstraint(
-    const WorkerModel& model, const engine::grammar::GrammarSource& source) {
-  if (model.grammars != nullptr) return model.grammars->Get(source);
-  return absl::UnimplementedError("this model does not support constrained output");
-}
-
 }  // namespace tidepool::service
