@@ -59,9 +59,11 @@ inline constexpr int32_t kMaxTopLogprobs = 20;
 
 // A limit on the tokens of reasoning at the beginning of a response.
 struct ReasoningLimit {
-  grammar::Marker begin;  // unless the prompt ends inside of the reasoning
-  grammar::Marker end;
   bool open = false;  // the prompt ends inside of the reasoning
+  // What the reasoning begins with, if it is not open: this text, or these tokens. Not empty.
+  std::string begin;
+  std::vector<int32_t> begin_tokens;
+  grammar::Marker end;
   int64_t max_tokens = 0;
   // After max_tokens tokens of reasoning, these tokens come next: those of the end marker. Not
   // empty.

@@ -30,17 +30,17 @@ void ReasoningTracker::Add(int32_t token) {
 
 // Before the reasoning there is at most white space.
 void ReasoningTracker::AddBefore(int32_t token) {
-  if (limit_.begin.token >= 0 && token == limit_.begin.token) {
-    phase_ = Phase::kInside;
-    return;
-  }
+  const bool continues = token == limit_.begin_tokens[begun_];
+  begun_ = continues ? begun_ + 1 : 0;
   absl::StrAppend(&text_, trie_->text(token));
   const absl::string_view text = absl::StripLeadingAsciiWhitespace(text_);
-  if (limit_.begin.token < 0 && absl::StartsWith(text, limit_.begin.text)) {
-    text_ = std::string(text.substr(limit_.begin.text.size()));
+  if (begun_ == limit_.begin_tokens.size()) {
+    text_.clear();
     phase_ = Phase::kInside;
-  } else if (!text.empty() &&
-             (limit_.begin.token >= 0 || !absl::StartsWith(limit_.begin.text, text))) {
+  } else if (absl::StartsWith(text, limit_.begin)) {
+    text_ = std::string(text.substr(limit_.begin.size()));
+    phase_ = Phase::kInside;
+  } else if (!continues && !absl::StartsWith(limit_.begin, text)) {
     phase_ = Phase::kAfter;
   }
 }

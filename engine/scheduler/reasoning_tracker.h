@@ -32,6 +32,7 @@ class ReasoningTracker {
   const ReasoningLimit limit_;
   const std::shared_ptr<const grammar::TokenTrie> trie_;
   Phase phase_ = Phase::kBefore;
+  size_t begun_ = 0;   // number of tokens of begin_tokens
   std::string text_;   // the last text, which may be a part of the next marker
   int64_t count_ = 0;  // of reasoning tokens
   size_t forced_ = 0;  // number of tokens of the end marker that were forced

@@ -230,7 +230,10 @@ void ReadTools(JsonFields* fields, v1::Chat* chat) {
   if (choice.mode() != v1::ToolChoice::AUTO || !choice.names().empty()) {
     *chat->mutable_tool_choice() = std::move(choice);
   }
-  if (!has_tools) return;
+  if (!has_tools) {
+    if (chat->has_tool_choice()) fields->Fail("tool_choice", "needs tools; add tools");
+    return;
+  }
   if (parallel.has_value() || only_one) {
     chat->set_parallel_tool_calls(parallel.value_or(true) && !only_one);
   }

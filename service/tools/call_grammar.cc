@@ -8,12 +8,14 @@
 #include "engine/grammar/schema/json_schema.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/utf8.h"
+#include "service/tools/parameter_grammar.h"
 
 namespace tidepool::service {
 namespace {
 
 using engine::grammar::EmitJsonSchema;
 using engine::grammar::Expr;
+using engine::grammar::Marker;
 using engine::grammar::Parts;
 using engine::grammar::Regex;
 using engine::grammar::RootValue;
@@ -40,15 +42,18 @@ absl::Status CallGrammar::CheckName(const Tool& tool) const {
 }
 
 absl::StatusOr<Expr> CallGrammar::EmitArguments(const Tool& tool) {
-  if (format_.form != ArgumentForm::kJson) {
+  if (format_.form == ArgumentForm::kPython) {
     return absl::InvalidArgumentError(
         "calls of this model cannot be constrained yet; leave tool_choice, parallel_tool_calls "
         "and strict at their defaults");
   }
   const bool exact = (rules_.all_strict || tool.strict) && !tool.parameters.empty();
   const std::string place = absl::StrCat(PlaceOf(tool), ".parameters");
+  const std::string schema = exact ? tool.parameters : "";
   const absl::StatusOr<Expr> arguments =
-      EmitJsonSchema(exact ? tool.parameters : kAnyObject, {.root = RootValue::kObject}, &ir_);
+      format_.form == ArgumentForm::kJson
+          ? EmitJsonSchema(exact ? schema : kAnyObject, {.root = RootValue::kObject}, &ir_)
+          : EmitParameters(format_.parameter, schema, texts_, &ir_);
   if (!arguments.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(place, ": ", arguments.status().message()));
   }
@@ -78,8 +83,25 @@ absl::StatusOr<Expr> CallGrammar::EmitAll(absl::string_view skipped) {
   return ir_.Seq({Text(begin), call, more, Text(format_.end)});
 }
 
+Expr CallGrammar::InFinalMessage(Expr content) {
+  return ir_.Seq(
+      {Text(absl::StrCat(harmony::kChannel, "final", harmony::kMessage)), content});
+}
+
+// A response of harmony is one message, or a call after an optional message to the user.
+absl::StatusOr<Expr> CallGrammar::EmitFreeHarmony() {
+  ASSIGN_OR_RETURN(const Expr call, EmitAll(""));
+  const Marker end = texts_.MarkerOf(harmony::kEnd);
+  const Expr text = ir_.Match(TextWithout(end, &pool_));
+  const Expr preamble =
+      ir_.Seq({Text(absl::StrCat(harmony::kChannel, "commentary", harmony::kMessage)),
+               ir_.Match(TextThrough(end, &pool_)), Text(absl::StrCat(harmony::kStart, "assistant"))});
+  return ir_.Alt({InFinalMessage(text), ir_.Seq({ir_.Repeat(preamble, 0, 1), call})});
+}
+
 // Free text, in which calls may begin.
 absl::StatusOr<Expr> CallGrammar::EmitFree() {
+  if (format_.syntax == v1::HARMONY) return EmitFreeHarmony();
   const bool parallel = rules_.parallel && format_.parallel;
   if (!format_.trigger.empty()) {
     // Without a text around all calls, each of them has the trigger.

@@ -37,6 +37,8 @@ class CallGrammar {
   absl::StatusOr<engine::grammar::Expr> Emit();
   // Returns responses that are only calls, without reasoning.
   absl::StatusOr<engine::grammar::Expr> EmitOnlyCalls();
+  // Returns the message of harmony that has this content.
+  engine::grammar::Expr InFinalMessage(engine::grammar::Expr content);
   // Returns INVALID_ARGUMENT if no object matches the schema of a tool. Requires: ir->Finish() was
   // called.
   absl::Status CheckArguments() const;
@@ -51,6 +53,7 @@ class CallGrammar {
   // Returns all calls, without `skipped`, with which the text around them begins.
   absl::StatusOr<Expr> EmitAll(absl::string_view skipped);
   absl::StatusOr<Expr> EmitFree();
+  absl::StatusOr<Expr> EmitFreeHarmony();
   Expr Text(absl::string_view text);
 
   const ToolFormat& format_;

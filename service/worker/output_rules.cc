@@ -87,7 +87,8 @@ absl::StatusOr<OutputRules> ReadRules(const WorkerModel& model, const worker::v1
 absl::StatusOr<Expr> EmitResponse(const OutputRules& rules, const WorkerModel& model,
                                   CallGrammar* calls, GrammarIr* ir) {
   if (!rules.source.has_value() || rules.calls.required) return calls->Emit();
-  ASSIGN_OR_RETURN(const Expr text, EmitGrammar(*rules.source, model.tokenizer, ir));
+  ASSIGN_OR_RETURN(Expr text, EmitGrammar(*rules.source, model.tokenizer, ir));
+  if (model.tool_syntax == v1::HARMONY) text = calls->InFinalMessage(text);
   if (!rules.has_calls()) return text;
   ASSIGN_OR_RETURN(const Expr only_calls, calls->EmitOnlyCalls());
   return ir->Alt({text, only_calls});
@@ -96,7 +97,8 @@ absl::StatusOr<Expr> EmitResponse(const OutputRules& rules, const WorkerModel& m
 absl::StatusOr<GrammarIr> CompileRules(const OutputRules& rules, const WorkerModel& model) {
   // Without a format there are no calls.
   const ToolFormat no_format;
-  const bool plain = rules.reasoning == ReasoningStart::kNone && !rules.has_calls();
+  const bool plain = rules.reasoning == ReasoningStart::kNone && !rules.has_calls() &&
+                     model.tool_syntax != v1::HARMONY;
   if (plain && rules.source.has_value()) return CompileIr(*rules.source, model.tokenizer);
   GrammarIr ir;
   const ResponseTexts texts(model.tokenizer, MarkersOf(model.tool_syntax, model.reasoning));
@@ -106,7 +108,9 @@ absl::StatusOr<GrammarIr> CompileRules(const OutputRules& rules, const WorkerMod
   const Reasoning reasoning = {
       .begin = texts.Match(model.reasoning.begin(), &pool),
       .end = texts.MarkerOf(model.reasoning.end()),
-      .after = pool.Repeat(pool.Literal("\n"), 0, kMaxLineBreaks),
+      .after = model.tool_syntax == v1::HARMONY
+                   ? texts.Match(absl::StrCat(harmony::kStart, "assistant"), &pool)
+                   : pool.Repeat(pool.Literal("\n"), 0, kMaxLineBreaks),
       .start = rules.reasoning};
   const bool must = rules.source.has_value() || rules.calls.required;
   ir.set_start(
@@ -128,13 +132,15 @@ absl::StatusOr<std::optional<engine::ReasoningLimit>> LimitOf(const WorkerModel&
   }
   if (start == ReasoningStart::kNone) return std::nullopt;
   const ResponseTexts texts(model.tokenizer, MarkersOf(model.tool_syntax, model.reasoning));
-  engine::ReasoningLimit limit = {.begin = texts.MarkerOf(model.reasoning.begin()),
+  const auto encode = [&model](const std::string& text) {
+    return model.tokenizer->Encode(text, engine::SpecialTokens::kParse, engine::AddBos::kContinue);
+  };
+  engine::ReasoningLimit limit = {.open = start == ReasoningStart::kOpen,
+                                  .begin = model.reasoning.begin(),
                                   .end = texts.MarkerOf(model.reasoning.end()),
-                                  .open = start == ReasoningStart::kOpen,
                                   .max_tokens = chat.thinking_budget_tokens()};
-  ASSIGN_OR_RETURN(limit.end_tokens,
-                   model.tokenizer->Encode(limit.end.text, engine::SpecialTokens::kParse,
-                                           engine::AddBos::kContinue));
+  ASSIGN_OR_RETURN(limit.begin_tokens, encode(limit.begin));
+  ASSIGN_OR_RETURN(limit.end_tokens, encode(limit.end.text));
   return limit;
 }
 

@@ -144,9 +144,10 @@ constexpr char kEnd[] = "</t>";
 
 // A limit on reasoning between <t> and </t>.
 ReasoningLimit Limit(int64_t max_tokens) {
-  return {.begin = {.text = "<t>"},
+  return {.open = true,
+          .begin = "<t>",
+          .begin_tokens = fakes::ByteTokens("<t>"),
           .end = {.text = kEnd},
-          .open = true,
           .max_tokens = max_tokens,
           .end_tokens = fakes::ByteTokens(kEnd)};
 }
@@ -227,12 +228,13 @@ TEST(ReasoningLimitTest, OnlyReasoningCounts) {
   EXPECT_EQ(ForcedAfter(closed, "abcdefgh<t>abcdef", trie), "");
   EXPECT_EQ(ForcedAfter(closed, "\n<t>abc", trie), kEnd);
   EXPECT_EQ(ForcedAfter(closed, "<t>ab", trie), "");
-  closed.begin = {.text = "<|start|>", .token = fakes::kStartToken};
+  closed.begin = "<|start|>a";
+  closed.begin_tokens = {fakes::kStartToken, 'a'};
   closed.end = {.text = "opera", .token = fakes::kOperaToken};
   closed.end_tokens = {fakes::kOperaToken};
   ReasoningTracker tracker(closed, trie);
   tracker.Add(fakes::kStartToken);
-  for (const char c : std::string("abc")) tracker.Add(c);
+  for (const char c : std::string("aabc")) tracker.Add(c);
   EXPECT_EQ(tracker.forced(), fakes::kOperaToken);
   tracker.Add(fakes::kOperaToken);
   EXPECT_EQ(tracker.forced(), std::nullopt);

@@ -31,6 +31,15 @@ absl::StatusOr<Regex> WhitespaceRegex(absl::string_view pattern, RegexPool* pool
                    kMaxWhitespaceBytes, " of them; use a count such as {0,20}"));
 }
 
+absl::StatusOr<Term> RootTerm(const JsonSchemaOptions& options, SchemaDocument* document,
+                              SchemaTerms* terms) {
+  const Json* root = &document->root();
+  if (!options.pointer.empty()) {
+    ASSIGN_OR_RETURN(root, document->Resolve(root, absl::StrCat("#", options.pointer)));
+  }
+  return terms->Schema(*root);
+}
+
 }  // namespace
 
 absl::StatusOr<Expr> EmitJsonSchema(absl::string_view schema, const JsonSchemaOptions& options,
@@ -38,17 +47,27 @@ absl::StatusOr<Expr> EmitJsonSchema(absl::string_view schema, const JsonSchemaOp
   ASSIGN_OR_RETURN(const std::unique_ptr<SchemaDocument> document, SchemaDocument::Parse(schema));
   ASSIGN_OR_RETURN(const Regex whitespace,
                    WhitespaceRegex(options.whitespace_pattern, &ir->regexes()));
-  const Json* root = &document->root();
-  if (!options.pointer.empty()) {
-    ASSIGN_OR_RETURN(root, document->Resolve(root, absl::StrCat("#", options.pointer)));
-  }
-  const Json object = {{"type", "object"}};
   SchemaNormalizer normalizer(document.get(), &ir->regexes(), options.one_of);
   SchemaEmitter emitter(&normalizer, whitespace, ir);
   SchemaTerms& terms = normalizer.terms();
-  Term term = terms.Schema(*root);
+  ASSIGN_OR_RETURN(Term term, RootTerm(options, document.get(), &terms));
+  const Json object = {{"type", "object"}};
+  const Json string = {{"type", "string"}};
   if (options.root == RootValue::kObject) term = terms.And({term, terms.Schema(object)});
+  if (options.root == RootValue::kNoString) {
+    term = terms.And({term, terms.Not(terms.Schema(string))});
+  }
   return emitter.Emit(term);
+}
+
+absl::StatusOr<Regex> StringValues(absl::string_view schema, const JsonSchemaOptions& options,
+                                   RegexPool* pool) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<SchemaDocument> document, SchemaDocument::Parse(schema));
+  SchemaNormalizer normalizer(document.get(), pool, options.one_of);
+  ASSIGN_OR_RETURN(const Term term, RootTerm(options, document.get(), &normalizer.terms()));
+  const absl::StatusOr<const Shapes*> shapes = normalizer.Normalize(term);
+  if (!shapes.ok()) return normalizer.Located(term, shapes.status());
+  return (*shapes)->strings;
 }
 
 absl::StatusOr<GrammarIr> CompileJsonSchema(absl::string_view schema,

@@ -19,7 +19,7 @@
 namespace tidepool::engine::grammar {
 
 // Which values may match, besides those that the schema refuses.
-enum class RootValue : uint8_t { kAny, kObject };
+enum class RootValue : uint8_t { kAny, kObject, kNoString };
 
 struct JsonSchemaOptions {
   // A regular expression for the text between two tokens; empty: as above. It may only match
@@ -42,6 +42,11 @@ absl::StatusOr<GrammarIr> CompileJsonSchema(absl::string_view schema,
 // expression is not productive when the grammar is finished.
 absl::StatusOr<Expr> EmitJsonSchema(absl::string_view schema, const JsonSchemaOptions& options,
                                     GrammarIr* ir);
+
+// Returns the values of the schema that are strings, as text without quotation marks and escapes.
+// Returns the errors of EmitJsonSchema.
+absl::StatusOr<Regex> StringValues(absl::string_view schema, const JsonSchemaOptions& options,
+                                   RegexPool* pool);
 
 }  // namespace tidepool::engine::grammar
 
