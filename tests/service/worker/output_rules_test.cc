@@ -127,6 +127,27 @@ TEST_F(OutputRulesTest, TheReasoningHasALimit) {
   EXPECT_FALSE(generation_.reasoning_limit.has_value());
 }
 
+TEST_F(OutputRulesTest, HarmonyHasMessages) {
+  model_.tool_syntax = v1::HARMONY;
+  model_.reasoning.set_begin("<|channel|>analysis<|message|>");
+  model_.reasoning.set_end("<|end|>");
+  const std::string prompt = "<|start|>assistant";
+  const std::string analysis = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant";
+  const std::string final_message = "<|channel|>final<|message|>";
+  const std::string call =
+      "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"x\": true}<|call|>";
+  request_.set_json_schema(R"({"type": "object"})");
+  EXPECT_TRUE(Accepts(prompt, analysis + final_message + "{}"));
+  EXPECT_TRUE(Accepts(prompt, final_message + "{}"));
+  EXPECT_FALSE(Accepts(prompt, "{}"));
+  EXPECT_FALSE(Accepts(prompt, analysis + "{}"));
+  request_.mutable_chat()->set_tools_json(kTools);
+  Require();
+  EXPECT_TRUE(Accepts(prompt, analysis + call));
+  EXPECT_TRUE(Accepts(prompt, call));
+  EXPECT_FALSE(Accepts(prompt, analysis + final_message + "{}"));
+}
+
 TEST_F(OutputRulesTest, Refusals) {
   const auto refused = [this](const char* words) {
     const absl::Status status = Constrain(">");
