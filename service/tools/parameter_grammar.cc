@@ -76,14 +76,19 @@ class ParameterWriter {
   }
 
  private:
-  Expr AnyParameters() {
+  absl::StatusOr<Expr> AnyParameters() {
     engine::grammar::ByteSet letters;
     for (int c = 0; c < 128; ++c) letters.set(c, IsNameCharacter(static_cast<char>(c)));
     const Expr name = ir_.Match(pool_.Repeat(pool_.Bytes(letters), 1, kMaxNameBytes));
     const Expr text = ir_.Match(TextWithout(EndMarker(), &pool_));
-    return ir_.Repeat(ir_.Seq({Text(format_.key_begin), name, Text(format_.key_end), text,
-                               Text(format_.value_end)}),
-                      0, engine::grammar::kNoLimit);
+    Expr value = ir_.Seq({Text(format_.key_end), text});
+    if (!format_.json_key_end.empty()) {
+      ASSIGN_OR_RETURN(const Expr json,
+                       EmitJsonSchema("{}", {.root = RootValue::kNoString}, &ir_));
+      value = ir_.Alt({value, ir_.Seq({Text(format_.json_key_end), json})});
+    }
+    return ir_.Repeat(ir_.Seq({Text(format_.key_begin), name, value, Text(format_.value_end)}), 0,
+                      engine::grammar::kNoLimit);
   }
 
   static absl::Status Check(const Json& root) {

@@ -12,7 +12,8 @@
 namespace tidepool::service {
 
 // Adds the arguments that match `schema` to a grammar. There are only the parameters that the schema
-// names, in its order. Without a schema (""), there are any parameters, which are text. Returns INVALID_ARGUMENT with the
+// names, in its order. Without a schema (""), there are any parameters, which are text
+// (unless the format says how a value is written). Returns INVALID_ARGUMENT with the
 // keyword if the schema has conditions on the object as a whole, or if it cannot be enforced.
 //
 // The response parser reads a value as text if its schema has no other type than string. Of a value

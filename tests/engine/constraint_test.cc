@@ -273,6 +273,30 @@ TEST(ReasoningLimitTest, TheConstraintBeginsAfterTheForcedMarker) {
   }
 }
 
+TEST(ReasoningLimitTest, PreemptionChangesNothing) {
+  TestEngine large;
+  GrammarCache cache(large.tokenizer.get());
+  std::vector<GenerationRequest> requests;
+  std::vector<Answer> expected;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    requests.push_back(Limited(70, &cache));
+    requests.back().sampling.seed = seed;
+    requests.back().stopping.max_tokens = 150;
+    expected.push_back(large.Run(requests.back()));
+  }
+  EngineOptions options = MakeOptions();
+  options.kv_memory_bytes = MemoryOfBlocks(12);
+  TestEngine small(options);
+  small.model.Hold();
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (const GenerationRequest& request : requests) streams.push_back(small.Submit(request));
+  small.model.Release();
+  for (size_t i = 0; i < streams.size(); ++i) {
+    EXPECT_EQ(ReadAll(streams[i].get()).tokens, expected[i].tokens);
+  }
+  EXPECT_GT(small.engine->Stats().preemptions, 0);
+}
+
 TEST(ConstraintTest, AnEndThatIsCertainIsGeneratedOnlyForItsLogprob) {
   TestEngine test;
   GrammarCache cache(test.tokenizer.get());

@@ -114,7 +114,7 @@ std::vector<Family> Families() {
       {v1::LLAMA3_JSON, llama, llama + "; " + llama},
       {v1::MISTRAL_LIST, "[TOOL_CALLS][" + listed + "]",
        "[TOOL_CALLS][" + listed + ", " + now_listed + "]"},
-      {v1::MISTRAL_ARGS, "[TOOL_CALLS]weather[ARGS]{\"city\": \"Paris\"}",
+      {v1::MISTRAL_ARGS, "[TOOL_CALLS]weather[ARGS]{\"city\": \"Paris\", \"days\": 2}",
        "[TOOL_CALLS]weather[ARGS]{\"city\": \"Paris\"}[TOOL_CALLS]now[ARGS]{}"},
       {v1::QWEN_XML, xml, xml + "\n" + xml},
       {v1::GLM_XML, glm, glm + "\n" + glm},
