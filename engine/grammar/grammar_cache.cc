@@ -12,7 +12,9 @@ namespace tidepool::engine::grammar {
 absl::StatusOr<std::shared_ptr<const Grammar>> GrammarCache::Get(const GrammarSource& source) {
   std::string key =
       absl::StrCat("source ", static_cast<int>(source.kind), source.coerce_one_of ? "1" : "0");
-  const auto add = [&key](absl::string_view text) { absl::StrAppend(&key, " ", text.size(), " ", text); };
+  const auto add = [&key](absl::string_view text) {
+    absl::StrAppend(&key, " ", text.size(), " ", text);
+  };
   add(source.text);
   add(source.whitespace_pattern);
   for (const std::string& choice : source.choices) add(choice);

@@ -31,9 +31,8 @@ ResponseTexts::ResponseTexts(const Tokenizer* tokenizer, const std::vector<std::
       control_.push_back({text, *token});
     }
   }
-  std::stable_sort(control_.begin(), control_.end(), [](const Marker& a, const Marker& b) {
-    return a.text.size() > b.text.size();
-  });
+  std::stable_sort(control_.begin(), control_.end(),
+                   [](const Marker& a, const Marker& b) { return a.text.size() > b.text.size(); });
 }
 
 Marker ResponseTexts::MarkerOf(absl::string_view text) const {

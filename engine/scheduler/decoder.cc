@@ -40,8 +40,8 @@ class AutoregressiveDecoder final : public Decoder {
     span.logit_rows.push_back(static_cast<int32_t>(rows - 1));
     const GenerationRequest& request = sequence.request;
     const bool is_free = sequence.constraint == nullptr || sequence.constraint->allows_all();
-    const bool best_only = NeedsOnlyArgMax(request.sampling) && !request.logprobs &&
-                           !sequence.must_go_on() && is_free;
+    const bool best_only =
+        NeedsOnlyArgMax(request.sampling) && !request.logprobs && !sequence.must_go_on() && is_free;
     if (best_only && !scores) span.argmax_vocab = vocab_size_;
     return span;
   }

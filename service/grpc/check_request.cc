@@ -124,8 +124,7 @@ absl::Status CheckChatOutput(const v1::GenerateRequest& request) {
                   "AUTO, NONE or REQUIRED");
   }
   const bool parallel = !chat.has_parallel_tool_calls() || chat.parallel_tool_calls();
-  ASSIGN_OR_RETURN(const CallRules rules,
-                   RulesOf(chat.tools_json(), chat.tool_choice(), parallel));
+  ASSIGN_OR_RETURN(const CallRules rules, RulesOf(chat.tools_json(), chat.tool_choice(), parallel));
   if ((rules.required || rules.restricts()) && request.stopping().ignore_eos()) {
     return absl::InvalidArgumentError(
         "ignore_eos does not work with constrained tool calls; remove one of them");
@@ -284,8 +283,7 @@ absl::Status CheckUnderstood(const v1::GenerateRequest& request, int32_t underst
   if (understands >= kUnderstands) return absl::OkStatus();
   const v1::Chat& chat = request.chat();
   const bool parallel = !chat.has_parallel_tool_calls() || chat.parallel_tool_calls();
-  const absl::StatusOr<CallRules> rules =
-      RulesOf(chat.tools_json(), chat.tool_choice(), parallel);
+  const absl::StatusOr<CallRules> rules = RulesOf(chat.tools_json(), chat.tool_choice(), parallel);
   struct Field {
     int32_t since;  // the first value of `understands` that includes it
     bool present;
@@ -304,9 +302,8 @@ absl::Status CheckUnderstood(const v1::GenerateRequest& request, int32_t underst
       {1, chat.has_add_generation_prompt(), "chat.add_generation_prompt"},
       {1, chat.continue_final_message(), "chat.continue_final_message"},
       {1,
-       std::any_of(
-           chat.messages().begin(), chat.messages().end(),
-           [](const v1::ChatMessage& message) { return message.has_reasoning_content(); }),
+       std::any_of(chat.messages().begin(), chat.messages().end(),
+                   [](const v1::ChatMessage& message) { return message.has_reasoning_content(); }),
        "chat.messages.reasoning_content"},
   };
   for (const Field& field : fields) {

@@ -67,8 +67,8 @@ absl::StatusOr<Expr> CallGrammar::EmitCall(absl::string_view skipped) {
     RETURN_IF_ERROR(CheckName(tool));
     ASSIGN_OR_RETURN(const Expr arguments, EmitArguments(tool));
     const std::string begin = absl::StrCat(format_.call_begin, tool.name, format_.name_end);
-    calls.push_back(ir_.Seq(
-        {Text(absl::StripPrefix(begin, skipped)), arguments, Text(format_.call_end)}));
+    calls.push_back(
+        ir_.Seq({Text(absl::StripPrefix(begin, skipped)), arguments, Text(format_.call_end)}));
   }
   return ir_.Alt(std::move(calls));
 }
@@ -84,8 +84,7 @@ absl::StatusOr<Expr> CallGrammar::EmitAll(absl::string_view skipped) {
 }
 
 Expr CallGrammar::InFinalMessage(Expr content) {
-  return ir_.Seq(
-      {Text(absl::StrCat(harmony::kChannel, "final", harmony::kMessage)), content});
+  return ir_.Seq({Text(absl::StrCat(harmony::kChannel, "final", harmony::kMessage)), content});
 }
 
 // A response of harmony is one message, or a call after an optional message to the user.
@@ -93,9 +92,9 @@ absl::StatusOr<Expr> CallGrammar::EmitFreeHarmony() {
   ASSIGN_OR_RETURN(const Expr call, EmitAll(""));
   const Marker end = texts_.MarkerOf(harmony::kEnd);
   const Expr text = ir_.Match(TextWithout(end, &pool_));
-  const Expr preamble =
-      ir_.Seq({Text(absl::StrCat(harmony::kChannel, "commentary", harmony::kMessage)),
-               ir_.Match(TextThrough(end, &pool_)), Text(absl::StrCat(harmony::kStart, "assistant"))});
+  const Expr preamble = ir_.Seq(
+      {Text(absl::StrCat(harmony::kChannel, "commentary", harmony::kMessage)),
+       ir_.Match(TextThrough(end, &pool_)), Text(absl::StrCat(harmony::kStart, "assistant"))});
   return ir_.Alt({InFinalMessage(text), ir_.Seq({ir_.Repeat(preamble, 0, 1), call})});
 }
 
@@ -105,8 +104,8 @@ absl::StatusOr<Expr> CallGrammar::EmitFree() {
   const bool parallel = rules_.parallel && format_.parallel;
   if (!format_.trigger.empty()) {
     // Without a text around all calls, each of them has the trigger.
-    ASSIGN_OR_RETURN(const Expr part, format_.begin.empty() ? EmitCall(format_.trigger)
-                                                            : EmitAll(format_.trigger));
+    ASSIGN_OR_RETURN(const Expr part,
+                     format_.begin.empty() ? EmitCall(format_.trigger) : EmitAll(format_.trigger));
     return FreeTextWithParts(texts_.MarkerOf(format_.trigger), part,
                              parallel ? Parts::kMany : Parts::kOne, &ir_);
   }
@@ -118,9 +117,7 @@ absl::StatusOr<Expr> CallGrammar::EmitFree() {
   return ir_.Alt({ir_.Match(text), calls, ir_.Seq({Text(format_.optional_marker), calls})});
 }
 
-absl::StatusOr<Expr> CallGrammar::Emit() {
-  return rules_.required ? EmitOnlyCalls() : EmitFree();
-}
+absl::StatusOr<Expr> CallGrammar::Emit() { return rules_.required ? EmitOnlyCalls() : EmitFree(); }
 
 absl::StatusOr<Expr> CallGrammar::EmitOnlyCalls() {
   ASSIGN_OR_RETURN(const Expr calls, EmitAll(""));

@@ -32,8 +32,8 @@ class CallGrammar {
       : format_(format), rules_(rules), texts_(*texts), ir_(*ir), pool_(ir->regexes()) {}
 
   // Returns the responses that the rules allow, without reasoning. If a call is required, these are
-  // only calls. Otherwise they are free text with calls. Returns INVALID_ARGUMENT with the tool, the
-  // place in its schema, the reason and a remedy if the rules cannot be enforced exactly.
+  // only calls. Otherwise they are free text with calls. Returns INVALID_ARGUMENT with the tool,
+  // the place in its schema, the reason and a remedy if the rules cannot be enforced exactly.
   absl::StatusOr<engine::grammar::Expr> Emit();
   // Returns responses that are only calls, without reasoning.
   absl::StatusOr<engine::grammar::Expr> EmitOnlyCalls();

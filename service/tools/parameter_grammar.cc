@@ -35,8 +35,8 @@ constexpr absl::string_view kHarmless[] = {
     "$comment"};
 
 absl::Status Refuse(absl::string_view keyword, absl::string_view reason) {
-  return absl::InvalidArgumentError(absl::StrCat("JSON schema, at \"\", keyword \"", keyword,
-                                                 "\": ", reason));
+  return absl::InvalidArgumentError(
+      absl::StrCat("JSON schema, at \"\", keyword \"", keyword, "\": ", reason));
 }
 
 constexpr size_t kMaxNameBytes = 128;
@@ -83,8 +83,7 @@ class ParameterWriter {
     const Expr text = ir_.Match(TextWithout(EndMarker(), &pool_));
     Expr value = ir_.Seq({Text(format_.key_end), text});
     if (!format_.json_key_end.empty()) {
-      ASSIGN_OR_RETURN(const Expr json,
-                       EmitJsonSchema("{}", {.root = RootValue::kNoString}, &ir_));
+      ASSIGN_OR_RETURN(const Expr json, EmitJsonSchema("{}", {.root = RootValue::kNoString}, &ir_));
       value = ir_.Alt({value, ir_.Seq({Text(format_.json_key_end), json})});
     }
     return ir_.Repeat(ir_.Seq({Text(format_.key_begin), name, value, Text(format_.value_end)}), 0,
@@ -108,8 +107,8 @@ class ParameterWriter {
       return Refuse("required", "is not an array");
     }
     const Json type = root.value("type", Json("object"));
-    const bool object = type == "object" ||
-                        (type.is_array() && std::find(type.begin(), type.end(), "object") != type.end());
+    const bool object = type == "object" || (type.is_array() && std::find(type.begin(), type.end(),
+                                                                          "object") != type.end());
     return object ? absl::OkStatus() : Refuse("type", "must be \"object\": arguments are objects");
   }
 
@@ -137,8 +136,8 @@ class ParameterWriter {
   }
 
   Expr Member(const std::string& name, absl::string_view key_end, Expr value) {
-    return ir_.Seq({Text(absl::StrCat(format_.key_begin, name, key_end)), value,
-                    Text(format_.value_end)});
+    return ir_.Seq(
+        {Text(absl::StrCat(format_.key_begin, name, key_end)), value, Text(format_.value_end)});
   }
 
   // Returns whether every value of the subschema is a string.

@@ -11,8 +11,8 @@
 
 namespace tidepool::service {
 
-// Adds the arguments that match `schema` to a grammar. There are only the parameters that the schema
-// names, in its order. Without a schema (""), there are any parameters, which are text
+// Adds the arguments that match `schema` to a grammar. There are only the parameters that the
+// schema names, in its order. Without a schema (""), there are any parameters, which are text
 // (unless the format says how a value is written). Returns INVALID_ARGUMENT with the
 // keyword if the schema has conditions on the object as a whole, or if it cannot be enforced.
 //

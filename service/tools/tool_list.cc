@@ -83,8 +83,8 @@ absl::StatusOr<CallRules> RulesOf(absl::string_view tools_json, const v1::ToolCh
   for (const std::string& name : choice.names()) {
     const auto has_name = [&name](const Tool& tool) { return tool.name == name; };
     if (std::any_of(tools.begin(), tools.end(), has_name)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "tool_choice names ", base::Quoted(name), ", which is not the name of a tool in tools"));
+    return absl::InvalidArgumentError(absl::StrCat("tool_choice names ", base::Quoted(name),
+                                                   ", which is not the name of a tool in tools"));
   }
   if (rules.required && tools.empty()) {
     return absl::InvalidArgumentError(

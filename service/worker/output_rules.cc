@@ -169,9 +169,9 @@ absl::Status ConstrainOutput(const WorkerModel& model, const worker::v1::Start& 
   }
   request->token_trie = model.grammars->trie();
   if (!rules.needs_grammar()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(request->grammar,
-                   model.grammars->Get(KeyOf(start, rules.reasoning),
-                                       [&] { return CompileRules(rules, model); }));
+  ASSIGN_OR_RETURN(request->grammar, model.grammars->Get(KeyOf(start, rules.reasoning), [&] {
+    return CompileRules(rules, model);
+  }));
   return absl::OkStatus();
 }
 

@@ -51,8 +51,12 @@ TEST(OutputRegionsTest, TextThroughAMarkerEndsAtItsFirstOccurrence) {
   const auto through = Finished(ir.Match(TextThrough(marker, &ir.regexes())), ir);
   EXPECT_TRUE(Accepts(through, "aab"));
   EXPECT_TRUE(Accepts(through, "x aaaab"));
-  EXPECT_TRUE(Accepts(through, "\x80\xff" "aab") == false);  // 0xFF begins token terms
-  EXPECT_TRUE(Accepts(through, "\x80" "aab"));
+  EXPECT_TRUE(Accepts(through,
+                      "\x80\xff"
+                      "aab") == false);  // 0xFF begins token terms
+  EXPECT_TRUE(Accepts(through,
+                      "\x80"
+                      "aab"));
   EXPECT_FALSE(Accepts(through, "aabaab"));
   EXPECT_FALSE(Accepts(through, "aa"));
   const auto without = Finished(ir.Match(TextWithout(marker, &ir.regexes())), ir);
@@ -126,8 +130,8 @@ TEST(OutputRegionsTest, AControlTokenIsTheOnlySpellingOfItsMarker) {
   EXPECT_EQ(texts.MarkerOf("opera"), Marker{"opera"});  // an ordinary token
   GrammarIr ir;
   RegexPool& pool = ir.regexes();
-  const Expr start = ir.Match(
-      pool.Concat(TextThrough(texts.MarkerOf(kStartText), &pool), texts.Match("b<|start|>", &pool)));
+  const Expr start = ir.Match(pool.Concat(TextThrough(texts.MarkerOf(kStartText), &pool),
+                                          texts.Match("b<|start|>", &pool)));
   Matcher matcher(Finished(start, ir), trie);
   for (const char c : std::string(kStartText)) EXPECT_TRUE(matcher.AcceptToken(c));
   EXPECT_TRUE(matcher.AcceptToken(fakes::kStartToken));

@@ -24,9 +24,8 @@ v1::GenerateRequest Only(const absl::StatusOr<OpenAiRequest>& request) {
 }
 
 TEST(ToolChoiceTest, EveryFormArrives) {
-  const std::string tools =
-      R"("tools":[{"type":"function","function":{"name":"f","strict":true}},)"
-      R"({"type":"function","function":{"name":"g"}}],"tool_choice":)";
+  const std::string tools = R"("tools":[{"type":"function","function":{"name":"f","strict":true}},)"
+                            R"({"type":"function","function":{"name":"g"}}],"tool_choice":)";
   const auto chat = [&tools](const std::string& choice) {
     return Only(ChatWith(tools + choice)).chat();
   };
@@ -38,9 +37,9 @@ TEST(ToolChoiceTest, EveryFormArrives) {
   EXPECT_EQ(named.tool_choice().mode(), v1::ToolChoice::REQUIRED);
   EXPECT_EQ(named.tool_choice().names(0), "g");
   EXPECT_TRUE(named.has_parallel_tool_calls() && !named.parallel_tool_calls());
-  const v1::Chat allowed = chat(
-      R"({"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[)"
-      R"({"type":"function","function":{"name":"f"}}]}})");
+  const v1::Chat allowed =
+      chat(R"({"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[)"
+           R"({"type":"function","function":{"name":"f"}}]}})");
   EXPECT_EQ(allowed.tool_choice().mode(), v1::ToolChoice::AUTO);
   EXPECT_EQ(allowed.tool_choice().names(0), "f");
   EXPECT_FALSE(allowed.has_parallel_tool_calls());

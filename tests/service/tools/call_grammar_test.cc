@@ -81,8 +81,7 @@ std::vector<Family> Families() {
       "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Paris\", \"days\": 2}}\n"
       "</tool_call>";
   const std::string now = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
-  const std::string listed =
-      R"({"name": "weather", "arguments": {"city": "Paris", "days": 2}})";
+  const std::string listed = R"({"name": "weather", "arguments": {"city": "Paris", "days": 2}})";
   const std::string now_listed = R"({"name": "now", "arguments": {}})";
   const std::string xml =
       "<tool_call>\n<function=weather>\n<parameter=city>\nParis\n</parameter>\n<parameter=days>\n"
@@ -120,8 +119,8 @@ std::vector<Family> Families() {
       {v1::GLM_XML, glm, glm + "\n" + glm},
       family(v1::DEEPSEEK_V3, within("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", v3, "\n")),
       family(v1::DEEPSEEK_V31, within("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", v31, "")),
-      family(v1::DEEPSEEK_DSML, within("<｜DSML｜function_calls>\n",
-                                       "\n</｜DSML｜function_calls>", dsml, "\n")),
+      family(v1::DEEPSEEK_DSML,
+             within("<｜DSML｜function_calls>\n", "\n</｜DSML｜function_calls>", dsml, "\n")),
       {v1::GRANITE, "<|tool_call|>[" + listed + "]",
        "<|tool_call|>[" + listed + ", " + now_listed + "]"},
       {v1::HARMONY,
@@ -186,8 +185,8 @@ TEST(CallGrammarTest, FreeTextMayPrecedeCallsThatAreNotRequired) {
     EXPECT_FALSE(Accepts(*grammar, Replaced(family.one, "2", "0")));
     if (family.syntax == v1::HARMONY) {
       EXPECT_TRUE(Accepts(*grammar, "<|channel|>final<|message|>Hello"));
-      EXPECT_TRUE(Accepts(*grammar, "<|channel|>commentary<|message|>Hm<|end|><|start|>assistant" +
-                                        family.one));
+      EXPECT_TRUE(Accepts(
+          *grammar, "<|channel|>commentary<|message|>Hm<|end|><|start|>assistant" + family.one));
       continue;
     }
     EXPECT_TRUE(Accepts(*grammar, ""));
@@ -199,9 +198,8 @@ TEST(CallGrammarTest, FreeTextMayPrecedeCallsThatAreNotRequired) {
 }
 
 TEST(CallGrammarTest, StrictToolsAreExactAndOthersAreNot) {
-  const std::string tools = Replaced(
-      kTools, R"("name": "weather")",
-      R"("name": "weather", "strict": true)");
+  const std::string tools =
+      Replaced(kTools, R"("name": "weather")", R"("name": "weather", "strict": true)");
   const Choice automatic = {.mode = v1::ToolChoice::AUTO};
   EXPECT_FALSE(Rules(kTools, automatic)->restricts());
   EXPECT_TRUE(Rules(tools, automatic)->restricts());
@@ -255,11 +253,11 @@ TEST(CallGrammarTest, ArgumentsAreObjects) {
     EXPECT_TRUE(Accepts(*grammar, R"([TOOL_CALLS]f[ARGS]{"a": [1]})"));
     EXPECT_FALSE(Accepts(*grammar, "[TOOL_CALLS]f[ARGS][1]"));
   }
-  const auto grammar = Compile(
-      v1::MISTRAL_ARGS,
-      Tool(R"({"$defs": {"s": {"enum": [1]}}, "properties": {"a": {"$ref": "#/$defs/s"}},
+  const auto grammar =
+      Compile(v1::MISTRAL_ARGS,
+              Tool(R"({"$defs": {"s": {"enum": [1]}}, "properties": {"a": {"$ref": "#/$defs/s"}},
                "required": ["a"], "additionalProperties": false})"),
-      {});
+              {});
   ASSERT_TRUE(grammar.ok()) << grammar.status();
   EXPECT_TRUE(Accepts(*grammar, R"([TOOL_CALLS]f[ARGS]{"a": 1})"));
   EXPECT_FALSE(Accepts(*grammar, R"([TOOL_CALLS]f[ARGS]{"a": 2})"));
@@ -270,8 +268,8 @@ TEST(CallGrammarTest, ErrorsNameTheTool) {
   const auto has = [](const std::string& text, const char* part) {
     EXPECT_TRUE(absl::StrContains(text, part)) << text;
   };
-  const std::string faulty = ErrorOf(
-      Tool(R"({"properties": {"a": {"type": "string", "pattern": "(?<=a)b"}}})"), {});
+  const std::string faulty =
+      ErrorOf(Tool(R"({"properties": {"a": {"type": "string", "pattern": "(?<=a)b"}}})"), {});
   has(faulty, "tools[0].function.parameters: JSON schema, at \"/properties/a\"");
   has(faulty, "\"pattern\"");
   has(ErrorOf(Tool(R"({"type": "string"})"), {}), "tools[0].function.parameters: no JSON object");
@@ -290,8 +288,7 @@ TEST(CallGrammarTest, ErrorsNameTheTool) {
 }
 
 TEST(CallRulesTest, NothingIsRestrictedByDefault) {
-  EXPECT_FALSE(Rules(R"([{"type": "web_search"}, {"name": "f"}])",
-                     {.mode = v1::ToolChoice::AUTO})
+  EXPECT_FALSE(Rules(R"([{"type": "web_search"}, {"name": "f"}])", {.mode = v1::ToolChoice::AUTO})
                    ->restricts());
   EXPECT_FALSE(Rules("", {.mode = v1::ToolChoice::AUTO, .parallel = false})->restricts());
   EXPECT_FALSE(Rules(kTools, {.mode = v1::ToolChoice::NONE})->restricts());

@@ -23,7 +23,8 @@ constexpr char kTools[] =
     R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object",
         "properties": {"x": {"type": "boolean"}}, "required": ["x"],
         "additionalProperties": false}}}])";
-constexpr char kCall[] = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": true}}\n</tool_call>";
+constexpr char kCall[] =
+    "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": true}}\n</tool_call>";
 constexpr char kWrongCall[] =
     "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>";
 
@@ -63,7 +64,9 @@ class OutputRulesTest : public testing::Test {
     }
     return matcher.accepts();
   }
-  void Require() { request_.mutable_chat()->mutable_tool_choice()->set_mode(v1::ToolChoice::REQUIRED); }
+  void Require() {
+    request_.mutable_chat()->mutable_tool_choice()->set_mode(v1::ToolChoice::REQUIRED);
+  }
 
   std::unique_ptr<engine::Tokenizer> tokenizer_;
   WorkerModel model_;
