@@ -22,6 +22,7 @@ using engine::grammar::RootValue;
 
 constexpr char kAnyObject[] = R"({"type":"object"})";
 constexpr size_t kMaxNameBytes = 128;
+constexpr size_t kMaxTools = 128;
 
 std::string PlaceOf(const Tool& tool) { return absl::StrCat("tools[", tool.index, "].function"); }
 
@@ -42,18 +43,13 @@ absl::Status CallGrammar::CheckName(const Tool& tool) const {
 }
 
 absl::StatusOr<Expr> CallGrammar::EmitArguments(const Tool& tool) {
-  if (format_.form == ArgumentForm::kPython) {
-    return absl::InvalidArgumentError(
-        "calls of this model cannot be constrained yet; leave tool_choice, parallel_tool_calls "
-        "and strict at their defaults");
-  }
   const bool exact = (rules_.all_strict || tool.strict) && !tool.parameters.empty();
   const std::string place = absl::StrCat(PlaceOf(tool), ".parameters");
   const std::string schema = exact ? tool.parameters : "";
   const absl::StatusOr<Expr> arguments =
       format_.form == ArgumentForm::kJson
           ? EmitJsonSchema(exact ? schema : kAnyObject, {.root = RootValue::kObject}, &ir_)
-          : EmitParameters(format_.parameter, schema, texts_, &ir_);
+          : EmitParameters(format_, schema, texts_, &ir_);
   if (!arguments.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(place, ": ", arguments.status().message()));
   }
@@ -62,6 +58,11 @@ absl::StatusOr<Expr> CallGrammar::EmitArguments(const Tool& tool) {
 }
 
 absl::StatusOr<Expr> CallGrammar::EmitCall(absl::string_view skipped) {
+  if (rules_.tools.size() > kMaxTools) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there are ", rules_.tools.size(), " tools; at most ", kMaxTools,
+                     " can be called if calls are constrained"));
+  }
   std::vector<Expr> calls;
   for (const Tool& tool : rules_.tools) {
     RETURN_IF_ERROR(CheckName(tool));

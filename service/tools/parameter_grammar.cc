@@ -1,24 +1,26 @@
 #include "service/tools/parameter_grammar.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "engine/grammar/schema/json_schema.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/utf8.h"
 #include "nlohmann/json.hpp"
+#include "service/tools/tool_schemas.h"
 
 namespace tidepool::service {
 namespace {
 
 using engine::grammar::Expr;
 using engine::grammar::GrammarIr;
-using engine::grammar::JsonSchemaOptions;
 using engine::grammar::kEmptyExpr;
 using engine::grammar::kNoExpr;
 using engine::grammar::kNoRegex;
@@ -40,17 +42,19 @@ absl::Status Refuse(absl::string_view keyword, absl::string_view reason) {
 }
 
 constexpr size_t kMaxNameBytes = 128;
-
-bool IsNameCharacter(char c) {
-  return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.' ||
-         c == '$' || c == '@';
-}
+constexpr absl::string_view kTool = "t";  // a name for the only tool
 
 class ParameterWriter {
  public:
-  ParameterWriter(const ParameterFormat& format, absl::string_view schema,
+  ParameterWriter(const ToolFormat& format, absl::string_view schema,
                   const ResponseTexts& texts, GrammarIr* ir)
-      : format_(format), schema_(schema), texts_(texts), ir_(*ir), pool_(ir->regexes()) {}
+      : format_(format),
+        schema_(schema),
+        texts_(texts),
+        ir_(*ir),
+        pool_(ir->regexes()),
+        types_(absl::StrCat(R"([{"function":{"name":")", kTool, R"(","parameters":)", schema,
+                            "}}]")) {}
 
   absl::StatusOr<Expr> Write() {
     if (schema_.empty()) return AnyParameters();
@@ -67,26 +71,64 @@ class ParameterWriter {
       return Refuse("required", absl::StrCat("names ", base::Quoted(name.dump()),
                                              ", which is not in properties; declare it"));
     }
-    std::vector<Expr> parts;
+    ASSIGN_OR_RETURN(emitter_, engine::grammar::SubschemaEmitter::Create(schema_, &ir_));
+    std::vector<Part> parts;
     for (const auto& [name, schema] : properties.items()) {
       ASSIGN_OR_RETURN(const Expr parameter, Parameter(name));
-      parts.push_back(is_required(name) ? parameter : ir_.Repeat(parameter, 0, 1));
+      parts.push_back({parameter, is_required(name)});
     }
-    return ir_.Seq(parts);
+    return is_python() ? JoinWithCommas(parts) : Join(parts);
   }
 
  private:
+  struct Part {
+    Expr parameter;
+    bool required;
+  };
+
+  bool is_python() const { return format_.form == ArgumentForm::kPython; }
+  bool IsNameCharacter(char c) const {
+    if (absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_') return true;
+    return !is_python() && absl::StrContains("-.$@", absl::string_view(&c, 1));
+  }
+
+  Expr Join(const std::vector<Part>& parts) {
+    std::vector<Expr> all;
+    for (const Part& part : parts) {
+      all.push_back(part.required ? part.parameter : ir_.Repeat(part.parameter, 0, 1));
+    }
+    return ir_.Seq(all);
+  }
+
+  Expr JoinWithCommas(const std::vector<Part>& parts) {
+    // From the last part on: what may follow an earlier part, and what may come first.
+    Expr next = kEmptyExpr, first = kEmptyExpr;
+    for (size_t i = parts.size(); i-- > 0;) {
+      const Expr here = ir_.Seq({parts[i].parameter, next});
+      const Expr later = ir_.Seq({Text(", "), here});
+      first = parts[i].required ? here : ir_.Alt({here, first});
+      next = parts[i].required ? later : ir_.Alt({later, next});
+    }
+    return first;
+  }
+
   absl::StatusOr<Expr> AnyParameters() {
     engine::grammar::ByteSet letters;
     for (int c = 0; c < 128; ++c) letters.set(c, IsNameCharacter(static_cast<char>(c)));
     const Expr name = ir_.Match(pool_.Repeat(pool_.Bytes(letters), 1, kMaxNameBytes));
-    const Expr text = ir_.Match(TextWithout(EndMarker(), &pool_));
-    Expr value = ir_.Seq({Text(format_.key_end), text});
-    if (!format_.json_key_end.empty()) {
-      ASSIGN_OR_RETURN(const Expr json, EmitJsonSchema("{}", {.root = RootValue::kNoString}, &ir_));
-      value = ir_.Alt({value, ir_.Seq({Text(format_.json_key_end), json})});
+    if (is_python()) {
+      ASSIGN_OR_RETURN(const Expr any, EmitJsonSchema("{}", {}, &ir_));
+      const Expr one = ir_.Seq({name, Text("="), any});
+      const Expr more = ir_.Repeat(ir_.Seq({Text(", "), one}), 0, engine::grammar::kNoLimit);
+      return ir_.Repeat(ir_.Seq({one, more}), 0, 1);
     }
-    return ir_.Repeat(ir_.Seq({Text(format_.key_begin), name, value, Text(format_.value_end)}), 0,
+    const Expr text = ir_.Match(TextWithout(EndMarker(), &pool_));
+    Expr value = ir_.Seq({Text(format_.parameter.key_end), text});
+    if (!format_.parameter.json_key_end.empty()) {
+      ASSIGN_OR_RETURN(const Expr json, EmitJsonSchema("{}", {.root = RootValue::kNoString}, &ir_));
+      value = ir_.Alt({value, ir_.Seq({Text(format_.parameter.json_key_end), json})});
+    }
+    return ir_.Repeat(ir_.Seq({Text(format_.parameter.key_begin), name, value, Text(format_.parameter.value_end)}), 0,
                       engine::grammar::kNoLimit);
   }
 
@@ -113,7 +155,8 @@ class ParameterWriter {
   }
 
   absl::StatusOr<Expr> Parameter(const std::string& name) {
-    const bool plain = std::all_of(name.begin(), name.end(), IsNameCharacter);
+    const bool plain = std::all_of(name.begin(), name.end(),
+                                   [this](char c) { return IsNameCharacter(c); });
     if (name.empty() || name.size() > kMaxNameBytes || !plain) {
       return Refuse("properties", absl::StrCat("the name ", base::Quoted(name),
                                                " cannot be written in this model's syntax; use "
@@ -121,32 +164,26 @@ class ParameterWriter {
     }
     const std::string pointer =
         absl::StrCat("/properties/", absl::StrReplaceAll(name, {{"~", "~0"}, {"/", "~1"}}));
-    const JsonSchemaOptions options = {.root = RootValue::kNoString, .pointer = pointer};
-    ASSIGN_OR_RETURN(const Expr json, EmitJsonSchema(schema_, options, &ir_));
-    ASSIGN_OR_RETURN(Regex strings, StringValues(schema_, options, &pool_));
-    ASSIGN_OR_RETURN(const bool only_strings, HasOnlyStrings(options));
-    const bool says_form = !format_.json_key_end.empty();
+    if (is_python()) {
+      ASSIGN_OR_RETURN(const Expr value, emitter_->Emit(pointer, RootValue::kAny));
+      return ir_.Seq({Text(absl::StrCat(name, "=")), value});
+    }
+    ASSIGN_OR_RETURN(const Expr json, emitter_->Emit(pointer, RootValue::kNoString));
+    ASSIGN_OR_RETURN(Regex strings, emitter_->Strings(pointer));
+    const bool only_strings = types_.TypesOf(kTool, name).IsText();
+    const bool says_form = !format_.parameter.json_key_end.empty();
     if (!only_strings && !says_form && strings != kNoRegex) {
       strings = pool_.And({strings, UntypedText()});
     }
     const Expr text = ir_.Match(pool_.And({strings, TextWithout(EndMarker(), &pool_)}));
-    const absl::string_view json_end = says_form ? format_.json_key_end : format_.key_end;
-    const Expr as_text = strings == kNoRegex ? kNoExpr : Member(name, format_.key_end, text);
+    const absl::string_view json_end = says_form ? format_.parameter.json_key_end : format_.parameter.key_end;
+    const Expr as_text = strings == kNoRegex ? kNoExpr : Member(name, format_.parameter.key_end, text);
     return ir_.Alt({as_text, only_strings ? kNoExpr : Member(name, json_end, json)});
   }
 
   Expr Member(const std::string& name, absl::string_view key_end, Expr value) {
     return ir_.Seq(
-        {Text(absl::StrCat(format_.key_begin, name, key_end)), value, Text(format_.value_end)});
-  }
-
-  // Returns whether every value of the subschema is a string.
-  absl::StatusOr<bool> HasOnlyStrings(const JsonSchemaOptions& options) {
-    GrammarIr alone;
-    ASSIGN_OR_RETURN(const Expr others, EmitJsonSchema(schema_, options, &alone));
-    alone.set_start(others);
-    const absl::Status finished = alone.Finish();
-    return !alone.node(others).productive;
+        {Text(absl::StrCat(format_.parameter.key_begin, name, key_end)), value, Text(format_.parameter.value_end)});
   }
 
   // A text that is certainly not the JSON or Python of another value.
@@ -167,20 +204,22 @@ class ParameterWriter {
   }
 
   engine::grammar::Marker EndMarker() const {
-    return texts_.MarkerOf(absl::StripAsciiWhitespace(format_.value_end));
+    return texts_.MarkerOf(absl::StripAsciiWhitespace(format_.parameter.value_end));
   }
   Expr Text(absl::string_view text) { return ir_.Match(texts_.Match(text, &pool_)); }
 
-  const ParameterFormat& format_;
+  const ToolFormat& format_;
   const absl::string_view schema_;
   const ResponseTexts& texts_;
   GrammarIr& ir_;
   RegexPool& pool_;
+  const ToolSchemas types_;
+  std::unique_ptr<engine::grammar::SubschemaEmitter> emitter_;
 };
 
 }  // namespace
 
-absl::StatusOr<Expr> EmitParameters(const ParameterFormat& format, absl::string_view schema,
+absl::StatusOr<Expr> EmitParameters(const ToolFormat& format, absl::string_view schema,
                                     const ResponseTexts& texts, GrammarIr* ir) {
   return ParameterWriter(format, schema, texts, ir).Write();
 }

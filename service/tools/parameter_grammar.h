@@ -1,5 +1,5 @@
 // EmitParameters: the grammar of a call's arguments in the formats that write parameters one after
-// the other (ArgumentForm::kParameters).
+// the other (ArgumentForm::kParameters and kPython).
 #ifndef TIDEPOOL_SERVICE_TOOLS_PARAMETER_GRAMMAR_H_
 #define TIDEPOOL_SERVICE_TOOLS_PARAMETER_GRAMMAR_H_
 
@@ -18,8 +18,9 @@ namespace tidepool::service {
 //
 // The response parser reads a value as text if its schema has no other type than string. Of a value
 // that can also have another type, it reads as text what has none of these types. So a string of
-// such a value begins with a letter here, and is not a word such as null.
-absl::StatusOr<engine::grammar::Expr> EmitParameters(const ParameterFormat& format,
+// such a value begins with a letter here, and is not a word such as null. Python's values are
+// written as JSON, which the parser accepts, too.
+absl::StatusOr<engine::grammar::Expr> EmitParameters(const ToolFormat& format,
                                                      absl::string_view schema,
                                                      const engine::grammar::ResponseTexts& texts,
                                                      engine::grammar::GrammarIr* ir);

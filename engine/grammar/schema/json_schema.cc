@@ -31,43 +31,61 @@ absl::StatusOr<Regex> WhitespaceRegex(absl::string_view pattern, RegexPool* pool
                    kMaxWhitespaceBytes, " of them; use a count such as {0,20}"));
 }
 
-absl::StatusOr<Term> RootTerm(const JsonSchemaOptions& options, SchemaDocument* document,
-                              SchemaTerms* terms) {
-  const Json* root = &document->root();
-  if (!options.pointer.empty()) {
-    ASSIGN_OR_RETURN(root, document->Resolve(root, absl::StrCat("#", options.pointer)));
+class Emitter final : public SubschemaEmitter {
+ public:
+  Emitter(std::unique_ptr<SchemaDocument> document, Regex whitespace, OneOf one_of, GrammarIr* ir)
+      : document_(std::move(document)),
+        normalizer_(document_.get(), &ir->regexes(), one_of),
+        emitter_(&normalizer_, whitespace, ir) {}
+
+  absl::StatusOr<Expr> Emit(const std::string& pointer, RootValue root) override {
+    SchemaTerms& terms = normalizer_.terms();
+    ASSIGN_OR_RETURN(Term term, TermAt(pointer));
+    if (root == RootValue::kObject) term = terms.And({term, terms.Schema(object_)});
+    if (root == RootValue::kNoString) {
+      term = terms.And({term, terms.Not(terms.Schema(string_))});
+    }
+    return emitter_.Emit(term);
   }
-  return terms->Schema(*root);
-}
+
+  absl::StatusOr<Regex> Strings(const std::string& pointer) override {
+    ASSIGN_OR_RETURN(const Term term, TermAt(pointer));
+    const absl::StatusOr<const Shapes*> shapes = normalizer_.Normalize(term);
+    if (!shapes.ok()) return normalizer_.Located(term, shapes.status());
+    return (*shapes)->strings;
+  }
+
+ private:
+  absl::StatusOr<Term> TermAt(const std::string& pointer) {
+    const Json* root = &document_->root();
+    if (!pointer.empty()) {
+      ASSIGN_OR_RETURN(root, document_->Resolve(root, absl::StrCat("#", pointer)));
+    }
+    return normalizer_.terms().Schema(*root);
+  }
+
+  const std::unique_ptr<SchemaDocument> document_;
+  const Json object_ = {{"type", "object"}};
+  const Json string_ = {{"type", "string"}};
+  SchemaNormalizer normalizer_;
+  SchemaEmitter emitter_;
+};
 
 }  // namespace
 
-absl::StatusOr<Expr> EmitJsonSchema(absl::string_view schema, const JsonSchemaOptions& options,
-                                    GrammarIr* ir) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<SchemaDocument> document, SchemaDocument::Parse(schema));
-  ASSIGN_OR_RETURN(const Regex whitespace,
-                   WhitespaceRegex(options.whitespace_pattern, &ir->regexes()));
-  SchemaNormalizer normalizer(document.get(), &ir->regexes(), options.one_of);
-  SchemaEmitter emitter(&normalizer, whitespace, ir);
-  SchemaTerms& terms = normalizer.terms();
-  ASSIGN_OR_RETURN(Term term, RootTerm(options, document.get(), &terms));
-  const Json object = {{"type", "object"}};
-  const Json string = {{"type", "string"}};
-  if (options.root == RootValue::kObject) term = terms.And({term, terms.Schema(object)});
-  if (options.root == RootValue::kNoString) {
-    term = terms.And({term, terms.Not(terms.Schema(string))});
-  }
-  return emitter.Emit(term);
+absl::StatusOr<std::unique_ptr<SubschemaEmitter>> SubschemaEmitter::Create(
+    absl::string_view schema, GrammarIr* ir) {
+  ASSIGN_OR_RETURN(std::unique_ptr<SchemaDocument> document, SchemaDocument::Parse(schema));
+  ASSIGN_OR_RETURN(const Regex whitespace, WhitespaceRegex("", &ir->regexes()));
+  return std::make_unique<Emitter>(std::move(document), whitespace, OneOf::kExact, ir);
 }
 
-absl::StatusOr<Regex> StringValues(absl::string_view schema, const JsonSchemaOptions& options,
-                                   RegexPool* pool) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<SchemaDocument> document, SchemaDocument::Parse(schema));
-  SchemaNormalizer normalizer(document.get(), pool, options.one_of);
-  ASSIGN_OR_RETURN(const Term term, RootTerm(options, document.get(), &normalizer.terms()));
-  const absl::StatusOr<const Shapes*> shapes = normalizer.Normalize(term);
-  if (!shapes.ok()) return normalizer.Located(term, shapes.status());
-  return (*shapes)->strings;
+absl::StatusOr<Expr> EmitJsonSchema(absl::string_view schema, const JsonSchemaOptions& options,
+                                    GrammarIr* ir) {
+  ASSIGN_OR_RETURN(std::unique_ptr<SchemaDocument> document, SchemaDocument::Parse(schema));
+  ASSIGN_OR_RETURN(const Regex whitespace,
+                   WhitespaceRegex(options.whitespace_pattern, &ir->regexes()));
+  return Emitter(std::move(document), whitespace, options.one_of, ir).Emit("", options.root);
 }
 
 absl::StatusOr<GrammarIr> CompileJsonSchema(absl::string_view schema,

@@ -9,6 +9,7 @@
 #define TIDEPOOL_ENGINE_GRAMMAR_SCHEMA_JSON_SCHEMA_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -27,8 +28,6 @@ struct JsonSchemaOptions {
   std::string whitespace_pattern;
   OneOf one_of = OneOf::kExact;
   RootValue root = RootValue::kAny;
-  // The JSON pointer of the subschema that the value matches; empty: the whole schema.
-  std::string pointer;
 };
 
 // Returns INVALID_ARGUMENT, with the JSON pointer, the keyword, the reason and a remedy, if the
@@ -43,10 +42,21 @@ absl::StatusOr<GrammarIr> CompileJsonSchema(absl::string_view schema,
 absl::StatusOr<Expr> EmitJsonSchema(absl::string_view schema, const JsonSchemaOptions& options,
                                     GrammarIr* ir);
 
-// Returns the values of the schema that are strings, as text without quotation marks and escapes.
-// Returns the errors of EmitJsonSchema.
-absl::StatusOr<Regex> StringValues(absl::string_view schema, const JsonSchemaOptions& options,
-                                   RegexPool* pool);
+// Adds the values of several subschemas of one schema to a grammar. Thread-compatible.
+class SubschemaEmitter {
+ public:
+  // `ir` must outlive it. Returns INVALID_ARGUMENT if the schema is not valid as a whole.
+  static absl::StatusOr<std::unique_ptr<SubschemaEmitter>> Create(absl::string_view schema,
+                                                                  GrammarIr* ir);
+  virtual ~SubschemaEmitter() = default;
+
+  // Returns the JSON texts of the values that the schema at `pointer` allows. Returns the errors of
+  // EmitJsonSchema.
+  virtual absl::StatusOr<Expr> Emit(const std::string& pointer, RootValue root) = 0;
+  // Returns the values of the schema at `pointer` that are strings, as text without quotation marks
+  // and escapes.
+  virtual absl::StatusOr<Regex> Strings(const std::string& pointer) = 0;
+};
 
 }  // namespace tidepool::engine::grammar
 
