@@ -34,6 +34,8 @@ class OutputText {
 
  private:
   bool IsStopToken(int32_t token) const;
+  // Returns the text that becomes complete with this token.
+  std::string Decode(int32_t token);
 
   StoppingParams stopping_;
   const Tokenizer* tokenizer_;

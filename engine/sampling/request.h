@@ -47,6 +47,8 @@ struct StoppingParams {
   std::vector<int32_t> stop_token_ids;
   bool ignore_eos = false;
   bool include_stop = false;  // also return the text of the stop string
+  // The control tokens whose names are a part of the text. Other control tokens have no text.
+  std::vector<int32_t> shown_tokens;
 
   absl::Status Validate(int vocab_size) const;
 };

@@ -93,6 +93,9 @@ absl::Status CheckJson(absl::string_view field, const std::string& text, JsonKin
 }
 
 absl::Status CheckInput(const v1::GenerateRequest& request) {
+  if (request.parse_output() && !request.has_chat()) {
+    return absl::InvalidArgumentError("parse_output needs a chat; send a chat, or unset the field");
+  }
   switch (request.input_case()) {
     case v1::GenerateRequest::kText:
       if (request.text().empty()) return Refuse("text", "empty", "1 byte or more");

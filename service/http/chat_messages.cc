@@ -1,6 +1,8 @@
 #include "service/http/chat_messages.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -240,6 +242,28 @@ void ReadTools(JsonFields* fields, v1::Chat* chat) {
   chat->set_tools_json(DumpJson(*tools));
 }
 
+// Templates that read the variable reasoning_effort write it into the prompt.
+void ReadReasoningEffort(JsonFields* fields, v1::Chat* chat) {
+  const auto effort = fields->String("reasoning_effort");
+  if (!effort.has_value()) return;
+  constexpr absl::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
+  if (std::find(std::begin(kEfforts), std::end(kEfforts), *effort) == std::end(kEfforts)) {
+    return fields->Fail(
+        "reasoning_effort",
+        absl::StrCat("is ", base::Quoted(*effort), "; accepted: ", absl::StrJoin(kEfforts, ", ")));
+  }
+  Json kwargs = Json::object();
+  if (chat->has_template_kwargs_json()) {
+    kwargs = Json::parse(chat->template_kwargs_json(), nullptr, /*allow_exceptions=*/false);
+  }
+  if (kwargs.contains("reasoning_effort") && kwargs["reasoning_effort"] != *effort) {
+    return fields->Fail("reasoning_effort",
+                        "and chat_template_kwargs.reasoning_effort differ; send one of them");
+  }
+  kwargs["reasoning_effort"] = *effort;
+  chat->set_template_kwargs_json(DumpJson(kwargs));
+}
+
 }  // namespace
 
 void ReadThinkingBudget(JsonFields* fields, v1::GenerateRequest* request) {
@@ -270,8 +294,7 @@ void ReadChat(JsonFields* fields, v1::Chat* chat) {
   fields->NotServed("documents");
   if (const auto add = fields->Bool("add_generation_prompt")) chat->set_add_generation_prompt(*add);
   chat->set_continue_final_message(fields->Bool("continue_final_message").value_or(false));
-  fields->NotServed("reasoning_effort", Json(),
-                    "use chat_template_kwargs for variables of the template");
+  ReadReasoningEffort(fields, chat);
 }
 
 }  // namespace tidepool::service

@@ -70,7 +70,8 @@ const ToolFormat* FormatOf(v1::ToolSyntax syntax);
 std::vector<const ToolFormat*> AllToolFormats();
 
 // The markers of harmony (gpt-oss). A response consists of messages:
-//   [<|start|>assistant][ to=RECIPIENT]<|channel|>CHANNEL[ to=RECIPIENT][ <|constrain|>json]<|message|>TEXT
+//   [<|start|>assistant][ to=RECIPIENT]<|channel|>CHANNEL[ to=RECIPIENT][
+//   <|constrain|>json]<|message|>TEXT
 // and each ends with one of the three end markers. The prompt ends with "<|start|>assistant".
 namespace harmony {
 inline constexpr absl::string_view kStart = "<|start|>";

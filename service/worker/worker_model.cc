@@ -18,6 +18,7 @@ void ToProto(const WorkerModel& model, v1::Model* out) {
   out->set_weight_bytes(model.weight_bytes);
   out->set_numerics_id(model.numerics_id);
   out->set_tool_syntax(model.tool_syntax);
+  if (!model.reasoning.begin().empty()) *out->mutable_reasoning() = model.reasoning;
 }
 
 }  // namespace tidepool::service

@@ -371,7 +371,9 @@ TEST(ChatRequestTest, FaultsAreNamed) {
       {R"("prediction":{})", "prediction", "not supported"},
       {R"("chat_template_kwargs":[])", "chat_template_kwargs", "object"},
       {R"("prompt":"x")", "prompt", "not a known field"},
-      {R"("reasoning_effort":"low")", "reasoning_effort", "chat_template_kwargs"},
+      {R"("reasoning_effort":"much")", "reasoning_effort", "medium"},
+      {R"("reasoning_effort":"low","chat_template_kwargs":{"reasoning_effort":"high"})",
+       "reasoning_effort", "differ"},
   };
   for (const Refused& row : table) ExpectRefused(ChatWith(row.fields), row);
   const Refused messages[] = {
