@@ -33,7 +33,7 @@ using engine::grammar::ResponseTexts;
 constexpr int32_t kMaxLineBreaks = 2;  // after the end of the reasoning
 
 // Returns whether the response begins with reasoning, from the text at the end of the prompt.
-ReasoningStart StartOf(const WorkerModel& model, const worker::v1::ChatOutput& chat,
+ReasoningStart StartOf(const WorkerModel& model, const worker::v1::Start& start,
                        absl::Span<const int32_t> prompt) {
   if (model.reasoning.begin().empty() || model.reasoning.end().empty()) {
     return ReasoningStart::kNone;
@@ -46,9 +46,12 @@ ReasoningStart StartOf(const WorkerModel& model, const worker::v1::ChatOutput& c
       model.tokenizer->Decode(prompt.last(tokens), engine::ControlText::kKeep);
   if (!decoded.ok()) return ReasoningStart::kNone;
   const absl::string_view tail = absl::StripTrailingAsciiWhitespace(*decoded);
-  if (absl::EndsWith(tail, model.reasoning.begin())) return ReasoningStart::kOpen;
+  // The prompt can also end inside of the reasoning of a message that the response continues.
+  if (absl::EndsWith(tail, model.reasoning.begin()) || start.prepared().in_reasoning()) {
+    return ReasoningStart::kOpen;
+  }
   // The template closed the reasoning, or the response continues a message.
-  if (absl::EndsWith(tail, model.reasoning.end()) || chat.continue_final_message()) {
+  if (absl::EndsWith(tail, model.reasoning.end()) || start.chat().continue_final_message()) {
     return ReasoningStart::kNone;
   }
   return ReasoningStart::kOptional;
@@ -73,7 +76,7 @@ absl::StatusOr<OutputRules> ReadRules(const WorkerModel& model, const worker::v1
   const bool parallel = !chat.has_parallel_tool_calls() || chat.parallel_tool_calls();
   ASSIGN_OR_RETURN(rules.calls, RulesOf(chat.tools_json(), chat.tool_choice(), parallel));
   rules.format = FormatOf(model.tool_syntax);
-  rules.reasoning = StartOf(model, chat, prompt);
+  rules.reasoning = StartOf(model, start, prompt);
   if (rules.format == nullptr && rules.calls.restricts()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the syntax of tool calls of model '", model.name,
