@@ -185,12 +185,15 @@ absl::StatusOr<std::unique_ptr<Stream>> EngineImpl::Submit(GenerationRequest req
   RETURN_IF_ERROR(CheckFits(request, MaxChunk(options_), *cache_));
   ASSIGN_OR_RETURN(auto constraint, SequenceConstraint::Create(request));
   OutputText text(request.stopping, options_.context_length - request.prompt_length, tokenizer_);
-  const std::optional<FinishReason> finish = Replay(request, &text);
+  std::optional<FinishReason> finish = Replay(request, &text);
   auto sink = std::make_shared<StreamSink>();
   auto sequence =
       std::make_unique<Sequence>(next_arrival_.fetch_add(1), std::move(request), std::move(text));
   RETURN_IF_ERROR(SetUpSampling(*tokenizer_, vocab_size_, &dry_breakers_, sequence.get()));
   sequence->constraint = std::move(constraint);
+  if (sequence->outputs() > 0 && OnlyEndFollows(*sequence)) {
+    finish = finish.value_or(FinishReason::kStop);
+  }
   sequence->sink = sink;
   sequence->submitted_at = clock_->Monotonic();
   std::unique_ptr<Stream> stream = MakeStream(shared_, sequence->control, sink);
@@ -402,10 +405,7 @@ void EngineImpl::Append(Sequence* sequence, SampledToken token, StreamChunk* chu
   chunk->token_ids.push_back(token.token_id);
   chunk->text += step.text;
   chunk->finish = step.finish;
-  // A constraint can end the response before min_tokens.
-  if (sequence->constraint != nullptr && sequence->constraint->ended()) {
-    chunk->finish = step.finish.value_or(FinishReason::kStop);
-  }
+  EndByConstraint(sequence, chunk);
   if (token.logprob.has_value()) chunk->logprobs.push_back(*std::move(token.logprob));
   ++stats_.generated_tokens;
 }

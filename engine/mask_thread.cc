@@ -23,7 +23,9 @@ void MaskThread::Begin(const StepPlan& plan) {
     const RowSpan& span = plan.batch.spans[i];
     const bool ends =
         span.first_slot + span.rows() == static_cast<int64_t>(sequence->tokens.size());
-    if (sequence->constraint != nullptr && ends) sequences.push_back(sequence);
+    if (ends && sequence->constraint != nullptr && !sequence->constraint->allows_all()) {
+      sequences.push_back(sequence);
+    }
   }
   if (sequences.empty()) return;
   if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });

@@ -37,6 +37,21 @@ Usage FinalUsage(const Sequence& sequence, absl::Duration now) {
   return usage;
 }
 
+bool OnlyEndFollows(const Sequence& sequence) {
+  return sequence.constraint != nullptr && sequence.constraint->complete() &&
+         !sequence.request.logprobs;
+}
+
+void EndByConstraint(Sequence* sequence, StreamChunk* chunk) {
+  if (sequence->constraint == nullptr || chunk->finish.has_value()) return;
+  if (sequence->constraint->ended()) {
+    chunk->finish = FinishReason::kStop;
+  } else if (OnlyEndFollows(*sequence)) {
+    chunk->finish = FinishReason::kStop;
+    chunk->text += sequence->text.End();
+  }
+}
+
 namespace {
 
 // Sets sequence->end_tokens, the tokens that its min_tokens forbid.

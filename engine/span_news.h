@@ -28,6 +28,13 @@ bool HasNews(const StreamChunk& chunk);
 // its whole prompt is computed.
 Usage FinalUsage(const Sequence& sequence, absl::Duration now);
 
+// Returns whether the sequence's constraint allows nothing but an end token, which need not be
+// generated. It must be if its log-probability is requested.
+bool OnlyEndFollows(const Sequence& sequence);
+// Ends the response in `chunk` if the constraint ended it with the last token, or if only an end
+// token follows. This can be before min_tokens.
+void EndByConstraint(Sequence* sequence, StreamChunk* chunk);
+
 // Prepares the sequence for sampling: sets end_tokens, the tokens that its min_tokens forbid, and
 // sampler, by all of its tokens. Returns INVALID_ARGUMENT if all tokens are forbidden, or if a bad
 // word has no tokens.

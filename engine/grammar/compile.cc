@@ -12,29 +12,23 @@
 namespace tidepool::engine::grammar {
 namespace {
 
-// A grammar of one terminal.
-absl::StatusOr<GrammarIr> FinishTerminal(Regex regex, absl::string_view what, GrammarIr ir) {
-  RETURN_IF_ERROR(ir.CheckLimits());
-  ir.set_start(ir.Match(regex));
-  if (ir.start() == kNoExpr) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": no text matches"));
-  }
-  RETURN_IF_ERROR(ir.Finish());
-  return ir;
+absl::StatusOr<Expr> EmitTerminal(Regex regex, absl::string_view what, GrammarIr* ir) {
+  RETURN_IF_ERROR(ir->CheckLimits());
+  const Expr expr = ir->Match(regex);
+  if (expr != kNoExpr) return expr;
+  return absl::InvalidArgumentError(absl::StrCat(what, ": no text matches"));
 }
 
-absl::StatusOr<GrammarIr> CompileRegex(const std::string& pattern) {
-  GrammarIr ir;
-  ASSIGN_OR_RETURN(const Regex regex, ParseRegex(pattern, RegexScope::kWhole, &ir.regexes()));
-  return FinishTerminal(regex, "regex", std::move(ir));
+absl::StatusOr<Expr> EmitRegex(const std::string& pattern, GrammarIr* ir) {
+  ASSIGN_OR_RETURN(const Regex regex, ParseRegex(pattern, RegexScope::kWhole, &ir->regexes()));
+  return EmitTerminal(regex, "regex", ir);
 }
 
-absl::StatusOr<GrammarIr> CompileChoice(const std::vector<std::string>& choices) {
+absl::StatusOr<Expr> EmitChoice(const std::vector<std::string>& choices, GrammarIr* ir) {
   if (choices.empty() || choices.size() > kMaxChoices) {
     return absl::InvalidArgumentError(
         absl::StrCat("choice: ", choices.size(), " choices; give 1 to ", kMaxChoices));
   }
-  GrammarIr ir;
   std::vector<Regex> texts;
   size_t bytes = 0;
   for (const std::string& choice : choices) {
@@ -44,29 +38,45 @@ absl::StatusOr<GrammarIr> CompileChoice(const std::vector<std::string>& choices)
       return absl::InvalidArgumentError(
           absl::StrCat("choice: more than ", kMaxChoiceBytes, " bytes in all"));
     }
-    texts.push_back(ir.regexes().Literal(choice));
+    texts.push_back(ir->regexes().Literal(choice));
   }
-  const Regex regex = ir.regexes().Or(std::move(texts));
-  return FinishTerminal(regex, "choice", std::move(ir));
+  const Regex regex = ir->regexes().Or(std::move(texts));
+  return EmitTerminal(regex, "choice", ir);
 }
 
-absl::StatusOr<GrammarIr> CompileIr(const GrammarSource& source, const Tokenizer* tokenizer) {
-  switch (source.kind) {
-    case GrammarKind::kJsonSchema:
-      return CompileJsonSchema(source.text,
-                               {.whitespace_pattern = source.whitespace_pattern,
-                                .one_of = source.coerce_one_of ? OneOf::kAsAnyOf : OneOf::kExact});
-    case GrammarKind::kRegex:
-      return CompileRegex(source.text);
-    case GrammarKind::kChoice:
-      return CompileChoice(source.choices);
-    case GrammarKind::kGbnf:
-      return CompileGbnf(source.text, tokenizer, {});
-  }
-  return absl::InvalidArgumentError("unknown kind of grammar");
+JsonSchemaOptions SchemaOptions(const GrammarSource& source) {
+  return {.whitespace_pattern = source.whitespace_pattern,
+          .one_of = source.coerce_one_of ? OneOf::kAsAnyOf : OneOf::kExact};
 }
 
 }  // namespace
+
+absl::StatusOr<GrammarIr> CompileIr(const GrammarSource& source, const Tokenizer* tokenizer) {
+  if (source.kind == GrammarKind::kJsonSchema) {
+    return CompileJsonSchema(source.text, SchemaOptions(source));
+  }
+  if (source.kind == GrammarKind::kGbnf) return CompileGbnf(source.text, tokenizer, {});
+  GrammarIr ir;
+  ASSIGN_OR_RETURN(const Expr start, EmitGrammar(source, tokenizer, &ir));
+  ir.set_start(start);
+  RETURN_IF_ERROR(ir.Finish());
+  return ir;
+}
+
+absl::StatusOr<Expr> EmitGrammar(const GrammarSource& source, const Tokenizer* tokenizer,
+                                 GrammarIr* ir) {
+  switch (source.kind) {
+    case GrammarKind::kJsonSchema:
+      return EmitJsonSchema(source.text, SchemaOptions(source), ir);
+    case GrammarKind::kRegex:
+      return EmitRegex(source.text, ir);
+    case GrammarKind::kChoice:
+      return EmitChoice(source.choices, ir);
+    case GrammarKind::kGbnf:
+      return EmitGbnf(source.text, tokenizer, ir);
+  }
+  return absl::InvalidArgumentError("unknown kind of grammar");
+}
 
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileGrammar(const GrammarSource& source,
                                                               const Tokenizer* tokenizer) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/grammar/grammar.h"
+#include "engine/grammar/grammar_ir.h"
 #include "engine/grammar/grammar_source.h"
 #include "engine/tokenizer/tokenizer.h"
 
@@ -18,10 +19,18 @@ namespace tidepool::engine::grammar {
 inline constexpr size_t kMaxChoices = 10'000;
 inline constexpr size_t kMaxChoiceBytes = 1 << 20;  // of all choices together
 
+// As below, without the last step: Grammar(CompileIr(...)).
+absl::StatusOr<GrammarIr> CompileIr(const GrammarSource& source, const Tokenizer* tokenizer);
+
 // `tokenizer` is for the token terms of GBNF, and may be null. Returns INVALID_ARGUMENT with the
 // place, the reason and a remedy if the source is wrong or cannot be enforced exactly.
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileGrammar(const GrammarSource& source,
                                                               const Tokenizer* tokenizer);
+
+// Adds the texts that the source allows to a grammar, and returns them as an expression. Returns
+// the errors of CompileGrammar, except those that GrammarIr::Finish finds.
+absl::StatusOr<Expr> EmitGrammar(const GrammarSource& source, const Tokenizer* tokenizer,
+                                 GrammarIr* ir);
 
 }  // namespace tidepool::engine::grammar
 

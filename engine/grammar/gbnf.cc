@@ -34,7 +34,7 @@ class Parser {
   Parser(absl::string_view text, const Tokenizer* tokenizer, GrammarIr* ir)
       : text_(text), tokenizer_(tokenizer), ir_(*ir), pool_(ir->regexes()) {}
 
-  absl::Status Run() {
+  absl::StatusOr<Expr> Run() {
     RETURN_IF_ERROR(base::CheckUtf8(text_, "the grammar"));
     SkipSpace(Newlines::kSkip);
     while (!Done()) {
@@ -51,8 +51,7 @@ class Parser {
     if (root == rules_.end()) {
       return absl::InvalidArgumentError("GBNF: there is no rule named root; add root ::= ...");
     }
-    ir_.set_start(ir_.Rule(root->second.number));
-    return absl::OkStatus();
+    return ir_.Rule(root->second.number);
   }
 
  private:
@@ -333,14 +332,19 @@ class Parser {
 
 }  // namespace
 
-absl::StatusOr<GrammarIr> CompileGbnf(absl::string_view text, const Tokenizer* tokenizer,
-                                      GrammarLimits limits) {
+absl::StatusOr<Expr> EmitGbnf(absl::string_view text, const Tokenizer* tokenizer, GrammarIr* ir) {
   if (text.size() > kMaxGbnfBytes) {
     return absl::InvalidArgumentError(absl::StrCat("GBNF: the grammar has ", text.size(),
                                                    " bytes; the limit is ", kMaxGbnfBytes));
   }
+  return Parser(text, tokenizer, ir).Run();
+}
+
+absl::StatusOr<GrammarIr> CompileGbnf(absl::string_view text, const Tokenizer* tokenizer,
+                                      GrammarLimits limits) {
   GrammarIr ir(limits);
-  RETURN_IF_ERROR(Parser(text, tokenizer, &ir).Run());
+  ASSIGN_OR_RETURN(const Expr root, EmitGbnf(text, tokenizer, &ir));
+  ir.set_start(root);
   const absl::Status finished = ir.Finish();
   if (!finished.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("GBNF: ", finished.message()));

@@ -19,6 +19,10 @@ inline constexpr size_t kMaxGbnfBytes = 1 << 20;
 absl::StatusOr<GrammarIr> CompileGbnf(absl::string_view text, const Tokenizer* tokenizer,
                                       GrammarLimits limits);
 
+// Adds the rules to a grammar, and returns the texts of the rule "root" as an expression. Returns
+// the errors of CompileGbnf, except those of left recursion.
+absl::StatusOr<Expr> EmitGbnf(absl::string_view text, const Tokenizer* tokenizer, GrammarIr* ir);
+
 }  // namespace tidepool::engine::grammar
 
 #endif  // TIDEPOOL_ENGINE_GRAMMAR_GBNF_H_

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <list>
 #include <memory>
+#include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "engine/grammar/compile.h"
 #include "engine/grammar/grammar.h"
@@ -21,15 +23,19 @@ class GrammarCache {
   // `tokenizer` must outlive the cache.
   explicit GrammarCache(const Tokenizer* tokenizer) : tokenizer_(*tokenizer) {}
 
+  using CompileFn = absl::FunctionRef<absl::StatusOr<GrammarIr>()>;
+
   // Returns the errors of CompileGrammar.
   absl::StatusOr<std::shared_ptr<const Grammar>> Get(const GrammarSource& source);
+  // Returns the grammar that `compile` makes. Requires: equal keys have equal grammars.
+  absl::StatusOr<std::shared_ptr<const Grammar>> Get(const std::string& key, CompileFn compile);
 
   // Returns the vocabulary's trie. The first call builds it, which takes about 50 ms.
   std::shared_ptr<const TokenTrie> trie();
 
  private:
   struct Entry {
-    GrammarSource source;
+    std::string key;
     std::shared_ptr<const Grammar> grammar;
   };
   static constexpr size_t kMaxEntries = 32;

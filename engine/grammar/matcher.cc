@@ -98,6 +98,11 @@ bool Matcher::accepts() const {
   return shared_->automaton.accepts(state());
 }
 
+bool Matcher::complete() const {
+  const base::MutexLock lock(&shared_->mutex);
+  return shared_->automaton.accepts(state()) && shared_->automaton.threads(state()).empty();
+}
+
 void Matcher::FillMask(TokenMask* mask) {
   CHECK(trie_ != nullptr && mask->size() == trie_->vocab_size());
   RenewIfFull();

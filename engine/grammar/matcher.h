@@ -41,6 +41,8 @@ class Matcher {
 
   // Returns whether the output is complete: the grammar accepts it.
   bool accepts() const;
+  // Returns whether the output is complete and nothing can be added to it.
+  bool complete() const;
   // Sets the bits of the tokens that may come next. Stop tokens may come if the output is complete.
   // The mask is never empty before a stop token if the vocabulary has a token for every byte.
   // Requires: a trie, and a mask of its vocabulary's size.

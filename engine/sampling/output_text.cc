@@ -20,6 +20,12 @@ bool OutputText::IsStopToken(int32_t token) const {
          stopping_.stop_token_ids.end();
 }
 
+std::string OutputText::Decode(int32_t token) {
+  const std::vector<int32_t>& shown = stopping_.shown_tokens;
+  if (std::find(shown.begin(), shown.end(), token) == shown.end()) return decoder_.Feed(token);
+  return decoder_.Flush() + std::string(tokenizer_->TokenBytes(token));
+}
+
 OutputText::Step OutputText::Add(int32_t token) {
   CHECK_GT(left_, 0);
   --left_;
@@ -31,7 +37,7 @@ OutputText::Step OutputText::Add(int32_t token) {
   if (end || stop_token) step.finish = FinishReason::kStop;
   const bool has_text = !end && (!stop_token || stopping_.include_stop);
   if (has_text) {
-    std::string text = decoder_.Feed(token);
+    std::string text = Decode(token);
     if (may_end) {
       StopMatcher::Result result = matcher_.Append(text);
       text = std::move(result.text);
@@ -44,7 +50,7 @@ OutputText::Step OutputText::Add(int32_t token) {
     step.text = std::move(text);
   }
   if (!step.finish.has_value() && left_ == 0) step.finish = FinishReason::kLength;
-  if (step.finish.has_value()) step.text += matcher_.TakeHeld() + decoder_.Flush();
+  if (step.finish.has_value()) step.text += End();
   return step;
 }
 

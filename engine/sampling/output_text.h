@@ -29,9 +29,13 @@ class OutputText {
   // the text that was held back, with U+FFFD for an incomplete character. A stop string (unless
   // include_stop is set) and the text after it are not released.
   Step Add(int32_t token);
+  // Ends the generation without a token. Returns the text that was held back.
+  std::string End() { return matcher_.TakeHeld() + decoder_.Flush(); }
 
  private:
   bool IsStopToken(int32_t token) const;
+  // Returns the text that becomes complete with this token.
+  std::string Decode(int32_t token);
 
   StoppingParams stopping_;
   const Tokenizer* tokenizer_;

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "engine/grammar/marker.h"
 
 namespace tidepool::engine {
 
@@ -60,6 +61,8 @@ struct StoppingParams {
   std::vector<int32_t> stop_token_ids;
   bool ignore_eos = false;
   bool include_stop = false;  // also return the text of the stop string
+  // The control tokens whose names are a part of the text. Other control tokens have no text.
+  std::vector<int32_t> shown_tokens;
 
   absl::Status Validate(int vocab_size) const;
 };
@@ -70,6 +73,19 @@ int64_t LimitMaxTokens(std::optional<int64_t> asked, int64_t room);
 
 inline constexpr int32_t kMaxTopLogprobs = 20;
 
+// A limit on the tokens of reasoning at the beginning of a response.
+struct ReasoningLimit {
+  bool open = false;  // the prompt ends inside of the reasoning
+  // What the reasoning begins with, if it is not open: this text, or these tokens. Not empty.
+  std::string begin;
+  std::vector<int32_t> begin_tokens;
+  grammar::Marker end;
+  int64_t max_tokens = 0;
+  // After max_tokens tokens of reasoning, these tokens come next: those of the end marker. Not
+  // empty.
+  std::vector<int32_t> end_tokens;
+};
+
 struct GenerationRequest {
   // The prompt, followed by the output tokens of an earlier attempt. Generation continues after
   // them as if there had been no interruption. Requires: prompt_length in [1, token_ids.size()].
@@ -79,8 +95,10 @@ struct GenerationRequest {
   int32_t choice = 0;
   SamplingParams sampling;
   StoppingParams stopping;
-  // If set, the output matches this grammar. `token_trie` is then the trie of the vocabulary.
+  // If set, the output matches this grammar. With it or `reasoning_limit`, `token_trie` is the trie
+  // of the vocabulary.
   std::shared_ptr<const grammar::Grammar> grammar;
+  std::optional<ReasoningLimit> reasoning_limit;
   std::shared_ptr<const grammar::TokenTrie> token_trie;
   // `logprobs` says whether to report the log-probability of each output token. `top_logprobs` is
   // the number of alternatives to report for each.

@@ -6,25 +6,28 @@
 namespace tidepool::engine {
 
 SequenceConstraint::SequenceConstraint(const GenerationRequest& request)
-    : matcher_(request.grammar, request.token_trie),
-      mask_(request.token_trie->vocab_size()),
-      trie_(request.token_trie) {}
+    : trie_(request.token_trie), mask_(request.token_trie->vocab_size()) {
+  if (request.grammar != nullptr) matcher_.emplace(request.grammar, trie_);
+  if (request.reasoning_limit.has_value()) reasoning_.emplace(*request.reasoning_limit, trie_);
+}
 
 absl::StatusOr<std::unique_ptr<SequenceConstraint>> SequenceConstraint::Create(
     const GenerationRequest& request) {
-  if (request.grammar == nullptr) return std::unique_ptr<SequenceConstraint>();
+  if (request.grammar == nullptr && !request.reasoning_limit.has_value()) {
+    return std::unique_ptr<SequenceConstraint>();
+  }
   CHECK(request.token_trie != nullptr);
-  if (request.stopping.ignore_eos) {
+  if (request.grammar != nullptr && request.stopping.ignore_eos) {
     return absl::InvalidArgumentError(
         "ignore_eos does not work with constrained output; remove one of them");
   }
-  if (request.token_trie->stop_ids().empty()) {
+  if (request.grammar != nullptr && request.token_trie->stop_ids().empty()) {
     return absl::InvalidArgumentError(
         "the model has no end token, so constrained output could not end");
   }
   std::unique_ptr<SequenceConstraint> constraint(new SequenceConstraint(request));
   for (size_t i = request.prompt_length; i < request.token_ids.size(); ++i) {
-    if (constraint->matcher_.AcceptToken(request.token_ids[i])) continue;
+    if (constraint->Add(request.token_ids[i])) continue;
     return absl::InvalidArgumentError(absl::StrCat("the constraint does not allow output token ",
                                                    i - request.prompt_length,
                                                    " of an earlier attempt"));
@@ -33,16 +36,31 @@ absl::StatusOr<std::unique_ptr<SequenceConstraint>> SequenceConstraint::Create(
 }
 
 void SequenceConstraint::ComputeMask(absl::Span<const int32_t> forbidden) {
-  matcher_.FillMask(&mask_);
+  if (allows_all()) return;
+  if (matcher_.has_value()) matcher_->FillMask(&mask_);
+  if (const std::optional<int32_t> token = forced(); token.has_value()) {
+    // A grammar that has no place for the marker here is stronger.
+    if (!matcher_.has_value() || mask_.Test(*token)) {
+      mask_.Clear();
+      mask_.Set(*token);
+    }
+    return;
+  }
   if (forbidden.empty()) return;
   grammar::TokenMask rest = mask_;
   for (const int32_t id : forbidden) rest.Reset(id);
   if (!rest.IsEmpty()) mask_ = rest;
 }
 
+bool SequenceConstraint::Add(int32_t token) {
+  if (matcher_.has_value() && !matcher_->AcceptToken(token)) return false;
+  if (reasoning_.has_value()) reasoning_->Add(token);
+  return true;
+}
+
 void SequenceConstraint::Accept(int32_t token) {
-  CHECK(matcher_.AcceptToken(token)) << token;
-  ended_ = trie_->IsStop(token);
+  CHECK(Add(token)) << token;
+  ended_ = matcher_.has_value() && trie_->IsStop(token);
 }
 
 }  // namespace tidepool::engine

@@ -1,44 +1,58 @@
-// The constraint of a sequence: its grammar's state, and the tokens that it allows next.
+// The constraint of a sequence: its grammar's state, its limit on reasoning, and the tokens that
+// they allow next.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_CONSTRAINT_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_CONSTRAINT_H_
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/grammar/matcher.h"
 #include "engine/grammar/token_mask.h"
 #include "engine/sampling/request.h"
+#include "engine/scheduler/reasoning_tracker.h"
 
 namespace tidepool::engine {
 
 // Engine thread only, except that ComputeMask may run in another thread while the engine's thread
-// does not use the object.
+// does not use the object. The state depends only on the output tokens.
 class SequenceConstraint {
  public:
-  // Returns null if the request has no constraint. Replays the output tokens of earlier attempts.
-  // Returns INVALID_ARGUMENT if the constraint does not allow them, or cannot be combined with the
-  // request's other fields.
+  // Returns null if the request has neither a grammar nor a limit on reasoning. Replays the output
+  // tokens of earlier attempts. Returns INVALID_ARGUMENT if the grammar does not allow them, or
+  // cannot be combined with the request's other fields.
   static absl::StatusOr<std::unique_ptr<SequenceConstraint>> Create(
       const GenerationRequest& request);
 
-  // Computes mask(): the tokens that may be sampled next. Tokens that end the response may be
-  // sampled if nothing else may, although `forbidden` has them.
+  // Returns whether every token may come next.
+  bool allows_all() const { return !matcher_.has_value() && !forced().has_value(); }
+  // Computes the mask. Tokens that end the response may be sampled if nothing else may, although
+  // `forbidden` has them.
   void ComputeMask(absl::Span<const int32_t> forbidden);
-  const grammar::TokenMask& mask() const { return mask_; }
+  // The tokens that may be sampled next, or null if all may. Requires: ComputeMask was called.
+  const grammar::TokenMask* mask() const { return allows_all() ? nullptr : &mask_; }
 
   // Adds a sampled token. Requires: the mask has it.
   void Accept(int32_t token);
   // Returns whether the last token ended the response.
   bool ended() const { return ended_; }
+  // Returns whether nothing but the end of the response can follow.
+  bool complete() const { return matcher_.has_value() && matcher_->complete(); }
 
  private:
   explicit SequenceConstraint(const GenerationRequest& request);
 
-  grammar::Matcher matcher_;
-  grammar::TokenMask mask_;
+  std::optional<int32_t> forced() const {
+    return reasoning_.has_value() ? reasoning_->forced() : std::nullopt;
+  }
+  bool Add(int32_t token);
+
   const std::shared_ptr<const grammar::TokenTrie> trie_;
+  std::optional<grammar::Matcher> matcher_;  // unset: no grammar
+  std::optional<ReasoningTracker> reasoning_;
+  grammar::TokenMask mask_;
   bool ended_ = false;
 };
 

@@ -39,8 +39,9 @@ class AutoregressiveDecoder final : public Decoder {
     if (rows < PendingRows(sequence)) return span;
     span.logit_rows.push_back(static_cast<int32_t>(rows - 1));
     const GenerationRequest& request = sequence.request;
-    const bool best_only = NeedsOnlyArgMax(request.sampling) && !request.logprobs &&
-                           !sequence.must_go_on() && sequence.constraint == nullptr;
+    const bool is_free = sequence.constraint == nullptr || sequence.constraint->allows_all();
+    const bool best_only =
+        NeedsOnlyArgMax(request.sampling) && !request.logprobs && !sequence.must_go_on() && is_free;
     if (best_only && !scores) span.argmax_vocab = vocab_size_;
     return span;
   }
@@ -79,16 +80,16 @@ class AutoregressiveDecoder final : public Decoder {
     }
     const GenerationRequest& request = sequence.request;
     // The mask of a constraint has no forbidden tokens, except where nothing else is possible.
-    const SequenceConstraint* constraint = sequence.constraint.get();
+    const grammar::TokenMask* mask =
+        sequence.constraint == nullptr ? nullptr : sequence.constraint->mask();
     const SampleInput input = {
         .params = &request.sampling,
         .state = &sequence.sampler,
         .tokens = sequence.tokens,
         .choice = request.choice,
         .position = sequence.outputs(),
-        .forbidden =
-            constraint == nullptr ? sequence.forbidden_next() : absl::Span<const int32_t>(),
-        .allowed = constraint == nullptr ? nullptr : &constraint->mask(),
+        .forbidden = mask == nullptr ? sequence.forbidden_next() : absl::Span<const int32_t>(),
+        .allowed = mask,
         .top_logprobs =
             request.logprobs ? std::optional<int32_t>(request.top_logprobs) : std::nullopt,
     };

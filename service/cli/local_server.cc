@@ -28,7 +28,7 @@
 #include "service/cli/model_flags.h"
 #include "service/cli/open_store.h"
 #include "service/cli/sampling_defaults.h"
-#include "service/worker/tool_syntax.h"
+#include "service/tools/tool_syntax.h"
 #include "service/worker/worker_model.h"
 
 namespace tidepool::service {
@@ -206,7 +206,9 @@ class LocalServerImpl : public LocalServer {
     model_.tokenizer = bundle_->tokenizer.get();
     model_.grammars = std::make_shared<engine::grammar::GrammarCache>(model_.tokenizer);
     model_.chat_template = bundle_->chat_template;
-    model_.tool_syntax = ToolSyntaxOf(bundle_->tokenizer->spec().chat_template);
+    const std::string& source = bundle_->tokenizer->spec().chat_template;
+    model_.tool_syntax = ToolSyntaxOf(source);
+    model_.reasoning = ReasoningMarkersOf(source);
   }
 
   Console* const console_;

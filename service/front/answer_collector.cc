@@ -12,11 +12,26 @@ namespace {
 int64_t KeptBytes(const v1::GenerateResponse& response) {
   size_t bytes = response.text().size() + response.token_ids_size() * sizeof(int32_t);
   for (const v1::TokenLogprob& logprob : response.logprobs()) bytes += logprob.SpaceUsedLong();
+  for (const v1::OutputEvent& event : response.events()) bytes += event.ByteSizeLong();
   bytes += response.prompt_text().size() + response.prompt_token_ids_size() * sizeof(int32_t);
   for (const v1::TokenLogprob& logprob : response.prompt_logprobs()) {
     bytes += logprob.SpaceUsedLong();
   }
   return static_cast<int64_t>(bytes);
+}
+
+// Adds a part of the response.
+void TakeEvent(v1::OutputEvent* event, v1::Completion* completion) {
+  if (event->has_reasoning()) {
+    completion->mutable_reasoning()->append(event->reasoning());
+  } else if (event->has_content()) {
+    completion->mutable_content()->append(event->content());
+  } else if (!event->tool_call().id().empty() || completion->tool_calls().empty()) {
+    completion->add_tool_calls()->Swap(event->mutable_tool_call());
+  } else {
+    completion->mutable_tool_calls()->rbegin()->mutable_arguments()->append(
+        event->tool_call().arguments());
+  }
 }
 
 }  // namespace
@@ -38,6 +53,7 @@ void AnswerCollector::Write(v1::GenerateResponse response) {
   completion->mutable_token_ids()->MergeFrom(response.token_ids());
   completion->mutable_logprobs()->MergeFrom(response.logprobs());
   completion->set_finish_reason(response.finish_reason());
+  for (v1::OutputEvent& event : *response.mutable_events()) TakeEvent(&event, completion);
   if (response.has_usage()) *answer_.mutable_usage() = response.usage();
   TakePrompt(&response);
   loop_->Post([weak = stream_] {

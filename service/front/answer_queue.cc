@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "service/front/output_events.h"
+
 namespace tidepool::service {
 namespace {
 
@@ -12,6 +14,9 @@ void Merge(v1::GenerateResponse&& next, v1::GenerateResponse* into) {
   into->mutable_token_ids()->MergeFrom(next.token_ids());
   into->mutable_logprobs()->MergeFrom(next.logprobs());
   into->mutable_prompt_logprobs()->MergeFrom(next.prompt_logprobs());
+  for (v1::OutputEvent& event : *next.mutable_events()) {
+    AppendEvent(std::move(event), into->mutable_events());
+  }
   if (next.has_progress()) *into->mutable_progress() = next.progress();
   into->set_finish_reason(next.finish_reason());
   if (next.has_usage()) *into->mutable_usage() = std::move(*next.mutable_usage());

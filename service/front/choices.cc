@@ -42,6 +42,7 @@ void AddUsage(const v1::Usage& usage, int32_t index, v1::Usage* all) {
     all->set_prefill_seconds(usage.prefill_seconds());
   }
   all->set_completion_tokens(all->completion_tokens() + usage.completion_tokens());
+  all->set_reasoning_tokens(all->reasoning_tokens() + usage.reasoning_tokens());
   all->set_decode_seconds(std::max(all->decode_seconds(), usage.decode_seconds()));
   all->set_expert_hits(all->expert_hits() + usage.expert_hits());
   all->set_expert_misses(all->expert_misses() + usage.expert_misses());

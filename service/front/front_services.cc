@@ -47,6 +47,7 @@ absl::StatusOr<GenerationInput> ReadGeneration(const FrontDeps& deps, const Byte
   RETURN_IF_ERROR(ParseBytes(bytes, &input.request));
   input.checked = CheckGenerateRequest(input.request);
   input.digests = DigestsOf(input.request);
+  if (input.checked->ok()) input.tools = ToolsOf(input.request);
   return input;
 }
 

@@ -195,6 +195,7 @@ void Generation::OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareR
     return End(std::move(status));
   }
   placement_.OnPrepared();
+  if (input_.request.parse_output()) BeginEvents();
   if (has_logged_turn()) return FindReceivedText();
   if (absl::Status status = LimitSession(); !status.ok()) return End(std::move(status));
   if (auto echo = prompt_report_.Echo(prepared_); echo.has_value()) {
@@ -203,6 +204,16 @@ void Generation::OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareR
     SendNext();
   }
   placement_.Try(StreamStep::kRun);
+}
+
+void Generation::BeginEvents() {
+  const ResponseFormat format = {
+      .syntax = model_.tool_syntax(),
+      .reasoning = model_.reasoning(),
+      .in_reasoning = prepared_.in_reasoning(),
+      .tools = input_.tools != nullptr ? input_.tools : ToolsOf(input_.request)};
+  events_.emplace(format, OutputEvents::Names{.principal = input_.principal,
+                                              .request_id = input_.request.request_id()});
 }
 
 absl::Status Generation::LimitSession() {
@@ -295,6 +306,7 @@ void Generation::OnResponse(int32_t attempt, worker::v1::RunResponse response) {
   if (out.has_usage()) out.mutable_usage()->set_numerics_changed(numerics_.changed());
   finish_received_ = out.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
   if (finish_received_) placement_.OnFinished();
+  if (events_.has_value()) events_->AddTo(&out);
   const bool logged = !has_session() || IsProgressOnly(out);
   if (!logged) AppendToLog(out);
   queue_.Push(std::move(out), logged);

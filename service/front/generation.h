@@ -20,6 +20,7 @@
 #include "service/front/answer_queue.h"
 #include "service/front/credit_window.h"
 #include "service/front/generation_context.h"
+#include "service/front/output_events.h"
 #include "service/front/pick_worker.h"
 #include "service/front/prompt_report.h"
 #include "service/front/request_digests.h"
@@ -70,6 +71,9 @@ struct GenerationInput {
   std::optional<absl::Status> checked = {};
   // The result of DigestsOf for the client's request. nullopt: the front's loop computes it.
   std::optional<RequestDigests> digests = {};
+  // The result of ToolsOf for the client's request. It takes time in proportion to the size of the
+  // tools, so a caller may compute it on another thread. Null: the front's loop computes it.
+  std::shared_ptr<const ToolSchemas> tools = {};
   // When the request was first sent. The chat template gets this time. InfinitePast means now. In a
   // session, the template gets the time when the session was created instead.
   absl::Time asked_at = absl::InfinitePast();
@@ -134,6 +138,8 @@ class Generation final : public AnswerStream,
   void FindModel();
   void Prepare();
   void OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareResponse> prepared);
+  // The parts of the response are found from now on, if the client asks for them.
+  void BeginEvents();
   // Limits the length of the session's log to max_session_tokens. FAILED_PRECONDITION if the log
   // has no room left.
   absl::Status LimitSession();
@@ -175,7 +181,8 @@ class Generation final : public AnswerStream,
   std::unique_ptr<RunCall> call_;
 
   PromptReport prompt_report_;
-  int64_t granted_ = 0;  // total number of tokens that the worker may report
+  std::optional<OutputEvents> events_;  // set with parse_output, when the prompt is prepared
+  int64_t granted_ = 0;                 // total number of tokens that the worker may report
   std::vector<int32_t> output_ids_;
   bool finish_received_ = false;
   AnswerQueue queue_;

@@ -29,6 +29,7 @@ RequestDigests DigestsOf(const v1::GenerateRequest& request) {
   part.clear_logprobs();
   part.clear_top_logprobs();
   part.clear_return_progress();
+  part.clear_parse_output();
   digests.turn = Digest(part);
   return digests;
 }

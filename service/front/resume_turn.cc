@@ -31,6 +31,8 @@ void Generation::FindReceivedText() {
   v1::DetokenizeRequest request;
   request.set_model(model_.name());
   request.set_keep_spaces(true);
+  // The logged text contains the names of markers.
+  request.set_keep_special(!prepared_.marker_token_ids().empty());
   request.mutable_token_ids()->Assign(logged.output_ids.begin(),
                                       logged.output_ids.begin() + received);
   const auto resume = [weak = weak_from_this(), attempt = placement_.attempt()](
@@ -74,6 +76,12 @@ void Generation::Resume(const std::string& received_text) {
     response.mutable_usage()->set_completion_tokens(logged.output_size());
     response.mutable_usage()->set_numerics_changed(numerics_.changed());
     finish_received_ = true;
+  }
+  if (events_.has_value()) {
+    const std::string& answer = logged.turn.answer;
+    events_->Skip(absl::string_view(answer).substr(0, answer.size() - response.text().size()),
+                  response.position());
+    events_->AddTo(&response);
   }
   window_.SetUntaken(response.token_ids_size());
   if (finish_received_ || response.token_ids_size() > 0) {

@@ -14,6 +14,7 @@
 #include "service/base/chat_roles.h"
 #include "service/grpc/check_request.h"
 #include "service/grpc/convert.h"
+#include "service/tools/tool_list.h"
 
 namespace tidepool::service {
 namespace {
@@ -98,6 +99,9 @@ absl::Status CheckJson(absl::string_view field, const std::string& text, JsonKin
 }
 
 absl::Status CheckInput(const v1::GenerateRequest& request) {
+  if (request.parse_output() && !request.has_chat()) {
+    return absl::InvalidArgumentError("parse_output needs a chat; send a chat, or unset the field");
+  }
   switch (request.input_case()) {
     case v1::GenerateRequest::kText:
       if (request.text().empty()) return Refuse("text", "empty", "1 byte or more");
@@ -111,6 +115,30 @@ absl::Status CheckInput(const v1::GenerateRequest& request) {
       break;
   }
   return absl::InvalidArgumentError("no input: set one of text, token_ids and chat");
+}
+
+// Checks what the response of a chat may contain.
+absl::Status CheckChatOutput(const v1::GenerateRequest& request) {
+  if (!request.has_chat()) {
+    if (!request.has_thinking_budget_tokens()) return absl::OkStatus();
+    return absl::InvalidArgumentError("thinking_budget_tokens needs a chat; remove it");
+  }
+  if (request.thinking_budget_tokens() < 0) {
+    return Refuse("thinking_budget_tokens", absl::StrCat(request.thinking_budget_tokens()),
+                  "0 or more");
+  }
+  const v1::Chat& chat = request.chat();
+  if (!v1::ToolChoice::Mode_IsValid(chat.tool_choice().mode())) {
+    return Refuse("chat.tool_choice.mode", absl::StrCat(chat.tool_choice().mode()),
+                  "AUTO, NONE or REQUIRED");
+  }
+  const bool parallel = !chat.has_parallel_tool_calls() || chat.parallel_tool_calls();
+  ASSIGN_OR_RETURN(const CallRules rules, RulesOf(chat.tools_json(), chat.tool_choice(), parallel));
+  if ((rules.required || rules.restricts()) && request.stopping().ignore_eos()) {
+    return absl::InvalidArgumentError(
+        "ignore_eos does not work with constrained tool calls; remove one of them");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckUnserved(const v1::GenerateRequest& request) {
@@ -247,6 +275,7 @@ absl::Status CheckGenerateRequest(const v1::GenerateRequest& request) {
   }
   RETURN_IF_ERROR(CheckUnserved(request));
   RETURN_IF_ERROR(CheckInput(request));
+  RETURN_IF_ERROR(CheckChatOutput(request));
   RETURN_IF_ERROR(CheckChoices(request));
   if (request.has_session_id()) RETURN_IF_ERROR(CheckWithSession(request));
   RETURN_IF_ERROR(CheckParameters(request));
@@ -263,6 +292,8 @@ absl::Status CheckUnderstood(const v1::GenerateRequest& request, int32_t underst
   if (understands >= kUnderstands) return absl::OkStatus();
   const v1::Chat& chat = request.chat();
   const v1::Sampling& sampling = request.sampling();
+  const bool parallel = !chat.has_parallel_tool_calls() || chat.parallel_tool_calls();
+  const absl::StatusOr<CallRules> rules = RulesOf(chat.tools_json(), chat.tool_choice(), parallel);
   struct Field {
     int32_t since;  // the first value of `understands` that includes it
     bool present;
@@ -275,6 +306,9 @@ absl::Status CheckUnderstood(const v1::GenerateRequest& request, int32_t underst
       {3, sampling.has_xtc_probability(), "sampling.xtc_probability"},
       {3, sampling.bad_words_size() > 0, "sampling.bad_words"},
       {3, sampling.allowed_token_ids_size() > 0, "sampling.allowed_token_ids"},
+      {3, rules.ok() && rules->restricts(), "chat.tool_choice, parallel_tool_calls or strict"},
+      {3, chat.tool_choice().mode() == v1::ToolChoice::NONE, "chat.tool_choice"},
+      {3, request.has_thinking_budget_tokens(), "thinking_budget_tokens"},
       {2, request.constraint_case() != v1::GenerateRequest::CONSTRAINT_NOT_SET, "constraint"},
       {1, request.has_prompt_logprobs(), "prompt_logprobs"},
       {1, request.echo(), "echo"},
@@ -284,9 +318,8 @@ absl::Status CheckUnderstood(const v1::GenerateRequest& request, int32_t underst
       {1, chat.has_add_generation_prompt(), "chat.add_generation_prompt"},
       {1, chat.continue_final_message(), "chat.continue_final_message"},
       {1,
-       std::any_of(
-           chat.messages().begin(), chat.messages().end(),
-           [](const v1::ChatMessage& message) { return message.has_reasoning_content(); }),
+       std::any_of(chat.messages().begin(), chat.messages().end(),
+                   [](const v1::ChatMessage& message) { return message.has_reasoning_content(); }),
        "chat.messages.reasoning_content"},
   };
   for (const Field& field : fields) {

@@ -127,6 +127,8 @@ absl::StatusOr<engine::GenerationRequest> FromProto(const worker::v1::Start& sta
   out.choice = start.choice();
   out.sampling = FromProto(prepared.sampling(), engine::SamplingParams());
   out.stopping = FromProto(prepared.stopping());
+  out.stopping.shown_tokens.assign(prepared.marker_token_ids().begin(),
+                                   prepared.marker_token_ids().end());
   out.logprobs = start.logprobs();
   out.top_logprobs = start.top_logprobs();
   if (start.has_prompt_logprobs()) out.prompt_logprobs = start.prompt_logprobs();

@@ -33,10 +33,9 @@ std::optional<int64_t> AskedMaxTokens(const v1::Stopping& stopping);
 absl::StatusOr<engine::GenerationRequest> FromProto(const worker::v1::Start& start,
                                                     absl::Duration deadline);
 
-// Return nullopt if there is no constraint. The worker compiles it.
-std::optional<engine::grammar::GrammarSource> ConstraintOf(const v1::GenerateRequest& request);
+// Returns nullopt if there is no constraint. The worker compiles it.
 std::optional<engine::grammar::GrammarSource> ConstraintOf(const worker::v1::Start& start);
-// Passes the request's constraint on to a worker.
+// Passes the request's constraint, and what restricts the response of a chat, on to a worker.
 void CopyConstraint(const v1::GenerateRequest& request, worker::v1::Start* start);
 
 // The functions below set every field.

@@ -35,17 +35,26 @@ std::optional<GrammarSource> SourceOf(const Message& message) {
   return std::nullopt;
 }
 
-}  // namespace
-
-std::optional<GrammarSource> ConstraintOf(const v1::GenerateRequest& request) {
-  return SourceOf(request);
+void CopyChat(const v1::GenerateRequest& request, worker::v1::ChatOutput* out) {
+  const v1::Chat& chat = request.chat();
+  // Without tools in the prompt, there are no calls.
+  if (chat.tool_choice().mode() != v1::ToolChoice::NONE) out->set_tools_json(chat.tools_json());
+  if (chat.has_tool_choice()) *out->mutable_tool_choice() = chat.tool_choice();
+  if (chat.has_parallel_tool_calls()) out->set_parallel_tool_calls(chat.parallel_tool_calls());
+  if (request.has_thinking_budget_tokens()) {
+    out->set_thinking_budget_tokens(request.thinking_budget_tokens());
+  }
+  out->set_continue_final_message(chat.continue_final_message());
 }
+
+}  // namespace
 
 std::optional<GrammarSource> ConstraintOf(const worker::v1::Start& start) {
   return SourceOf(start.constraint());
 }
 
 void CopyConstraint(const v1::GenerateRequest& request, worker::v1::Start* start) {
+  if (request.has_chat()) CopyChat(request, start->mutable_chat());
   if (request.constraint_case() == v1::GenerateRequest::CONSTRAINT_NOT_SET) return;
   worker::v1::Constraint* out = start->mutable_constraint();
   if (request.has_json_schema()) out->set_json_schema(request.json_schema());

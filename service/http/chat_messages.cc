@@ -1,5 +1,8 @@
 #include "service/http/chat_messages.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -128,44 +131,148 @@ void ReadMessage(const Json& json, const std::string& path, JsonFields* fields,
   fields->Fail(read.Done());
 }
 
-void ReadTools(JsonFields* fields, v1::Chat* chat) {
-  const Json* tools = fields->Array("tools");
-  const Json* choice = fields->Find("tool_choice", {"string", "object"});
-  if (choice != nullptr && *choice != "auto" && *choice != "none") {
-    fields->Fail("tool_choice", "supports only \"auto\" and \"none\" yet");
+// Reads {"type": "function", "function": {"name": ...}} into `choice`.
+void ReadNamedTool(const Json& tool, const std::string& path, JsonFields* fields,
+                   v1::ToolChoice* choice) {
+  if (!tool.is_object()) return fields->Fail(path, "is not an object");
+  JsonFields outer = fields->Inside(tool, path + ".");
+  if (outer.String("type").value_or("") != "function") {
+    outer.Fail("type", "is not \"function\", the only supported type of tools");
   }
-  const bool parallel = fields->Bool("parallel_tool_calls").value_or(true);
-  fields->NotServed("functions", Json(), "use tools");
-  fields->NotServed("function_call", Json(), "use tool_choice");
-  if (tools == nullptr || tools->empty()) return;
-  for (size_t i = 0; i < tools->size(); ++i) {
-    const Json& tool = (*tools)[i];
-    const std::string path = At("tools", i);
-    if (!tool.is_object()) {
-      return fields->Fail(path, "must be {\"type\": \"function\", \"function\": {...}}");
-    }
-    JsonFields outer = fields->Inside(tool, path + ".");
-    const Json* function = outer.Object("function");
-    if (outer.String("type").value_or("") != "function") {
-      outer.Fail("type", "is not \"function\", the only supported type");
-    }
-    if (function == nullptr) outer.Missing("function", "is missing");
-    fields->Fail(outer.Done());
-    if (function == nullptr) return;
+  const Json* function = outer.Object("function");
+  if (function == nullptr) {
+    outer.Missing("function", "is missing");
+  } else {
     JsonFields inner = fields->Inside(*function, path + ".function.");
-    if (!inner.String("name").has_value()) inner.Missing("name", "is missing");
-    inner.String("description");
-    inner.Object("parameters");
-    inner.NotServed("strict", false);
+    const auto name = inner.String("name");
+    if (!name.has_value()) inner.Missing("name", "is missing");
+    choice->add_names(name.value_or(""));
     fields->Fail(inner.Done());
   }
+  fields->Fail(outer.Done());
+}
+
+void ReadAllowedTools(const Json& json, JsonFields* fields, v1::ToolChoice* choice) {
+  JsonFields outer = fields->Inside(json, "tool_choice.");
+  outer.String("type");
+  const Json* allowed = outer.Object("allowed_tools");
+  if (allowed == nullptr) outer.Missing("allowed_tools", "is missing");
+  fields->Fail(outer.Done());
+  if (allowed == nullptr) return;
+  JsonFields inner = fields->Inside(*allowed, "tool_choice.allowed_tools.");
+  const std::string mode = inner.String("mode").value_or("");
+  if (mode == "required") choice->set_mode(v1::ToolChoice::REQUIRED);
+  if (mode != "required" && mode != "auto") {
+    inner.Fail("mode", "must be \"auto\" or \"required\"");
+  }
+  const Json* tools = inner.Array("tools");
+  if (inner.IsEmpty("tools", tools)) inner.Fail("tools", "is empty; name 1 tool or more");
+  if (tools == nullptr) inner.Missing("tools", "is missing");
+  for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
+    ReadNamedTool((*tools)[i], At("tool_choice.allowed_tools.tools", i), fields, choice);
+  }
+  fields->Fail(inner.Done());
+}
+
+// Reads tool_choice. `only_one` becomes true if the response must have exactly one call.
+v1::ToolChoice ReadToolChoice(JsonFields* fields, bool* only_one) {
+  v1::ToolChoice choice;
+  const Json* json = fields->Find("tool_choice", {"string", "object"});
+  if (json == nullptr || *json == "auto") return choice;
+  if (*json == "none") {
+    choice.set_mode(v1::ToolChoice::NONE);
+  } else if (*json == "required") {
+    choice.set_mode(v1::ToolChoice::REQUIRED);
+  } else if (!json->is_object()) {
+    fields->Fail("tool_choice",
+                 "must be \"auto\", \"none\", \"required\", a function or allowed_tools");
+  } else if (json->value("type", Json()) == "allowed_tools") {
+    ReadAllowedTools(*json, fields, &choice);
+  } else {
+    choice.set_mode(v1::ToolChoice::REQUIRED);
+    *only_one = true;
+    ReadNamedTool(*json, "tool_choice", fields, &choice);
+  }
+  return choice;
+}
+
+void ReadTool(const Json& tool, const std::string& path, JsonFields* fields) {
+  if (!tool.is_object()) {
+    return fields->Fail(path, "must be {\"type\": \"function\", \"function\": {...}}");
+  }
+  JsonFields outer = fields->Inside(tool, path + ".");
+  const Json* function = outer.Object("function");
+  if (outer.String("type").value_or("") != "function") {
+    outer.Fail("type", "is not \"function\", the only supported type");
+  }
+  if (function == nullptr) outer.Missing("function", "is missing");
+  fields->Fail(outer.Done());
+  if (function == nullptr) return;
+  JsonFields inner = fields->Inside(*function, path + ".function.");
+  if (!inner.String("name").has_value()) inner.Missing("name", "is missing");
+  inner.String("description");
+  inner.Object("parameters");
+  inner.Bool("strict");
+  fields->Fail(inner.Done());
+}
+
+void ReadTools(JsonFields* fields, v1::Chat* chat) {
+  const Json* tools = fields->Array("tools");
+  bool only_one = false;
+  v1::ToolChoice choice = ReadToolChoice(fields, &only_one);
+  const auto parallel = fields->Bool("parallel_tool_calls");
+  fields->NotServed("functions", Json(), "use tools");
+  fields->NotServed("function_call", Json(), "use tool_choice");
+  const bool has_tools = tools != nullptr && !tools->empty();
+  for (size_t i = 0; has_tools && i < tools->size(); ++i) {
+    ReadTool((*tools)[i], At("tools", i), fields);
+  }
   // If the prompt contains no tools, the model calls none.
-  if (choice != nullptr && *choice == "none") return;
-  if (!parallel) fields->NotServed("parallel_tool_calls", true);
+  if (choice.mode() == v1::ToolChoice::NONE) return;
+  if (choice.mode() != v1::ToolChoice::AUTO || !choice.names().empty()) {
+    *chat->mutable_tool_choice() = std::move(choice);
+  }
+  if (!has_tools) {
+    if (chat->has_tool_choice()) fields->Fail("tool_choice", "needs tools; add tools");
+    return;
+  }
+  if (parallel.has_value() || only_one) {
+    chat->set_parallel_tool_calls(parallel.value_or(true) && !only_one);
+  }
   chat->set_tools_json(DumpJson(*tools));
 }
 
+// Templates that read the variable reasoning_effort write it into the prompt.
+void ReadReasoningEffort(JsonFields* fields, v1::Chat* chat) {
+  const auto effort = fields->String("reasoning_effort");
+  if (!effort.has_value()) return;
+  constexpr absl::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
+  if (std::find(std::begin(kEfforts), std::end(kEfforts), *effort) == std::end(kEfforts)) {
+    return fields->Fail(
+        "reasoning_effort",
+        absl::StrCat("is ", base::Quoted(*effort), "; accepted: ", absl::StrJoin(kEfforts, ", ")));
+  }
+  Json kwargs = Json::object();
+  if (chat->has_template_kwargs_json()) {
+    kwargs = Json::parse(chat->template_kwargs_json(), nullptr, /*allow_exceptions=*/false);
+  }
+  if (kwargs.contains("reasoning_effort") && kwargs["reasoning_effort"] != *effort) {
+    return fields->Fail("reasoning_effort",
+                        "and chat_template_kwargs.reasoning_effort differ; send one of them");
+  }
+  kwargs["reasoning_effort"] = *effort;
+  chat->set_template_kwargs_json(DumpJson(kwargs));
+}
+
 }  // namespace
+
+void ReadThinkingBudget(JsonFields* fields, v1::GenerateRequest* request) {
+  for (const char* name : {"thinking_budget_tokens", "thinking_token_budget"}) {
+    const auto tokens = fields->Integer(name, -1, INT32_MAX);
+    if (!tokens.has_value() || *tokens < 0) continue;
+    request->set_thinking_budget_tokens(static_cast<int32_t>(*tokens));
+  }
+}
 
 void ReadChat(JsonFields* fields, v1::Chat* chat) {
   const Json* messages = fields->Array("messages");
@@ -187,8 +294,7 @@ void ReadChat(JsonFields* fields, v1::Chat* chat) {
   fields->NotServed("documents");
   if (const auto add = fields->Bool("add_generation_prompt")) chat->set_add_generation_prompt(*add);
   chat->set_continue_final_message(fields->Bool("continue_final_message").value_or(false));
-  fields->NotServed("reasoning_effort", Json(),
-                    "use chat_template_kwargs for variables of the template");
+  ReadReasoningEffort(fields, chat);
 }
 
 }  // namespace tidepool::service

@@ -10,6 +10,9 @@ namespace tidepool::service {
 
 // Reports faults in the request to `fields`.
 void ReadChat(JsonFields* fields, v1::Chat* chat);
+// Reads the limit on reasoning. llama.cpp and vLLM have different names for it, and -1 means that
+// there is no limit.
+void ReadThinkingBudget(JsonFields* fields, v1::GenerateRequest* request);
 
 }  // namespace tidepool::service
 

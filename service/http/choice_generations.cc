@@ -15,6 +15,7 @@ std::vector<GenerationInput> InputsOf(const OpenAiRequest& request, const HttpAs
       asker.trace.has_value() || count == 1 ? asker.trace : BeginSpan(std::nullopt).context;
   std::vector<GenerationInput> inputs;
   inputs.reserve(count);
+  const std::shared_ptr<const ToolSchemas> tools = ToolsOf(request.choices[0]);
   for (size_t i = 0; i < count; ++i) {
     GenerationInput& input =
         inputs.emplace_back(GenerationInput{.request = request.choices[i],
@@ -24,7 +25,8 @@ std::vector<GenerationInput> InputsOf(const OpenAiRequest& request, const HttpAs
                                             .limits = asker.caller.limits,
                                             .span = BeginSpan(trace),
                                             .deadline = absl::InfiniteDuration(),
-                                            .checked = absl::OkStatus()});
+                                            .checked = absl::OkStatus(),
+                                            .tools = tools});
     if (key.id.empty()) continue;
     input.request.set_request_id(key.ChoiceId(i, count));
     // The front must also send the part of the response that the client already has, because later
@@ -100,7 +102,6 @@ absl::StatusOr<ServedModel> ChoiceGenerations::FindServedModel() const {
   const absl::StatusOr<v1::Model> model = FindModel(*core_->workers(), model_);
   if (!model.ok()) {
     // No worker serves the model. The generation waits for one and reports errors itself.
-    if (tools_) served.tool_syntax = v1::OTHER_TOOL_SYNTAX;
     return served;
   }
   if (tools_ && model->tool_syntax() == v1::TOOL_SYNTAX_UNSPECIFIED) {
@@ -108,9 +109,9 @@ absl::StatusOr<ServedModel> ChoiceGenerations::FindServedModel() const {
                       absl::StrCat("has no effect: the chat template of model '", model->name(),
                                    "' does not support them; leave it out"));
   }
-  if (tools_) served.tool_syntax = model->tool_syntax();
   served.name = model->aliases().empty() ? model->name() : model->aliases(0);
   served.has_experts = model->experts() > 0;
+  served.has_reasoning = model->has_reasoning();
   return served;
 }
 

@@ -36,8 +36,7 @@ std::vector<GenerationInput> InputsOf(const OpenAiRequest& request, const HttpAs
 struct ServedModel {
   std::string name;  // the model's alias, if it has one
   bool has_experts = false;
-  // unspecified if the model does not support tools
-  v1::ToolSyntax tool_syntax = v1::TOOL_SYNTAX_UNSPECIFIED;
+  bool has_reasoning = false;
 };
 
 // Use it on the front's loop only, except for the constructor and the destructor.

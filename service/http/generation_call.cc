@@ -73,7 +73,7 @@ void GenerationCall::OnMessage(int64_t index, std::optional<ServedModel> model,
                                v1::GenerateResponse message) {
   exchange_->Post([self = shared_from_this(), index, model = std::move(model),
                    message = std::move(message)]() mutable {
-    if (model.has_value()) self->TakeModel(index, *model);
+    if (model.has_value()) self->TakeModel(*model);
     self->TakeMessage(index, std::move(message));
   });
 }
@@ -88,12 +88,10 @@ void GenerationCall::OnRefused(absl::Status status) {
   exchange_->Post([self = shared_from_this(), status = std::move(status)] { self->Fail(status); });
 }
 
-void GenerationCall::TakeModel(int64_t index, const ServedModel& model) {
+void GenerationCall::TakeModel(const ServedModel& model) {
   if (head_.model.empty()) head_.model = model.name;
   if (model.has_experts) usage_.has_experts = true;
-  if (model.tool_syntax != v1::TOOL_SYNTAX_UNSPECIFIED) {
-    renderers_[index].LookForCalls(model.tool_syntax);
-  }
+  if (model.has_reasoning) usage_.has_reasoning = true;
 }
 
 void GenerationCall::TakeMessage(int64_t index, v1::GenerateResponse message) {
@@ -131,6 +129,7 @@ void GenerationCall::AddUsage(int64_t index, const v1::Usage& usage) {
     usage_.prefill_seconds += usage.prefill_seconds();
   }
   usage_.completion_tokens += usage.completion_tokens();
+  usage_.reasoning_tokens += usage.reasoning_tokens();
   usage_.decode_seconds += usage.decode_seconds();
   usage_.expert_hits += usage.expert_hits();
   usage_.expert_misses += usage.expert_misses();

@@ -55,7 +55,7 @@ class GenerationCall final : public ChoiceGenerations::Listener,
   void OnRefused(absl::Status status) override;
 
   // The functions below run on the exchange's executor.
-  void TakeModel(int64_t index, const ServedModel& model);
+  void TakeModel(const ServedModel& model);
   void TakeMessage(int64_t index, v1::GenerateResponse message);
   // Passes the log-probabilities of a prompt from its first choice to its other choices.
   void SharePrompt(int64_t index, const v1::GenerateResponse& message);

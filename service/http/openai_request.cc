@@ -256,7 +256,9 @@ absl::StatusOr<OpenAiRequest> ParseChatRequest(const Json& body, FieldRecorder* 
     base.mutable_stopping()->set_max_tokens(*tokens);
   }
   ReadChat(&fields, base.mutable_chat());
+  ReadThinkingBudget(&fields, &base);
   out.tools = base.chat().has_tools_json();
+  base.set_parse_output(true);
   const int64_t n = fields.Integer("n", 1, OpenAiRequest::kMaxChoices).value_or(1);
   const bool logprobs = fields.Bool("logprobs").value_or(false);
   const auto top = fields.Integer("top_logprobs", 0, engine::kMaxTopLogprobs);

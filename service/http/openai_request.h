@@ -49,7 +49,7 @@ struct OpenAiRequest {
   bool include_usage = false;     // only for a stream: send the usage at the end
   bool continuous_usage = false;  // only for a stream: send the usage in each event
   bool return_progress = false;   // only for a stream: send the progress of the prompt
-  // Whether to search the response for tool calls.
+  // Whether the request has tools.
   bool tools = false;
 };
 

@@ -136,6 +136,9 @@ Json UsageJson(const AnswerUsage& usage) {
     json["expert_demand_bytes"] = usage.expert_demand_bytes;
     json["expert_stall_seconds"] = usage.expert_stall_seconds;
   }
+  if (usage.has_reasoning) {
+    json["completion_tokens_details"] = {{"reasoning_tokens", usage.reasoning_tokens}};
+  }
   return json;
 }
 
@@ -192,28 +195,31 @@ std::string SseEvent(absl::string_view json) { return absl::StrCat("data: ", jso
 
 ChoiceRenderer::ChoiceRenderer(const AnswerHead& head, int64_t index, const PromptParts& parts)
     : endpoint_(head.endpoint),
-      id_(head.id),
       index_(index),
       parts_(parts),
       prompt_token_due_(parts.echo_logprobs.has_value()) {}
 
-void ChoiceRenderer::TakeText(const std::string& text, bool last) {
-  if (!parser_.has_value()) {
-    text_ += text;
-    return;
+void ChoiceRenderer::TakeEvent(const v1::OutputEvent& event) {
+  text_ += event.content();
+  reasoning_ += event.reasoning();
+  if (!event.has_tool_call()) return;
+  has_calls_ = true;
+  const v1::ToolCallDelta& piece = event.tool_call();
+  if (!calls_.empty() && calls_.back().index() == piece.index()) {
+    calls_.back().mutable_arguments()->append(piece.arguments());
+  } else {
+    calls_.push_back(piece);
   }
-  const auto take = [this](ToolCallParser::Output out) {
-    text_ += out.content;
-    std::move(out.calls.begin(), out.calls.end(), std::back_inserter(calls_));
-  };
-  take(parser_->Feed(text));
-  if (last) take(parser_->Finish());
 }
 
 void ChoiceRenderer::Take(const v1::GenerateResponse& message) {
   TakePrompt(message);
   finish_ = message.finish_reason();
-  TakeText(message.text(), finish_ != v1::FINISH_REASON_UNSPECIFIED);
+  if (endpoint_ == OpenAiEndpoint::kChat) {
+    for (const v1::OutputEvent& event : message.events()) TakeEvent(event);
+  } else {
+    text_ += message.text();
+  }
   completion_tokens_ += message.token_ids_size();
   if (parts_.token_ids) {
     for (const int32_t id : message.token_ids()) AppendElement(id, &token_ids_);
@@ -294,15 +300,29 @@ std::string ChoiceRenderer::WithEnd(const Json& choice) {
   return text;
 }
 
-Json ChoiceRenderer::TakeCalls(bool numbered) {
+Json ChoiceRenderer::TakeCallPieces() {
   Json list = Json::array();
-  for (const ToolCall& call : calls_) {
-    Json json = {{"id", absl::StrCat("call_", id_, "_", index_, "_", calls_taken_)},
-                 {"type", "function"},
-                 {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
-    if (numbered) json["index"] = calls_taken_;
-    ++calls_taken_;
-    list.push_back(std::move(json));
+  for (const v1::ToolCallDelta& piece : calls_) {
+    Json& json = list.emplace_back(Json{{"index", piece.index()}});
+    Json function = Json::object();
+    if (!piece.id().empty()) {
+      json["id"] = piece.id();
+      json["type"] = "function";
+      function["name"] = piece.name();
+    }
+    function["arguments"] = piece.arguments();
+    json["function"] = std::move(function);
+  }
+  calls_.clear();
+  return list;
+}
+
+Json ChoiceRenderer::TakeCalls() {
+  Json list = Json::array();
+  for (const v1::ToolCallDelta& call : calls_) {
+    list.push_back({{"id", call.id()},
+                    {"type", "function"},
+                    {"function", {{"name", call.name()}, {"arguments", call.arguments()}}}});
   }
   calls_.clear();
   return list;
@@ -317,32 +337,35 @@ Json ChoiceRenderer::FinishJson() const {
     case v1::CANCELLED:
       return "abort";
     default:  // STOP, STOP_STRING, and reasons that only newer workers know
-      return calls_taken_ > 0 ? "tool_calls" : "stop";
+      return has_calls_ ? "tool_calls" : "stop";
   }
 }
 
 std::optional<std::string> ChoiceRenderer::TakeDelta() {
   const bool last = finish_ != v1::FINISH_REASON_UNSPECIFIED;
   const bool has_content = !text_.empty() || !logprobs_.tokens.empty() || !token_ids_.empty();
-  if (!has_content && calls_.empty() && !last) return std::nullopt;
+  if (!has_content && reasoning_.empty() && calls_.empty() && !last) return std::nullopt;
   Json choice = {{"index", index_}};
   if (endpoint_ == OpenAiEndpoint::kCompletions) {
     choice["text"] = std::exchange(text_, "");
   } else {
     Json delta = Json::object();
     if (!std::exchange(role_sent_, true)) delta["role"] = "assistant";
+    if (!reasoning_.empty()) delta["reasoning_content"] = std::exchange(reasoning_, "");
     if (has_content) delta["content"] = std::exchange(text_, "");
-    if (!calls_.empty()) delta["tool_calls"] = TakeCalls(/*numbered=*/true);
+    if (!calls_.empty()) delta["tool_calls"] = TakeCallPieces();
     choice["delta"] = std::move(delta);
   }
   return WithEnd(choice);
 }
 
 size_t ChoiceRenderer::bytes() const {
-  size_t bytes = text_.size() + logprobs_.tokens.size() + logprobs_.values.size() +
-                 logprobs_.tops.size() + logprobs_.offsets.size() + prompt_ids_.size() +
-                 prompt_logprobs_.size() + token_ids_.size();
-  for (const ToolCall& call : calls_) bytes += call.name.size() + call.arguments.size();
+  size_t bytes = text_.size() + reasoning_.size() + logprobs_.tokens.size() +
+                 logprobs_.values.size() + logprobs_.tops.size() + logprobs_.offsets.size() +
+                 prompt_ids_.size() + prompt_logprobs_.size() + token_ids_.size();
+  for (const v1::ToolCallDelta& call : calls_) {
+    bytes += call.id().size() + call.name().size() + call.arguments().size();
+  }
   return bytes;
 }
 
@@ -355,7 +378,8 @@ std::string ChoiceRenderer::TakeWhole() {
     Json message = {{"role", "assistant"},
                     {"content", no_text ? Json() : Json(std::exchange(text_, ""))},
                     {"refusal", Json()}};
-    if (!calls_.empty()) message["tool_calls"] = TakeCalls(/*numbered=*/false);
+    if (!reasoning_.empty()) message["reasoning_content"] = std::exchange(reasoning_, "");
+    if (!calls_.empty()) message["tool_calls"] = TakeCalls();
     choice["message"] = std::move(message);
   }
   return WithEnd(choice);

@@ -11,7 +11,6 @@
 #include "absl/strings/string_view.h"
 #include "service/http/json.h"
 #include "service/http/openai_request.h"
-#include "service/http/tool_calls.h"
 #include "tidepool/v1/inference.pb.h"
 
 namespace tidepool::service {
@@ -38,6 +37,8 @@ struct AnswerUsage {
   // Times, summed over all prompts and all choices.
   double prefill_seconds = 0;
   double decode_seconds = 0;
+  bool has_reasoning = false;  // the model's responses can contain reasoning
+  int64_t reasoning_tokens = 0;
 };
 // Returns the token counts so far. The number of cached tokens is not included, because it is known
 // only at the end.
@@ -80,11 +81,8 @@ inline constexpr char kSseComment[] = ": the response is being computed\n\n";
 // JSON text, which needs a tenth of the messages' memory.
 class ChoiceRenderer {
  public:
-  // The ids of tool calls begin with `head.id`.
   ChoiceRenderer(const AnswerHead& head, int64_t index, const PromptParts& parts);
 
-  // Enables the search for tool calls. Call it before the first message.
-  void LookForCalls(v1::ToolSyntax syntax) { parser_.emplace(syntax); }
   // Adds a message of this choice.
   void Take(const v1::GenerateResponse& message);
   // Adds the prompt's log-probabilities, from the message of another choice. Call it before this
@@ -115,11 +113,14 @@ class ChoiceRenderer {
     bool any_top = false;
   };
 
-  void TakeText(const std::string& text, bool last);
+  // A chat response consists of events, any other response of text.
+  void TakeEvent(const v1::OutputEvent& event);
   void TakeLogprob(const v1::TokenLogprob& token, int32_t most_top);
   void TakePromptLogprob(const v1::TokenLogprob& token);
   void TakePrompt(const v1::GenerateResponse& message);
-  Json TakeCalls(bool numbered);
+  // Returns the pieces of tool calls for a stream, or the whole calls.
+  Json TakeCallPieces();
+  Json TakeCalls();
   // Returns the log-probabilities taken so far as JSON, or null if there are none.
   std::string GiveLogprobs();
   Json FinishJson() const;
@@ -127,14 +128,13 @@ class ChoiceRenderer {
   std::string WithEnd(const Json& choice);
 
   const OpenAiEndpoint endpoint_;
-  const std::string id_;
   const int64_t index_;
   const PromptParts parts_;
-  std::optional<ToolCallParser> parser_;
 
   // Parts of the response that were not returned yet.
   std::string text_;
-  std::vector<ToolCall> calls_;
+  std::string reasoning_;
+  std::vector<v1::ToolCallDelta> calls_;  // the pieces of a call are adjacent
   LogprobTexts logprobs_;
   // The elements of JSON lists, separated by commas.
   std::string prompt_ids_, prompt_logprobs_, token_ids_;
@@ -144,7 +144,7 @@ class ChoiceRenderer {
   bool prompt_token_due_;  // the next logprob belongs to the first prompt token
   bool role_sent_ = false;
   bool echo_sent_ = false;
-  int64_t calls_taken_ = 0;
+  bool has_calls_ = false;
   // position in the text, in characters, after the tokens whose logprobs were added
   int64_t offset_ = 0;
   v1::FinishReason finish_ = v1::FINISH_REASON_UNSPECIFIED;

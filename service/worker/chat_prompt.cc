@@ -8,6 +8,9 @@
 #include "kernels/base/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "service/base/chat_roles.h"
+#include "service/tools/call_id.h"
+#include "service/tools/tool_syntax.h"
+#include "service/worker/generic_tools.h"
 
 namespace tidepool::service {
 namespace {
@@ -15,25 +18,52 @@ namespace {
 using engine::TextPiece;
 using Json = nlohmann::ordered_json;
 
+// Replaces the ids of calls by those that Mistral's templates accept.
+void ShortenIds(Json* message) {
+  if (message->contains("tool_call_id")) {
+    (*message)["tool_call_id"] = ShortCallId((*message)["tool_call_id"].get<std::string>());
+  }
+  if (!message->contains("tool_calls")) return;
+  for (Json& call : (*message)["tool_calls"]) {
+    if (!call.is_object() || !call.contains("id") || !call["id"].is_string()) continue;
+    call["id"] = ShortCallId(call["id"].get<std::string>());
+  }
+}
+
+// Returns the message as the model's template reads it.
+Json MessageJson(const WorkerModel& model, const v1::ChatMessage& message) {
+  Json object = {{"role", TemplateRole(message.role())}, {"content", message.content()}};
+  if (message.has_name()) object["name"] = message.name();
+  if (message.has_tool_call_id()) object["tool_call_id"] = message.tool_call_id();
+  if (message.has_tool_calls_json()) {
+    object["tool_calls"] = Json::parse(message.tool_calls_json(), nullptr, false);
+  }
+  if (message.has_reasoning_content()) {
+    object["reasoning_content"] = message.reasoning_content();
+    // The template of gpt-oss has its own name for it. It rejects calls with both this and content.
+    if (model.tool_syntax == v1::HARMONY && message.content().empty()) {
+      object["thinking"] = message.reasoning_content();
+    }
+  }
+  if (model.tool_syntax == v1::MISTRAL_LIST || model.tool_syntax == v1::MISTRAL_ARGS) {
+    ShortenIds(&object);
+  }
+  return object;
+}
+
 // Requires: the JSON texts in `chat` have passed CheckGenerateRequest.
 engine::ChatInputs MakeInputs(const WorkerModel& model, const v1::Chat& chat,
                               const ChatMessages& messages, absl::Time now) {
   engine::ChatInputs inputs;
   for (const v1::ChatMessage& message : messages) {
-    Json object = {{"role", TemplateRole(message.role())}, {"content", message.content()}};
-    if (message.has_name()) object["name"] = message.name();
-    if (message.has_tool_call_id()) object["tool_call_id"] = message.tool_call_id();
-    if (message.has_tool_calls_json()) {
-      object["tool_calls"] = Json::parse(message.tool_calls_json(), nullptr, false);
-    }
-    if (message.has_reasoning_content()) {
-      object["reasoning_content"] = message.reasoning_content();
-    }
-    inputs.messages.push_back(std::move(object));
+    inputs.messages.push_back(MessageJson(model, message));
   }
   inputs.bos_token = std::string(model.tokenizer->bos_text());
   inputs.eos_token = std::string(model.tokenizer->eos_text());
-  if (chat.has_tools_json()) inputs.tools = Json::parse(chat.tools_json(), nullptr, false);
+  const bool wants_tools = chat.tool_choice().mode() != v1::ToolChoice::NONE;
+  if (chat.has_tools_json() && wants_tools) {
+    inputs.tools = Json::parse(chat.tools_json(), nullptr, false);
+  }
   if (chat.has_template_kwargs_json()) {
     inputs.template_kwargs = Json::parse(chat.template_kwargs_json(), nullptr, false);
   }
@@ -90,6 +120,20 @@ absl::Status EndInLastMessage(const engine::ChatTemplate& chat_template, Rendere
   return absl::OkStatus();
 }
 
+// Renders the conversation. If the template does not support tools, describes them in a message: in
+// the system message, or in the first message of the user if the template has no system message.
+absl::StatusOr<std::vector<TextPiece>> RenderInputs(const WorkerModel& model, RenderedChat* chat) {
+  if (model.tool_syntax != v1::GENERIC_TOOLS) return model.chat_template->Render(chat->inputs);
+  const engine::ChatInputs plain = chat->inputs;
+  chat->added_messages = DescribeTools(ToolsPlace::kSystemMessage, &chat->inputs);
+  absl::StatusOr<std::vector<TextPiece>> pieces = model.chat_template->Render(chat->inputs);
+  const bool added_system = chat->added_messages > 0;
+  if (!absl::IsInvalidArgument(pieces.status()) || !added_system) return pieces;
+  chat->inputs = plain;
+  chat->added_messages = DescribeTools(ToolsPlace::kUserMessage, &chat->inputs);
+  return model.chat_template->Render(chat->inputs);
+}
+
 }  // namespace
 
 std::string JoinPieces(const std::vector<TextPiece>& pieces) {
@@ -108,7 +152,7 @@ absl::StatusOr<RenderedChat> RenderChat(const WorkerModel& model, const v1::Chat
         absl::StrCat("chat.tools_json has no effect: the chat template of model '", model.name,
                      "' does not support tools; leave it out"));
   }
-  absl::StatusOr<std::vector<TextPiece>> pieces = model.chat_template->Render(rendered.inputs);
+  absl::StatusOr<std::vector<TextPiece>> pieces = RenderInputs(model, &rendered);
   // RESOURCE_EXHAUSTED would tell the client to retry. But the template has exceeded its own limit,
   // so a retry would fail, too.
   if (absl::IsResourceExhausted(pieces.status())) {
@@ -119,6 +163,9 @@ absl::StatusOr<RenderedChat> RenderChat(const WorkerModel& model, const v1::Chat
   if (chat.continue_final_message()) {
     RETURN_IF_ERROR(EndInLastMessage(*model.chat_template, &rendered));
   }
+  rendered.in_reasoning = EndsInReasoning(rendered.text, model.reasoning) ||
+                          (chat.continue_final_message() &&
+                           ContinuesReasoning(messages.rbegin()->content(), model.reasoning));
   return rendered;
 }
 

@@ -23,6 +23,9 @@ struct RenderedChat {
   engine::ChatInputs inputs;  // the inputs of the template
   std::vector<engine::TextPiece> pieces;
   std::string text;  // the concatenation of all pieces
+  // Number of messages in `inputs` before the first message of the conversation.
+  int added_messages = 0;
+  bool in_reasoning = false;  // the text ends inside of the reasoning
 };
 
 // Renders `messages` with the options of `chat`. The JSON texts in `chat` must have passed

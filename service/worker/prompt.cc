@@ -1,6 +1,7 @@
 #include "service/worker/prompt.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,8 +15,10 @@
 #include "kernels/base/status_macros.h"
 #include "service/grpc/check_request.h"
 #include "service/grpc/convert.h"
+#include "service/tools/tool_format.h"
 #include "service/worker/bias_texts.h"
 #include "service/worker/chat_prompt.h"
+#include "service/worker/output_rules.h"
 
 namespace tidepool::service {
 namespace {
@@ -28,6 +31,7 @@ using engine::TextPiece;
 struct Prompt {
   std::vector<int32_t> token_ids;
   int64_t kept = 0;  // how many tokens of the session's log the prompt keeps
+  bool in_reasoning = false;
 };
 
 // Returns whether the template renders the stored messages to the same text as the log. The text
@@ -107,11 +111,14 @@ absl::StatusOr<Prompt> ChatPrompt(const worker::v1::PrepareRequest& request,
                      tokenizer.Decode(absl::MakeSpan(log_ids).first(log_ids.size() - ended),
                                       ControlText::kKeep));
     Seam seam;
-    if (FindSeam(chat_template, chat_text.inputs, stored - 1, rendered, &seam) &&
+    const int last = stored - 1 + chat_text.added_messages;
+    if (FindSeam(chat_template, chat_text.inputs, last, rendered, &seam) &&
         SameHistory(log_text, rendered, seam)) {
       ASSIGN_OR_RETURN(const std::vector<int32_t> suffix,
                        tokenizer.EncodePieces(seam.behind, BehindLog(tokenizer, log_ids)));
-      Prompt prompt = {.token_ids = log_ids, .kept = static_cast<int64_t>(log_ids.size())};
+      Prompt prompt = {.token_ids = log_ids,
+                       .kept = static_cast<int64_t>(log_ids.size()),
+                       .in_reasoning = chat_text.in_reasoning};
       // If the model has ended its response with an end token, the template writes the same token
       // next. It must not occur twice.
       const bool repeats = ended && !suffix.empty() && suffix.front() == log_ids.back();
@@ -119,7 +126,7 @@ absl::StatusOr<Prompt> ChatPrompt(const worker::v1::PrepareRequest& request,
       return prompt;
     }
   }
-  Prompt prompt;
+  Prompt prompt = {.in_reasoning = chat_text.in_reasoning};
   ASSIGN_OR_RETURN(prompt.token_ids, tokenizer.EncodePieces(chat_text.pieces, AddBos::kNo));
   prompt.kept = std::mismatch(log_ids.begin(), log_ids.end(), prompt.token_ids.begin(),
                               prompt.token_ids.end())
@@ -203,6 +210,16 @@ absl::StatusOr<std::string> EchoText(const v1::GenerateRequest& request, const P
   return model.tokenizer->Decode(prompt.token_ids, ControlText::kKeep);
 }
 
+// Returns the control tokens that are markers in the model's responses.
+std::vector<int32_t> MarkerTokens(const WorkerModel& model) {
+  std::vector<int32_t> ids;
+  for (const std::string& text : MarkersOf(model.tool_syntax, model.reasoning)) {
+    const std::optional<int32_t> id = model.tokenizer->FindToken(text);
+    if (id.has_value() && model.tokenizer->IsControl(*id)) ids.push_back(*id);
+  }
+  return ids;
+}
+
 }  // namespace
 
 absl::StatusOr<worker::v1::PrepareResponse> Prepare(const worker::v1::PrepareRequest& request,
@@ -215,9 +232,7 @@ absl::StatusOr<worker::v1::PrepareResponse> Prepare(const worker::v1::PrepareReq
                                             : TokensPrompt(request, context));
   RETURN_IF_ERROR(CheckPrompt(prompt, request.session().token_ids_size(), model));
 
-  if (const auto constraint = ConstraintOf(request.request())) {
-    RETURN_IF_ERROR(CompileConstraint(model, *constraint).status());
-  }
+  RETURN_IF_ERROR(CheckOutputRules(model, request.request(), prompt.token_ids));
   engine::SamplingParams sampling = FromProto(request.request().sampling(), model.default_sampling);
   RETURN_IF_ERROR(AddBiasTexts(request.request().sampling(), *model.tokenizer, &sampling));
   if (!request.request().sampling().has_seed()) sampling.seed = context.drawn_seed;
@@ -234,6 +249,11 @@ absl::StatusOr<worker::v1::PrepareResponse> Prepare(const worker::v1::PrepareReq
   ToProto(stopping, response.mutable_stopping());
   if (request.request().echo()) {
     ASSIGN_OR_RETURN(*response.mutable_prompt_text(), EchoText(request.request(), prompt, model));
+  }
+  response.set_in_reasoning(prompt.in_reasoning);
+  if (request.request().parse_output()) {
+    const std::vector<int32_t> markers = MarkerTokens(model);
+    response.mutable_marker_token_ids()->Assign(markers.begin(), markers.end());
   }
   response.set_understands(kUnderstands);
   response.set_model_digest(model.digest);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/model_identity.h"
 #include "service/grpc/convert.h"
+#include "service/worker/output_rules.h"
 
 namespace tidepool::service {
 
@@ -47,12 +48,8 @@ void RunSession::Start(const worker::v1::Start& start, absl::Duration deadline) 
   }
   absl::StatusOr<engine::GenerationRequest> request = FromProto(start, deadline);
   if (!request.ok()) return Finish(request.status());
-  if (const auto constraint = ConstraintOf(start)) {
-    absl::StatusOr<std::shared_ptr<const engine::grammar::Grammar>> grammar =
-        CompileConstraint(*model_, *constraint);
-    if (!grammar.ok()) return Finish(grammar.status());
-    request->grammar = *std::move(grammar);
-    request->token_trie = model_->grammars->trie();
+  if (absl::Status status = ConstrainOutput(*model_, start, &*request); !status.ok()) {
+    return Finish(std::move(status));
   }
   position_ = start.output_token_ids_size();
   const absl::Duration started_at = clock_->Monotonic();

@@ -18,12 +18,7 @@ void ToProto(const WorkerModel& model, v1::Model* out) {
   out->set_weight_bytes(model.weight_bytes);
   out->set_numerics_id(model.numerics_id);
   out->set_tool_syntax(model.tool_syntax);
-}
-
-absl::StatusOr<std::shared_ptr<const engine::grammar::Grammar>> CompileConstraint(
-    const WorkerModel& model, const engine::grammar::GrammarSource& source) {
-  if (model.grammars != nullptr) return model.grammars->Get(source);
-  return absl::UnimplementedError("this model does not support constrained output");
+  if (!model.reasoning.begin().empty()) *out->mutable_reasoning() = model.reasoning;
 }
 
 }  // namespace tidepool::service

@@ -45,15 +45,11 @@ struct WorkerModel {
   absl::StatusOr<engine::ChatTemplate> chat_template =
       absl::FailedPreconditionError("the model file has no chat template");
   v1::ToolSyntax tool_syntax = v1::TOOL_SYNTAX_UNSPECIFIED;  // found out from the template
+  v1::ReasoningMarkers reasoning;  // found out from the template; empty: there are none
 };
 
 // Sets all fields of the model that clients see.
 void ToProto(const WorkerModel& model, v1::Model* out);
-
-// Compiles a constraint, or takes it from the model's cache. Returns INVALID_ARGUMENT if it cannot
-// be enforced, and UNIMPLEMENTED if the model has no cache.
-absl::StatusOr<std::shared_ptr<const engine::grammar::Grammar>> CompileConstraint(
-    const WorkerModel& model, const engine::grammar::GrammarSource& source);
 
 }  // namespace tidepool::service
 

@@ -1,10 +1,16 @@
 // Constrained output through the engine.
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/grammar/compile.h"
 #include "engine/grammar/grammar_cache.h"
 #include "engine/grammar/matcher.h"
+#include "engine/grammar/output_regions.h"
+#include "engine/scheduler/reasoning_tracker.h"
 #include "gtest/gtest.h"
 #include "tests/engine/engine_fixture.h"
 
@@ -132,6 +138,187 @@ TEST(ConstraintTest, Refusals) {
   request.stopping.ignore_eos = false;
   request.token_ids.push_back('x');
   EXPECT_EQ(test.engine->Submit(request).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+constexpr char kEnd[] = "</t>";
+
+// A limit on reasoning between <t> and </t>.
+ReasoningLimit Limit(int64_t max_tokens) {
+  return {.open = true,
+          .begin = "<t>",
+          .begin_tokens = fakes::ByteTokens("<t>"),
+          .end = {.text = kEnd},
+          .max_tokens = max_tokens,
+          .end_tokens = fakes::ByteTokens(kEnd)};
+}
+
+GenerationRequest Limited(int64_t max_tokens, GrammarCache* cache) {
+  GenerationRequest request = MakeRequest({1, 2, 3}, 60);
+  request.sampling = {.temperature = 1.5, .seed = 3};
+  request.reasoning_limit = Limit(max_tokens);
+  request.token_trie = cache->trie();
+  return request;
+}
+
+TEST(ReasoningLimitTest, TheEndMarkerComesAfterTheLimit) {
+  TestEngine test;
+  GrammarCache cache(test.tokenizer.get());
+  GenerationRequest request = Limited(0, &cache);
+  request.reasoning_limit.reset();
+  const Answer free = test.Run(request);
+  const auto free_token = [&free](size_t i) { return free.tokens[i]; };
+  for (const int64_t limit : {0, 1, 9}) {
+    const Answer answer = test.Run(Limited(limit, &cache));
+    ASSERT_EQ(answer.tokens.size(), 60u);
+    for (int64_t i = 0; i < limit; ++i) EXPECT_EQ(answer.tokens[i], free_token(i));
+    const auto end = answer.tokens.begin() + limit;
+    EXPECT_EQ(std::vector<int32_t>(end, end + 4), fakes::ByteTokens(kEnd));
+  }
+}
+
+TEST(ReasoningLimitTest, EveryTokenMayComeFirstInALaterAttempt) {
+  TestEngine test;
+  GrammarCache cache(test.tokenizer.get());
+  const GenerationRequest request = Limited(7, &cache);
+  const Answer whole = test.Run(request);
+  for (size_t cut = 1; cut < 16; ++cut) {
+    GenerationRequest rest = request;
+    rest.token_ids.insert(rest.token_ids.end(), whole.tokens.begin(), whole.tokens.begin() + cut);
+    const Answer answer = test.Run(std::move(rest));
+    EXPECT_EQ(std::vector<int32_t>(whole.tokens.begin() + cut, whole.tokens.end()), answer.tokens);
+  }
+}
+
+TEST(ReasoningLimitTest, TheForcedTokensHaveTheirLogprobs) {
+  TestEngine test;
+  GrammarCache cache(test.tokenizer.get());
+  GenerationRequest request = Limited(2, &cache);
+  const Answer plain = test.Run(request);
+  request.logprobs = true;
+  const Answer answer = test.Run(request);
+  EXPECT_EQ(answer.tokens, plain.tokens);
+  ASSERT_EQ(answer.logprobs.size(), answer.tokens.size());
+  EXPECT_EQ(answer.logprobs[2].token_id, '<');
+}
+
+// Returns the tokens that are forced in an output of these texts, as text.
+std::string ForcedAfter(const ReasoningLimit& limit, const std::string& text,
+                        const std::shared_ptr<const grammar::TokenTrie>& trie) {
+  ReasoningTracker tracker(limit, trie);
+  for (const int32_t token : fakes::ByteTokens(text)) tracker.Add(token);
+  std::string forced;
+  for (auto next = tracker.forced(); next.has_value(); next = tracker.forced()) {
+    forced.push_back(static_cast<char>(*next));
+    tracker.Add(*next);
+  }
+  return forced;
+}
+
+TEST(ReasoningLimitTest, OnlyReasoningCounts) {
+  const auto tokenizer = fakes::MakeByteTokenizer();
+  const auto trie = std::make_shared<const grammar::TokenTrie>(*tokenizer);
+  EXPECT_EQ(ForcedAfter(Limit(3), "ab", trie), "");
+  EXPECT_EQ(ForcedAfter(Limit(3), "abc", trie), kEnd);
+  EXPECT_EQ(ForcedAfter(Limit(3), "abc<", trie), "/t>");
+  EXPECT_EQ(ForcedAfter(Limit(4), "</t>", trie), "");
+  EXPECT_EQ(ForcedAfter(Limit(3), "</t>", trie), "");
+  EXPECT_EQ(ForcedAfter(Limit(5), "a</t>bcdefgh", trie), "");
+  ReasoningLimit closed = Limit(3);
+  closed.open = false;
+  EXPECT_EQ(ForcedAfter(closed, "abcdefgh<t>abcdef", trie), "");
+  EXPECT_EQ(ForcedAfter(closed, "\n<t>abc", trie), kEnd);
+  EXPECT_EQ(ForcedAfter(closed, "<t>ab", trie), "");
+  closed.begin = "<|start|>a";
+  closed.begin_tokens = {fakes::kStartToken, 'a'};
+  closed.end = {.text = "opera", .token = fakes::kOperaToken};
+  closed.end_tokens = {fakes::kOperaToken};
+  ReasoningTracker tracker(closed, trie);
+  tracker.Add(fakes::kStartToken);
+  for (const char c : std::string("aabc")) tracker.Add(c);
+  EXPECT_EQ(tracker.forced(), fakes::kOperaToken);
+  tracker.Add(fakes::kOperaToken);
+  EXPECT_EQ(tracker.forced(), std::nullopt);
+}
+
+// A grammar with reasoning before a choice.
+std::shared_ptr<const grammar::Grammar> ChoiceAfterReasoning() {
+  grammar::GrammarIr ir;
+  const grammar::Reasoning reasoning = {.end = {.text = kEnd},
+                                        .start = grammar::ReasoningStart::kOpen};
+  const grammar::Expr choice =
+      grammar::EmitGrammar({.kind = GrammarKind::kChoice, .choices = {"yes", "no"}}, nullptr, &ir)
+          .value();
+  ir.set_start(grammar::AfterReasoning(reasoning, choice, grammar::OpenEnd::kRefused, &ir));
+  EXPECT_TRUE(ir.Finish().ok());
+  return std::make_shared<const grammar::Grammar>(std::move(ir));
+}
+
+TEST(ReasoningLimitTest, TheConstraintBeginsAfterTheForcedMarker) {
+  TestEngine test;
+  GrammarCache cache(test.tokenizer.get());
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    GenerationRequest request = Limited(12, &cache);
+    request.stopping.ignore_eos = false;
+    request.sampling.seed = seed;
+    request.grammar = ChoiceAfterReasoning();
+    const Answer answer = test.Run(request);
+    EXPECT_EQ(answer.finish, FinishReason::kStop);
+    EXPECT_TRUE(answer.text.ends_with("</t>yes") || answer.text.ends_with("</t>no"));
+    for (size_t cut = 1; cut < answer.tokens.size(); ++cut) {
+      GenerationRequest rest = request;
+      rest.token_ids.insert(rest.token_ids.end(), answer.tokens.begin(),
+                            answer.tokens.begin() + cut);
+      EXPECT_EQ(test.Run(rest).tokens.size(), answer.tokens.size() - cut);
+    }
+  }
+}
+
+TEST(ReasoningLimitTest, PreemptionChangesNothing) {
+  TestEngine large;
+  GrammarCache cache(large.tokenizer.get());
+  std::vector<GenerationRequest> requests;
+  std::vector<Answer> expected;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    requests.push_back(Limited(70, &cache));
+    requests.back().sampling.seed = seed;
+    requests.back().stopping.max_tokens = 150;
+    expected.push_back(large.Run(requests.back()));
+  }
+  EngineOptions options = MakeOptions();
+  options.kv_memory_bytes = MemoryOfBlocks(12);
+  TestEngine small(options);
+  small.model.Hold();
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (const GenerationRequest& request : requests) streams.push_back(small.Submit(request));
+  small.model.Release();
+  for (size_t i = 0; i < streams.size(); ++i) {
+    EXPECT_EQ(ReadAll(streams[i].get()).tokens, expected[i].tokens);
+  }
+  EXPECT_GT(small.engine->Stats().preemptions, 0);
+}
+
+TEST(ConstraintTest, AnEndThatIsCertainIsGeneratedOnlyForItsLogprob) {
+  TestEngine test;
+  GrammarCache cache(test.tokenizer.get());
+  GenerationRequest request =
+      Constrained({.kind = GrammarKind::kChoice, .choices = {"yes", "no"}}, &cache);
+  // The text "s" could be the beginning of the stop string, and comes with the end.
+  request.stopping.stop = {"s!", "o!"};
+  const Answer answer = test.Run(request);
+  EXPECT_EQ(answer.finish, FinishReason::kStop);
+  EXPECT_TRUE(answer.text == "yes" || answer.text == "no") << answer.text;
+  EXPECT_EQ(answer.tokens, fakes::ByteTokens(answer.text));
+  EXPECT_EQ(answer.usage.completion_tokens, static_cast<int64_t>(answer.tokens.size()));
+  request.logprobs = true;
+  const Answer with_logprobs = test.Run(request);
+  EXPECT_EQ(with_logprobs.text, answer.text);
+  EXPECT_EQ(with_logprobs.tokens.size(), answer.tokens.size() + 1);
+  // An earlier attempt may have ended without saying so.
+  request.logprobs = false;
+  request.token_ids.insert(request.token_ids.end(), answer.tokens.begin(), answer.tokens.end());
+  const Answer rest = test.Run(request);
+  EXPECT_EQ(rest.finish, FinishReason::kStop);
+  EXPECT_TRUE(rest.tokens.empty());
 }
 
 TEST(GrammarCacheTest, KeepsTheGrammarsThatWereUsedLast) {

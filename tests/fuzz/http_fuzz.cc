@@ -2,8 +2,6 @@
 //   p  the body of /v1/completions
 //   c  the body of /v1/chat/completions
 //   x  the body of /tokenize, /detokenize or /apply-template
-//   t  a response that is searched for tool calls; the next byte selects the syntax and the size of
-//      its pieces
 //   w  the headers of a web page, one per line: Host, Origin, Access-Control-Request-Headers
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:http_fuzz -- -max_total_time=60
@@ -25,7 +23,6 @@
 #include "service/http/openai_request.h"
 #include "service/http/openai_response.h"
 #include "service/http/text_api.h"
-#include "service/http/tool_calls.h"
 
 namespace {
 
@@ -67,29 +64,6 @@ void TryText(absl::string_view body) {
   }
   const auto ids = service::ParseDetokenizeBody(*json);
   if (!ids.ok()) CheckRefusal(ids.status());
-}
-
-// Everything that the parser returned, ordered by kind.
-std::string Found(v1::ToolSyntax syntax, absl::string_view text, size_t step) {
-  service::ToolCallParser parser(syntax);
-  std::string content, calls;
-  const auto take = [&](const service::ToolCallParser::Output& out) {
-    content += out.content;
-    for (const service::ToolCall& call : out.calls) calls += call.name + call.arguments + "\n";
-  };
-  for (size_t i = 0; i < text.size(); i += step) take(parser.Feed(text.substr(i, step)));
-  take(parser.Finish());
-  if (calls.empty()) CHECK(content == text);
-  return content + "\n--\n" + calls;
-}
-
-void TryTools(absl::string_view bytes) {
-  if (bytes.empty()) return;
-  const auto choice = static_cast<uint8_t>(bytes[0]);
-  const auto syntax = static_cast<v1::ToolSyntax>(choice % 5);
-  bytes.remove_prefix(1);
-  const std::string whole = Found(syntax, bytes, std::max<size_t>(bytes.size(), 1));
-  CHECK(whole == Found(syntax, bytes, 1 + choice / 5));
 }
 
 const service::CorsOrigins& Origins() {
@@ -138,7 +112,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   if (data[0] == 'p') TryBody(bytes, /*chat=*/false);
   if (data[0] == 'c') TryBody(bytes, /*chat=*/true);
-  if (data[0] == 't') TryTools(bytes);
   if (data[0] == 'x') TryText(bytes);
   if (data[0] == 'w') TryPage(bytes);
   return 0;

@@ -54,10 +54,29 @@ HTTP = {
     "detokenize": 'x{"tokens":[1,2]}',
     "template": 'x{"messages":[{"role":"developer","content":"a"}],"continue_final_message":true}',
     "wrong": 'c{"mesages":[],"temperature":"x","n":1e9}',
-    "tags": 't\x11Hm.\n<tool_call>{"name":"f","arguments":{"a":"<tool_call>"}}</tool_call>\n<tool_call>x</tool_call>',
-    "llama": 't\x12 {"name":"f","parameters":{"a":"}"}}; {"name":"g"}',
-    "mistral": 't\x04[TOOL_CALLS] [{"name":"f","arguments":{}},{"name":"g"}]',
     "page": "wllm.example:443\nhttps://chat.example\nauthorization, x-stainless-os",
+}
+
+# The format of response_parser_fuzz.cc: the syntax, flags, then the response.
+RESPONSES = {
+    "tags": '\x02\x03<think>\na\n</think>\n\nHm.\n<tool_call>\n{"name": "f", "arguments": {"a": "<tool_call>"}}\n'
+            '</tool_call>\n<tool_call>x</tool_call>',
+    "llama": '\x03\x01 {"name":"f","parameters":{"a":"}"}}; {"name":"g"}',
+    "mistral_list": '\x04\x01[TOOL_CALLS] [{"name":"f","arguments":{}},{"name":"g","id":"123456789"}]',
+    "mistral_args": '\x05\x01[TOOL_CALLS]f[ARGS]{"a":1}[TOOL_CALLS]g[CALL_ID]123456789[ARGS]{}',
+    "qwen_xml": '\x06\x07a</think><tool_call>\n<function=f>\n<parameter=a>\nx</parameter>\n</parameter>\n<parameter=n>\n'
+                "[{'b': True}]\n</parameter>\n</function>\n</tool_call>",
+    "glm_xml": '\x07\x01<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>x</arg_value>\n<arg_key>n</arg_key>\n'
+               '<arg_value>[1]</arg_value>\n</tool_call>',
+    "pythonic": "\x08\x01[f(a='x\\n', n=[1, {'b': None}]), g()]",
+    "deepseek_v3": '\x09\x01<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{"a": "```"}\n```'
+                   '<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+    "deepseek_v31": '\x0a\x01<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{"a": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+    "dsml": '\x0b\x01<｜DSML｜function_calls>\n<｜DSML｜invoke name="f">\n<｜DSML｜parameter name="a" string="true">x'
+            '</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>',
+    "harmony": '\x0c\x01<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>commentary to=functions.f '
+               '<|constrain|>json<|message|>{"a": 1}<|call|>',
+    "granite": '\x0d\x01<|tool_call|>[{"name": "f", "arguments": {"a": 1}}]',
 }
 
 CONFIGS = {
@@ -241,7 +260,7 @@ def folder(target):
 def main():
     for target, texts in (("template_fuzz", TEMPLATES), ("config_fuzz", CONFIGS), ("http_fuzz", HTTP),
                           ("trace_context_fuzz", TRACE_CONTEXTS), ("event_id_fuzz", EVENT_IDS),
-                          ("schema_fuzz", SCHEMAS), ("regex_fuzz", REGEXES), ("gbnf_fuzz", GRAMMARS)):
+                          ("response_parser_fuzz", RESPONSES), ("schema_fuzz", SCHEMAS), ("regex_fuzz", REGEXES), ("gbnf_fuzz", GRAMMARS)):
         for name, text in texts.items():
             (folder(target) / name).write_text(text)
     for name, lines in TRACES.items():

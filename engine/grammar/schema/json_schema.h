@@ -8,6 +8,8 @@
 #ifndef TIDEPOOL_ENGINE_GRAMMAR_SCHEMA_JSON_SCHEMA_H_
 #define TIDEPOOL_ENGINE_GRAMMAR_SCHEMA_JSON_SCHEMA_H_
 
+#include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -17,18 +19,44 @@
 
 namespace tidepool::engine::grammar {
 
+// Which values may match, besides those that the schema refuses.
+enum class RootValue : uint8_t { kAny, kObject, kNoString };
+
 struct JsonSchemaOptions {
   // A regular expression for the text between two tokens; empty: as above. It may only match
   // blanks, tabs and line breaks, and not endlessly many.
   std::string whitespace_pattern;
   OneOf one_of = OneOf::kExact;
-  GrammarLimits limits;
+  RootValue root = RootValue::kAny;
 };
 
 // Returns INVALID_ARGUMENT, with the JSON pointer, the keyword, the reason and a remedy, if the
 // schema is not valid, or cannot be enforced exactly, or is over a limit, or if no value is valid.
 absl::StatusOr<GrammarIr> CompileJsonSchema(absl::string_view schema,
-                                            const JsonSchemaOptions& options);
+                                            const JsonSchemaOptions& options,
+                                            const GrammarLimits& limits = {});
+
+// Adds the JSON texts of a schema's values to a grammar, and returns them as an expression. Returns
+// the errors of CompileJsonSchema, except that it does not notice if no value is valid. Then the
+// expression is not productive when the grammar is finished.
+absl::StatusOr<Expr> EmitJsonSchema(absl::string_view schema, const JsonSchemaOptions& options,
+                                    GrammarIr* ir);
+
+// Adds the values of several subschemas of one schema to a grammar. Thread-compatible.
+class SubschemaEmitter {
+ public:
+  // `ir` must outlive it. Returns INVALID_ARGUMENT if the schema is not valid as a whole.
+  static absl::StatusOr<std::unique_ptr<SubschemaEmitter>> Create(absl::string_view schema,
+                                                                  GrammarIr* ir);
+  virtual ~SubschemaEmitter() = default;
+
+  // Returns the JSON texts of the values that the schema at `pointer` allows. Returns the errors of
+  // EmitJsonSchema.
+  virtual absl::StatusOr<Expr> Emit(const std::string& pointer, RootValue root) = 0;
+  // Returns the values of the schema at `pointer` that are strings, as text without quotation marks
+  // and escapes.
+  virtual absl::StatusOr<Regex> Strings(const std::string& pointer) = 0;
+};
 
 }  // namespace tidepool::engine::grammar
 

@@ -60,8 +60,8 @@ absl::StatusOr<Expr> SchemaEmitter::EmitShapes(const Shapes& shapes) {
   return ir_.Alt(std::move(choices));
 }
 
-absl::Status SchemaEmitter::Emit(Term root) {
-  ir_.set_start(Value(root));
+absl::StatusOr<Expr> SchemaEmitter::Emit(Term root) {
+  const Expr value = Value(root);
   while (!left_.empty()) {
     const Term term = left_.front();
     left_.pop_front();
@@ -72,7 +72,7 @@ absl::Status SchemaEmitter::Emit(Term root) {
     const absl::Status limits = ir_.CheckLimits();
     if (!limits.ok()) return At(term, limits);
   }
-  return absl::OkStatus();
+  return value;
 }
 
 }  // namespace tidepool::engine::grammar

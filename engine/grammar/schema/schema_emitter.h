@@ -31,9 +31,9 @@ class SchemaEmitter {
   SchemaEmitter(SchemaNormalizer* normalizer, Regex whitespace, GrammarIr* ir)
       : normalizer_(*normalizer), ir_(*ir), tokens_(whitespace, ir) {}
 
-  // Sets the start of the grammar to the JSON texts whose value matches `root`. Returns the errors
-  // of the normalizer, and INVALID_ARGUMENT if a keyword needs too many rules.
-  absl::Status Emit(Term root);
+  // Returns the JSON texts whose value matches `root`. Returns the errors of the normalizer, and
+  // INVALID_ARGUMENT if a keyword needs too many rules.
+  absl::StatusOr<Expr> Emit(Term root);
 
   // For the emitters of arrays and objects.
   Expr Value(Term term);

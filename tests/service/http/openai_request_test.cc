@@ -362,10 +362,6 @@ TEST(ChatRequestTest, FaultsAreNamed) {
       {R"("tools":[{"type":"custom","function":{"name":"f"}}])", "tools[0].type", "function"},
       {R"("tools":[{"type":"function","function":{"nam":"f"}}])", "tools[0].function.nam",
        "did you mean tools[0].function.name?"},
-      {R"("tool_choice":"required")", "tool_choice", "auto"},
-      {R"("tool_choice":{"type":"function"})", "tool_choice", "auto"},
-      {R"("parallel_tool_calls":false,"tools":[{"type":"function","function":{"name":"f"}}])",
-       "parallel_tool_calls", "not supported"},
       {R"("parallel_tool_calls":1)", "parallel_tool_calls", "true or false"},
       {R"("store":true)", "store", "not supported"},
       {R"("metadata":"m")", "metadata", "object"},
@@ -374,7 +370,9 @@ TEST(ChatRequestTest, FaultsAreNamed) {
       {R"("prediction":{})", "prediction", "not supported"},
       {R"("chat_template_kwargs":[])", "chat_template_kwargs", "object"},
       {R"("prompt":"x")", "prompt", "not a known field"},
-      {R"("reasoning_effort":"low")", "reasoning_effort", "chat_template_kwargs"},
+      {R"("reasoning_effort":"much")", "reasoning_effort", "medium"},
+      {R"("reasoning_effort":"low","chat_template_kwargs":{"reasoning_effort":"high"})",
+       "reasoning_effort", "differ"},
   };
   for (const Refused& row : table) ExpectRefused(ChatWith(row.fields), row);
   const Refused messages[] = {

@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "service/http/tool_calls.h"
-
 namespace tidepool::service {
 namespace {
 
@@ -16,6 +14,7 @@ v1::GenerateResponse Message(const std::string& text,
                              v1::FinishReason finish = v1::FINISH_REASON_UNSPECIFIED) {
   v1::GenerateResponse message;
   message.set_text(text);
+  if (!text.empty()) message.add_events()->set_content(text);
   message.set_finish_reason(finish);
   return message;
 }
@@ -171,100 +170,58 @@ TEST(ResponseTest, StreamOfChat) {
             R"({"index":1,"delta":{},"logprobs":null,"finish_reason":"length"})");
 }
 
+void AddCall(int32_t index, const std::string& id, const std::string& arguments,
+             v1::GenerateResponse* message) {
+  v1::ToolCallDelta* call = message->add_events()->mutable_tool_call();
+  call->set_index(index);
+  call->set_id(id);
+  if (!id.empty()) call->set_name("f");
+  call->set_arguments(arguments);
+}
+
 TEST(ResponseTest, CallsOfTools) {
   const AnswerHead head = {.endpoint = kChat, .id = "c"};
-  const std::string text =
-      "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": [1, \"}\"]}}\n</tool_call>";
-  ChoiceRenderer whole(head, 0, {});
-  whole.LookForCalls(v1::TOOL_CALL_TAGS);
-  whole.Take(Message(text, v1::STOP));
+  v1::GenerateResponse first, second, last;
+  AddCall(0, "call_1", "", &first);
+  AddCall(0, "", "{\"x\":", &first);
+  AddCall(0, "", "1}", &second);
+  AddCall(1, "call_2", "{}", &second);
+  last.set_finish_reason(v1::STOP);
+  ChoiceRenderer whole(head, 0, {}), stream(head, 0, {});
+  for (const v1::GenerateResponse& message : {first, second, last}) whole.Take(message);
   EXPECT_EQ(whole.TakeWhole(),
             R"({"index":0,"message":{"role":"assistant","content":null,"refusal":null,)"
-            R"("tool_calls":[{"id":"call_c_0_0","type":"function","function":{"name":"f",)"
-            R"("arguments":"{\"x\":[1,\"}\"]}"}}]},"logprobs":null,"finish_reason":"tool_calls"})");
-  ChoiceRenderer stream(head, 0, {});
-  stream.LookForCalls(v1::TOOL_CALL_TAGS);
+            R"("tool_calls":[{"id":"call_1","type":"function","function":{"name":"f",)"
+            R"("arguments":"{\"x\":1}"}},{"id":"call_2","type":"function","function":{"name":"f",)"
+            R"("arguments":"{}"}}]},"logprobs":null,"finish_reason":"tool_calls"})");
   std::vector<std::string> deltas;
-  for (const char c : text + "\n" + text) {
-    stream.Take(Message(std::string(1, c)));
-    if (const auto delta = stream.TakeDelta()) {
-      deltas.push_back(DumpJson(Json::parse(*delta)["delta"]));
-    }
+  for (const v1::GenerateResponse& message : {first, second}) {
+    stream.Take(message);
+    deltas.push_back(DumpJson(Json::parse(*stream.TakeDelta())["delta"]));
   }
-  stream.Take(Message("", v1::STOP));
+  stream.Take(last);
   EXPECT_EQ(Json::parse(*stream.TakeDelta())["finish_reason"], "tool_calls");
-  ASSERT_EQ(deltas.size(), 2);
   EXPECT_EQ(deltas[0],
-            R"({"role":"assistant","tool_calls":[{"id":"call_c_0_0","type":"function","function":)"
-            R"({"name":"f","arguments":"{\"x\":[1,\"}\"]}"},"index":0}]})");
-  EXPECT_EQ(deltas[1], R"({"tool_calls":[{"id":"call_c_0_1","type":"function","function":)"
-                       R"({"name":"f","arguments":"{\"x\":[1,\"}\"]}"},"index":1}]})");
+            R"({"role":"assistant","tool_calls":[{"index":0,"id":"call_1","type":"function",)"
+            R"("function":{"name":"f","arguments":"{\"x\":"}}]})");
+  EXPECT_EQ(deltas[1], R"({"tool_calls":[{"index":0,"function":{"arguments":"1}"}},)"
+                       R"({"index":1,"id":"call_2","type":"function",)"
+                       R"("function":{"name":"f","arguments":"{}"}}]})");
 }
 
-struct ToolCase {
-  v1::ToolSyntax syntax;
-  std::string text;
-  std::string content;
-  std::vector<std::string> calls;  // "name arguments"
-};
-
-std::vector<ToolCase> ToolCases() {
-  constexpr auto tags = v1::TOOL_CALL_TAGS;
-  constexpr auto llama = v1::LLAMA3_JSON;
-  constexpr auto mistral = v1::MISTRAL_LIST;
-  const std::string call = "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>";
-  return {
-      {tags, "plain text ", "plain text ", {}},
-      {tags, "", "", {}},
-      {tags, "Let me see.\n\n" + call + "\n", "Let me see.", {"f {}"}},
-      {tags, call + "\n" + call, "", {"f {}", "f {}"}},
-      {tags, "a < b <tool_cal", "a < b <tool_cal", {}},
-      {tags, "<tool_call>{\"name\":\"f\"", "<tool_call>{\"name\":\"f\"", {}},
-      {tags, "<tool_call>not JSON</tool_call> x", "<tool_call>not JSON</tool_call> x", {}},
-      {tags, "<tool_call>[1]</tool_call>", "<tool_call>[1]</tool_call>", {}},
-      {tags, "<<tool_call>{\"name\":\"g\"}</tool_call>", "<", {"g {}"}},
-      {llama, "{\"name\": \"f\", \"parameters\": {\"a\": \"x\"}}", "", {"f {\"a\":\"x\"}"}},
-      {llama, " {\"name\":\"f\"} ; {\"name\":\"g\"}\n", "", {"f {}", "g {}"}},
-      {llama, "<|python_tag|>{\"name\":\"f\"}", "", {"f {}"}},
-      {llama, "<|py is no tag", "<|py is no tag", {}},
-      {llama, "{\"answer\": 3}", "{\"answer\": 3}", {}},
-      {llama, "{\"name\":\"f\"} and more", "{\"name\":\"f\"} and more", {}},
-      {llama, "It is {\"name\":\"f\"}", "It is {\"name\":\"f\"}", {}},
-      {mistral, "[TOOL_CALLS] [{\"name\":\"f\",\"arguments\":{\"k\":1}}]", "", {"f {\"k\":1}"}},
-      {mistral, "[{\"name\":\"f\",\"arguments\":\"{}\"},{\"name\":\"g\"}]", "", {"f {}", "g {}"}},
-      {mistral, "[1, 2]", "[1, 2]", {}},
-      {mistral, "[{\"name\":\"f\"", "[{\"name\":\"f\"", {}},
-      {mistral, "Hello [there]", "Hello [there]", {}},
-      {v1::OTHER_TOOL_SYNTAX, call, call, {}},
-  };
-}
-
-void Collect(ToolCallParser::Output out, ToolCase* got) {
-  got->content += out.content;
-  for (const ToolCall& found : out.calls) got->calls.push_back(found.name + " " + found.arguments);
-}
-
-TEST(ToolCallParserTest, HoweverTheTextIsCut) {
-  for (const ToolCase& expected : ToolCases()) {
-    for (size_t step = 1; step <= expected.text.size() + 1; ++step) {
-      ToolCallParser parser(expected.syntax);
-      ToolCase got;
-      for (size_t i = 0; i < expected.text.size(); i += step) {
-        Collect(parser.Feed(expected.text.substr(i, step)), &got);
-      }
-      Collect(parser.Finish(), &got);
-      EXPECT_EQ(got.content, expected.content) << expected.text << " in steps of " << step;
-      EXPECT_EQ(got.calls, expected.calls) << expected.text << " in steps of " << step;
-    }
-  }
-}
-
-TEST(ToolCallParserTest, PlainTextIsNotHeldBack) {
-  ToolCallParser tags(v1::TOOL_CALL_TAGS);
-  EXPECT_EQ(tags.Feed("Hello").content, "Hello");
-  ToolCallParser llama(v1::LLAMA3_JSON);
-  EXPECT_EQ(llama.Feed("Hello").content, "Hello");
-  EXPECT_EQ(llama.Feed("{").content, "{");
+TEST(ResponseTest, ReasoningIsApart) {
+  const AnswerHead head = {.endpoint = kChat, .id = "c"};
+  ChoiceRenderer whole(head, 0, {}), stream(head, 0, {});
+  v1::GenerateResponse thought;
+  thought.add_events()->set_reasoning("Hm.");
+  for (ChoiceRenderer* choice : {&whole, &stream}) choice->Take(thought);
+  EXPECT_EQ(DumpJson(Json::parse(*stream.TakeDelta())["delta"]),
+            R"({"role":"assistant","reasoning_content":"Hm."})");
+  whole.Take(Message("Hi", v1::STOP));
+  EXPECT_EQ(DumpJson(Json::parse(whole.TakeWhole())["message"]),
+            R"({"role":"assistant","content":"Hi","refusal":null,"reasoning_content":"Hm."})");
+  EXPECT_EQ(UsageJson({.has_reasoning = true, .reasoning_tokens = 3})["completion_tokens_details"],
+            Json::parse(R"({"reasoning_tokens":3})"));
 }
 
 v1::TokenLogprob* AddPrompt(int32_t id, const std::string& token, float logprob, int32_t rank,

@@ -1,0 +1,54 @@
+// OutputEvents: adds the parts of a response (GenerateRequest.parse_output) to its messages.
+#ifndef TIDEPOOL_SERVICE_FRONT_OUTPUT_EVENTS_H_
+#define TIDEPOOL_SERVICE_FRONT_OUTPUT_EVENTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+#include "service/tools/response_parser.h"
+#include "service/tools/tool_schemas.h"
+#include "tidepool/v1/inference.pb.h"
+
+namespace tidepool::service {
+
+using EventList = google::protobuf::RepeatedPtrField<v1::OutputEvent>;
+
+// Appends an event. If it continues the last one, it is joined with it.
+void AppendEvent(v1::OutputEvent event, EventList* events);
+
+// Returns the tools of the request, or null if its response has no calls.
+std::shared_ptr<const ToolSchemas> ToolsOf(const v1::GenerateRequest& request);
+
+// Thread-compatible. The events depend only on the text of the response, so they are the same if
+// the response moves to another worker or is read again.
+class OutputEvents {
+ public:
+  // The names from which the ids of calls are made.
+  struct Names {
+    std::string principal, request_id;
+  };
+
+  OutputEvents(const ResponseFormat& format, Names names)
+      : names_(std::move(names)), parser_(format) {}
+
+  // Adds the events of the next message of the response, and the number of reasoning tokens to its
+  // usage.
+  void AddTo(v1::GenerateResponse* message);
+  // Reads the beginning of the response, which the client already has.
+  void Skip(absl::string_view text, int64_t tokens);
+
+ private:
+  // Reads text that consists of this number of tokens.
+  void Read(absl::string_view text, int64_t tokens, OutputPieces* pieces);
+
+  const Names names_;
+  ResponseParser parser_;
+  int64_t reasoning_tokens_ = 0;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_FRONT_OUTPUT_EVENTS_H_

@@ -1,0 +1,62 @@
+// HarmonyParser: finds the parts of a response in the harmony format (gpt-oss,
+// https://github.com/openai/harmony/blob/main/docs/format.md).
+#ifndef TIDEPOOL_SERVICE_TOOLS_HARMONY_PARSER_H_
+#define TIDEPOOL_SERVICE_TOOLS_HARMONY_PARSER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "service/tools/body_parser.h"
+#include "service/tools/output_piece.h"
+
+namespace tidepool::service {
+
+// Thread-compatible. Messages of the channel analysis are reasoning. Messages to functions.NAME are
+// calls, if calls are looked for. Everything else is content.
+class HarmonyParser final : public BodyParser {
+ public:
+  enum class Calls : uint8_t { kIgnore, kFind };
+  // What the prompt ends with.
+  enum class Begin : uint8_t { kHeader, kReasoning };
+
+  HarmonyParser(Calls calls, Begin begin)
+      : find_calls_(calls == Calls::kFind),
+        part_(begin == Begin::kReasoning ? Part::kText : Part::kHeader),
+        kind_(begin == Begin::kReasoning ? OutputPiece::Kind::kReasoning
+                                         : OutputPiece::Kind::kContent) {}
+
+  void Feed(absl::string_view text, OutputPieces* out) override;
+  void Finish(OutputPieces* out) override;
+  bool in_reasoning() const override {
+    return part_ == Part::kText && kind_ == OutputPiece::Kind::kReasoning;
+  }
+
+ private:
+  enum class Part : uint8_t {
+    kHeader,     // up to <|message|>
+    kCallBegin,  // the header of a call was read; its arguments have not begun
+    kText,
+  };
+
+  void Run(bool last, OutputPieces* out);
+  // Do one step. They return false if they need more text.
+  bool TakeHeader(bool last, OutputPieces* out);
+  bool TakeCallBegin(bool last, OutputPieces* out);
+  bool TakeText(bool last, OutputPieces* out);
+  // Sets what the message is whose header this is.
+  void ReadHeader(absl::string_view header);
+
+  const bool find_calls_;
+  Part part_;
+  OutputPiece::Kind kind_;  // of the message's text
+  std::string held_;
+  std::string name_;  // of the call that begins
+  int32_t calls_ = 0;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_TOOLS_HARMONY_PARSER_H_

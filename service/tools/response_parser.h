@@ -1,0 +1,70 @@
+// ResponseParser: separates the text of a response into reasoning, content and tool calls, while it
+// streams.
+//
+//   ResponseParser parser({.syntax = v1::TOOL_CALL_TAGS, .tools = tools});
+//   OutputPieces pieces;
+//   for (...) parser.Feed(text, &pieces);
+//   parser.Finish(&pieces);
+#ifndef TIDEPOOL_SERVICE_TOOLS_RESPONSE_PARSER_H_
+#define TIDEPOOL_SERVICE_TOOLS_RESPONSE_PARSER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "service/tools/body_parser.h"
+#include "service/tools/output_piece.h"
+#include "service/tools/tool_schemas.h"
+#include "tidepool/v1/inference.pb.h"
+
+namespace tidepool::service {
+
+struct ResponseFormat {
+  v1::ToolSyntax syntax = v1::TOOL_SYNTAX_UNSPECIFIED;
+  v1::ReasoningMarkers reasoning;  // empty: the model has no reasoning
+  bool in_reasoning = false;       // the prompt ends inside of the reasoning
+  // The tools of the request. Null: the response has no calls.
+  std::shared_ptr<const ToolSchemas> tools;
+};
+
+// Thread-compatible. The text contains the names of the control tokens that are markers
+// (MarkersOf). The joined pieces do not depend on how the text is split. Text that may become a
+// marker is held back until it is certain. Nothing is an error: what is not a call is content.
+// Nothing is left out but the markers and the white space around them.
+class ResponseParser {
+ public:
+  explicit ResponseParser(const ResponseFormat& format);
+
+  // Adds text. Appends the pieces that have become certain.
+  void Feed(absl::string_view text, OutputPieces* out);
+  // Appends what was held back. Do not call Feed after it.
+  void Finish(OutputPieces* out);
+
+  // Whether the text that comes next is reasoning, as far as is known.
+  bool in_reasoning() const { return part_ == Part::kReasoning || body_->in_reasoning(); }
+
+ private:
+  enum class Part : uint8_t {
+    kBegin,      // only white space so far
+    kReasoning,  // inside of the reasoning
+    kBody,       // after it
+  };
+
+  void Run(bool last, OutputPieces* out);
+  // Do one step. They return false if they need more text.
+  bool TakeBegin(bool last, OutputPieces* out);
+  bool TakeReasoning(bool last, OutputPieces* out);
+
+  const std::string begin_, end_;  // the markers of reasoning
+  const std::unique_ptr<BodyParser> body_;
+  Part part_;
+  bool after_reasoning_ = false;  // there was reasoning before
+  // The white space at the beginning of the reasoning, and a repeated marker, were read.
+  bool reasoning_begun_ = false;
+  std::string held_;
+};
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_TOOLS_RESPONSE_PARSER_H_
