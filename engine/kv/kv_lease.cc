@@ -184,6 +184,7 @@ void KvLease::NoteUse() const {
   if (disk == nullptr || slots_ == 0) return;
   std::vector<BlockKey> keys;
   const StateGroups states = cache_->state_groups();
+  keys.reserve(states.count);
   for (int part = 0; part < states.count; ++part) {
     keys.push_back({hashes_[slots_ / kBlockTokens - 1], states.first + part});
   }

@@ -118,17 +118,19 @@ TEST_P(SharedPromptTest, FiftySessionsComputeItOnce) {
   std::vector<std::unique_ptr<Stream>> streams;
   std::vector<GenerationRequest> requests;
   if (arrival != Arrival::kAfterFirstResponse) test.model.Hold();
-  // All but the first request wait until this one's pass has begun.
-  if (arrival == Arrival::kBefore) streams.push_back(test.Submit(MakeRequest({1}, 1)));
+  // They are submitted during the pass of another request.
+  if (arrival == Arrival::kBefore) {
+    streams.push_back(test.Submit(MakeRequest({1}, 1)));
+    test.model.WaitForForwards(1);
+  }
   for (int i = 0; i < kSessions; ++i) {
     requests.push_back(MakeRequest(Joined(Prompt(kShared, 1), Prompt(kOwn, i + 2)), kOutputs));
     streams.push_back(test.Submit(requests.back()));
     if (i > 0) continue;
+    if (arrival == Arrival::kDuringFirstPass) test.model.WaitForForwards(1);
     if (arrival == Arrival::kAfterFirstResponse) {
       EXPECT_EQ(ReadAll(streams.back().get()).tokens, Undisturbed(requests.back()));
       streams.clear();
-    } else {
-      test.model.WaitForForwards(1);
     }
   }
   test.model.Release();

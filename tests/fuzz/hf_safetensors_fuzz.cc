@@ -72,9 +72,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Name("gpt_oss", {hf::Part::kGptOssExperts}, *contents, bytes);
     Name("gpt_oss", {hf::Part::kGptOssMxfp4}, *contents, bytes);
     Name("deepseek_v3", {hf::Part::kMlaQuery}, *contents, bytes);
-    Name("qwen3_next", {}, *contents, bytes);
-    Name("qwen3_5_moe_text", {}, *contents, bytes);
-    Name("lfm2", {}, *contents, bytes);
+    Name("qwen3_next", {hf::Part::kSharedExpert}, *contents, bytes);
+    Name("qwen3_5_moe_text", {hf::Part::kSharedExpert}, *contents, bytes);
+    Name("lfm2_moe", {}, *contents, bytes);
   }
   CheckMessage(
       hf::ParseSafetensorsIndex("fuzz", {reinterpret_cast<const char*>(data), size}).status());

@@ -103,13 +103,15 @@ def delta_net(parts):
 
 
 def short_convolution():
-    """What hf_safetensors_fuzz.cc takes for a whole model of LFM2."""
-    layer = "model.layers.0."
+    """What hf_safetensors_fuzz.cc takes for a whole model of LFM2 with experts."""
+    layer, ffn = "model.layers.0.", "model.layers.0.feed_forward."
     shapes = {"model.embed_tokens.weight": [3, 4], "model.embedding_norm.weight": [4],
               layer + "operator_norm.weight": [4], layer + "ffn_norm.weight": [4],
               layer + "conv.conv.weight": [4, 1, 2], layer + "conv.in_proj.weight": [12, 4],
-              layer + "conv.out_proj.weight": [4, 4]}
-    return shapes | {f"{layer}feed_forward.{name}.weight": [4, 4] for name in ("w1", "w2", "w3")}
+              layer + "conv.out_proj.weight": [4, 4], ffn + "gate.weight": [2, 4], ffn + "expert_bias": [2]}
+    for expert in range(2):
+        shapes |= {f"{ffn}experts.{expert}.{name}.weight": [4, 4] for name in ("w1", "w2", "w3")}
+    return shapes
 
 
 def byte_level():

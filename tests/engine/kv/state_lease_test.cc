@@ -343,8 +343,34 @@ TEST(StateLeaseTest, AnOlderCheckpointOfASessionIsEvictedBeforeTheLastOneOfAnoth
   turn(of_a, 60, 70);
   for (int64_t end = 100; end <= 600; end += 100) turn(of_b, end - 30, end);
   // The KV of b alone takes 18 blocks, and two checkpoints per turn would take 36.
-  EXPECT_EQ(Checkpoints(cache.get(), of_a).back(), 2);
-  EXPECT_EQ(Checkpoints(cache.get(), of_b).back(), 18);
+  EXPECT_EQ(cache->NewLease("").CachedTokens(of_a), 2 * kTokens);
+  EXPECT_EQ(cache->NewLease("").CachedTokens(of_b), 18 * kTokens);
+}
+
+// Sequences begin with the same prompt. One of them has a second turn.
+TEST(StateLeaseTest, ACheckpointWhereTwoSequencesBeganIsNotSuperseded) {
+  const std::vector<int32_t> shared = Tokens(70);
+  for (const int sequences : {1, 2}) {
+    auto cache = MakeCache({Full(), State(kParts)}, 60);
+    const auto run = [&](const std::vector<int32_t>& tokens, int64_t prompt, int64_t end) {
+      KvLease lease = cache->NewLease("", prompt);
+      lease.AttachPrefix(absl::MakeSpan(tokens).first(prompt));
+      lease.NoteStart(tokens);
+      Compute(&lease, tokens, end, end);
+    };
+    run(Tokens(40, 5000), 20, 33);  // the oldest one
+    run(Joined(shared, Tokens(5, 500)), 75, 75);
+    const std::vector<int32_t> first = Joined(shared, Tokens(300, 1000));
+    run(first, 140, 150);
+    if (sequences == 2) run(Joined(shared, Tokens(30, 2000)), 100, 100);
+    run(first, 160, 200);
+    // Evict one block.
+    const int64_t unused = cache->blocks_free() - cache->blocks_cached();
+    KvLease other = cache->NewLease("");
+    ASSERT_TRUE(other.Reserve((unused - kParts + 1) * kTokens).has_value());
+    EXPECT_EQ(cache->NewLease("").CachedTokens(Joined(shared, {1})),
+              sequences == 2 ? 2 * kTokens : 0);
+  }
 }
 
 // A sequence can use all blocks. Then its checkpoints are evicted before anything fails.
