@@ -284,9 +284,8 @@ absl::Status CheckUnderstood(const v1::GenerateRequest& request, int32_t underst
       {1, chat.has_add_generation_prompt(), "chat.add_generation_prompt"},
       {1, chat.continue_final_message(), "chat.continue_final_message"},
       {1,
-       std::any_of(
-           chat.messages().begin(), chat.messages().end(),
-           [](const v1::ChatMessage& message) { return message.has_reasoning_content(); }),
+       std::any_of(chat.messages().begin(), chat.messages().end(),
+                   [](const v1::ChatMessage& message) { return message.has_reasoning_content(); }),
        "chat.messages.reasoning_content"},
   };
   for (const Field& field : fields) {
