@@ -11,6 +11,7 @@
 #include "service/front/served_models.h"
 #include "service/grpc/check_request.h"
 #include "service/grpc/convert.h"
+#include "service/tools/answer_message.h"
 
 namespace tidepool::service {
 namespace {
@@ -46,12 +47,14 @@ absl::Status CheckKind(const v1::GenerateRequest& request, const SessionInfo& in
       ": send its turns as ", chat ? "text or token_ids" : "chat", ", or create a new session"));
 }
 
-worker::v1::SessionLog ToWorkerLog(const SessionLogData& log) {
+worker::v1::SessionLog ToWorkerLog(const SessionLogData& log, v1::ToolSyntax syntax) {
   worker::v1::SessionLog out;
   out.mutable_token_ids()->Assign(log.token_ids.begin(), log.token_ids.end());
   for (const StoredTurn& turn : log.turns) {
     for (const StoredMessage& message : turn.messages) ToProto(message, out.add_messages());
-    if (log.info.kind == SessionKind::kChat) ToProto(AnswerMessage(turn), out.add_messages());
+    if (log.info.kind != SessionKind::kChat) continue;
+    ToProto(AnswerMessage(turn), out.add_messages());
+    SeparateAnswer(syntax, &*out.mutable_messages()->rbegin());
   }
   return out;
 }
@@ -168,7 +171,7 @@ void Generation::Prepare() {
   const absl::Time now = has_session() ? turn_->log().info.create_time : input_.asked_at;
   request.set_now_us(absl::ToUnixMicros(now));
   if (has_session()) {
-    *request.mutable_session() = ToWorkerLog(turn_->log());
+    *request.mutable_session() = ToWorkerLog(turn_->log(), model_.tool_syntax());
   } else if (input_.begun_before) {
     request.set_since_us(absl::ToUnixMicros(now - kOldestAnswer));
   }

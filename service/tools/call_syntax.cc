@@ -1,8 +1,10 @@
 #include "service/tools/call_syntax.h"
 
 namespace tidepool::service {
+namespace {
 
-CallSyntax SyntaxOf(const ToolFormat& format) {
+// For formats whose calls are JSON objects.
+CallSyntax ObjectSyntax(const ToolFormat& format) {
   switch (format.syntax) {
     case v1::LLAMA3_JSON:
       return {.format = &format,
@@ -17,6 +19,22 @@ CallSyntax SyntaxOf(const ToolFormat& format) {
               .after_call = {" , ", " "},
               .call_end = {"}"},
               .section_end = {"]"}};
+    case v1::GRANITE:
+      return {.format = &format,
+              .anywhere = {"<|tool_call|> [ ", "<tool_call> [ "},
+              .at_start = {"[ "},
+              .after_call = {" , ", " "},
+              .call_end = {"}"},
+              .section_end = {"]", "<|/tool_call|>", "</tool_call>"}};
+    default:  // TOOL_CALL_TAGS, GENERIC_TOOLS
+      return {.format = &format, .anywhere = {"<tool_call> "}, .call_end = {"}", "</tool_call>"}};
+  }
+}
+
+}  // namespace
+
+CallSyntax SyntaxOf(const ToolFormat& format) {
+  switch (format.syntax) {
     case v1::MISTRAL_ARGS:
       return {.format = &format,
               .anywhere = {"[TOOL_CALLS] "},
@@ -60,15 +78,8 @@ CallSyntax SyntaxOf(const ToolFormat& format) {
               .name_end = {"\">"},
               .call_end = {"</｜DSML｜invoke>"},
               .section_end = {"</｜DSML｜function_calls>"}};
-    case v1::GRANITE:
-      return {.format = &format,
-              .anywhere = {"<|tool_call|> [ ", "<tool_call> [ "},
-              .at_start = {"[ "},
-              .after_call = {" , ", " "},
-              .call_end = {"}"},
-              .section_end = {"]", "<|/tool_call|>", "</tool_call>"}};
-    default:  // TOOL_CALL_TAGS, GENERIC_TOOLS
-      return {.format = &format, .anywhere = {"<tool_call> "}, .call_end = {"}", "</tool_call>"}};
+    default:
+      return ObjectSyntax(format);
   }
 }
 

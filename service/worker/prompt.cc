@@ -210,10 +210,16 @@ absl::StatusOr<std::string> EchoText(const v1::GenerateRequest& request, const P
   return model.tokenizer->Decode(prompt.token_ids, ControlText::kKeep);
 }
 
-// Returns the control tokens that are markers in the model's responses.
-std::vector<int32_t> MarkerTokens(const WorkerModel& model) {
+// Returns the control tokens that are markers in the responses to this chat. In harmony, every
+// response has markers. Other models write markers of calls only if they know tools.
+std::vector<int32_t> MarkerTokens(const WorkerModel& model, const v1::Chat& chat) {
+  const bool has_tools =
+      chat.has_tools_json() && chat.tool_choice().mode() != v1::ToolChoice::NONE;
+  const v1::ToolSyntax syntax = has_tools || model.tool_syntax == v1::HARMONY
+                                    ? model.tool_syntax
+                                    : v1::TOOL_SYNTAX_UNSPECIFIED;
   std::vector<int32_t> ids;
-  for (const std::string& text : MarkersOf(model.tool_syntax, model.reasoning)) {
+  for (const std::string& text : MarkersOf(syntax, model.reasoning)) {
     const std::optional<int32_t> id = model.tokenizer->FindToken(text);
     if (id.has_value() && model.tokenizer->IsControl(*id)) ids.push_back(*id);
   }
@@ -252,7 +258,7 @@ absl::StatusOr<worker::v1::PrepareResponse> Prepare(const worker::v1::PrepareReq
   }
   response.set_in_reasoning(prompt.in_reasoning);
   if (request.request().parse_output()) {
-    const std::vector<int32_t> markers = MarkerTokens(model);
+    const std::vector<int32_t> markers = MarkerTokens(model, request.request().chat());
     response.mutable_marker_token_ids()->Assign(markers.begin(), markers.end());
   }
   response.set_understands(kUnderstands);

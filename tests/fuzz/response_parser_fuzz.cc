@@ -66,7 +66,7 @@ size_t Letters(absl::string_view text) {
                        [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)); });
 }
 
-// The letters of the text are in the result, but for those of markers.
+// The letters of the text are in the result, except those of markers.
 void CheckNothingIsLost(const service::ResponseFormat& format, absl::string_view text,
                         const Found& found) {
   const bool harmony = format.syntax == v1::HARMONY;

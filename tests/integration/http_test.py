@@ -182,9 +182,11 @@ class OpenAiTest(unittest.TestCase):
         with self.assertRaises(openai.BadRequestError) as long:
             self.client.completions.create(model=self.model, prompt="x " * 20000)
         self.assertEqual(long.exception.code, "context_length_exceeded")
-        with self.assertRaises(openai.BadRequestError) as tools:
-            self.chat(tools=TOOLS)
-        self.assertEqual(tools.exception.param, "tools")
+
+    def test_tools_that_the_template_does_not_support(self):
+        plain = self.chat(temperature=0)
+        described = self.chat(temperature=0, tools=TOOLS)
+        self.assertGreater(described.usage.prompt_tokens, plain.usage.prompt_tokens + 100)
 
     def test_extra_body(self):
         greedy = self.chat(temperature=0).choices[0].message.content
@@ -252,8 +254,22 @@ class ToolsTest(unittest.TestCase):
         deltas = [chunk.choices[0].delta for chunk in chunks]
         self.assertEqual("".join(delta.content or "" for delta in deltas), "Let me look.")
         calls = [one for delta in deltas for one in delta.tool_calls or []]
-        self.assertEqual([one.function.name for one in calls], ["weather"])
+        # The first piece has the id and the name, and the arguments follow in pieces.
+        self.assertEqual([one.function.name for one in calls if one.id], ["weather"])
+        self.assertEqual("".join(one.function.arguments for one in calls),
+                         call.function.arguments)
+        self.assertGreater(len(calls), 1)
         self.assertEqual(chunks[-1].choices[0].finish_reason, "tool_calls")
+        with client.chat.completions.stream(tools=TOOLS, **ask) as stream:
+            final = stream.get_final_completion().choices[0].message
+        self.assertEqual(final.tool_calls[0].function.arguments, call.function.arguments)
+
+        # A client that names its request gets the same ids when it sends the request again.
+        ids = [client.chat.completions.create(tools=TOOLS, extra_headers={"X-Request-Id": "again"},
+                                              **ask).choices[0].message.tool_calls[0].id
+               for _ in range(2)]
+        self.assertEqual(ids[0], ids[1])
+        self.assertNotEqual(ids[0], call.id)
 
         # The conversation continues with the client's own message object.
         turn = HI + [choice.message.model_dump(),

@@ -40,6 +40,10 @@ TestEngine::TestEngine(const TestEngineOptions& options) : tokenizer(fakes::Make
   worker.tokenizer = tokenizer.get();
   worker.grammars = std::make_shared<engine::grammar::GrammarCache>(tokenizer.get());
   worker.tool_syntax = options.tool_syntax;
+  if (!options.thinks_after.empty()) {
+    worker.reasoning.set_begin(options.thinks_after);
+    worker.reasoning.set_end("</think>");
+  }
   worker.chat_template = engine::ChatTemplate::Parse(kTemplate);
   CHECK(worker.chat_template.ok()) << worker.chat_template.status().ToString();
 }

@@ -20,6 +20,8 @@ struct TestEngineOptions {
   std::string name = "scripted";
   std::vector<std::string> aliases;
   v1::ToolSyntax tool_syntax = v1::TOOL_SYNTAX_UNSPECIFIED;
+  // Not empty: the responses have reasoning, between this marker and </think>.
+  std::string thinks_after;
 };
 
 // What a server needs from an engine. Each byte is a token. For each message, the chat template

@@ -55,6 +55,18 @@ class PuppetLink final : public WorkerLink {
       response.set_text(std::string(bytes, 'x'));
       events.on_response(std::move(response));
     }
+    // Sends `text`, each byte of which is a token.
+    void SayText(const std::string& text, v1::FinishReason finish = v1::FINISH_REASON_UNSPECIFIED) {
+      worker::v1::RunResponse response;
+      response.set_attempt(start.attempt());
+      response.set_position(position);
+      for (const char c : text) response.add_token_ids(static_cast<uint8_t>(c));
+      response.set_text(text);
+      response.set_finish_reason(finish);
+      if (finish != v1::FINISH_REASON_UNSPECIFIED) response.mutable_usage();
+      position += static_cast<int64_t>(text.size());
+      events.on_response(std::move(response));
+    }
     void SayMigrate() {
       worker::v1::RunResponse response;
       response.set_attempt(start.attempt());
@@ -127,6 +139,8 @@ class PuppetLink final : public WorkerLink {
     response.mutable_model()->set_digest(digest);
     response.mutable_model()->set_numerics_id(numerics);
     response.mutable_model()->set_context_length(2048);
+    response.mutable_model()->set_tool_syntax(tool_syntax);
+    if (!reasoning.begin().empty()) *response.mutable_model()->mutable_reasoning() = reasoning;
     on_state_(response);
   }
 
@@ -154,6 +168,8 @@ class PuppetLink final : public WorkerLink {
   int64_t places = 0;
   uint64_t process_id = 0;
   int32_t understands = kUnderstands;
+  v1::ToolSyntax tool_syntax = v1::TOOL_SYNTAX_UNSPECIFIED;
+  v1::ReasoningMarkers reasoning;
   // a text before the first token of a response; it is missing if tokens are decoded alone
   std::string lead;
 

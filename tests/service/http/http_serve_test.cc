@@ -244,31 +244,6 @@ TEST_F(HttpServeTest, TextsAreTokenisedAsVllmDoes) {
   EXPECT_EQ(Parsed(past)["error"]["param"], "tokens") << past.body;
 }
 
-TEST_F(HttpServeTest, AChatWithTools) {
-  Start({.tool_syntax = v1::TOOL_CALL_TAGS});
-  const std::string reply =
-      "Look:\n<tool_call>{\"name\":\"f\",\"arguments\":{\"x\":1}}</tool_call>";
-  // <|start|>user\nhi<|end_of_text|><|start|>assistant\n
-  engine_->model.SetScript(fakes::Replies(20, WithEnd(reply), 'x'));
-  const std::string body = R"({"messages":[{"role":"user","content":"hi"}],)"
-                           R"("tools":[{"type":"function","function":{"name":"f"}}])";
-  const Json whole = Parsed(Post("/v1/chat/completions", body + "}"));
-  const Json& choice = whole["choices"][0];
-  EXPECT_EQ(choice["message"]["content"], "Look:") << whole;
-  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["name"], "f");
-  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], "{\"x\":1}");
-  EXPECT_EQ(choice["finish_reason"], "tool_calls");
-  std::string content;
-  int calls = 0;
-  for (const Json& event : Events(Post("/v1/chat/completions", body + R"(,"stream":true})"))) {
-    const Json& delta = event["choices"][0]["delta"];
-    if (delta.contains("content")) content += delta["content"].get<std::string>();
-    if (delta.contains("tool_calls")) ++calls;
-  }
-  EXPECT_EQ(content, "Look:");
-  EXPECT_EQ(calls, 1);
-}
-
 TEST_F(HttpServeTest, ToolsThatTheTemplateDoesNotKnowAreRefused) {
   Start();
   const RawAnswer answer =

@@ -98,6 +98,81 @@ TEST_F(PromptTest, TemplatesReadWhatAnAssistantThought) {
   EXPECT_EQ(Prompt(), Bytes("why(hm)so"));
 }
 
+TEST_F(PromptTest, SaysWhetherTheResponseBeginsWithReasoning) {
+  engine_.worker.chat_template =
+      engine::ChatTemplate::Parse("{{ messages[-1].content }}{% if think %}<think>\n{% endif %}");
+  engine_.worker.reasoning.set_begin("<think>");
+  engine_.worker.reasoning.set_end("</think>");
+  Ask("Say <think> twice");
+  EXPECT_FALSE(Prepare()->in_reasoning());
+  request_.mutable_request()->mutable_chat()->set_template_kwargs_json("{\"think\": true}");
+  EXPECT_TRUE(Prepare()->in_reasoning());
+  EXPECT_TRUE(Prepare()->marker_token_ids().empty());
+}
+
+// The front must see the markers of reasoning and of calls, also if they are control tokens.
+TEST_F(PromptTest, NamesTheControlTokensThatAreMarkers) {
+  engine_.worker.reasoning.set_begin("<|start|>");
+  engine_.worker.reasoning.set_end("</think>");
+  Ask("hi");
+  EXPECT_TRUE(Prepare()->marker_token_ids().empty());
+  request_.mutable_request()->set_parse_output(true);
+  const auto prepared = Prepare();
+  EXPECT_EQ(Ids(prepared->marker_token_ids().begin(), prepared->marker_token_ids().end()),
+            (Ids{fakes::kStartToken}));
+}
+
+TEST_F(PromptTest, ToolsAreDescribedIfTheTemplateDoesNotSupportThem) {
+  engine_.worker.tool_syntax = v1::GENERIC_TOOLS;
+  v1::GenerateRequest* request = request_.mutable_request();
+  request->set_echo(true);
+  Ask("hi");
+  EXPECT_EQ(Prepare()->prompt_text(), "<|start|>user\nhi<|end_of_text|><|start|>assistant\n");
+  request->mutable_chat()->set_tools_json(R"([{"function":{"name":"f"}}])");
+  v1::ChatMessage* call = request->mutable_chat()->add_messages();
+  call->set_role("assistant");
+  call->set_tool_calls_json(R"([{"function":{"name":"f","arguments":{"a":1}}}])");
+  Add(request->mutable_chat()->mutable_messages(), "tool", "5");
+  const std::string text = Prepare()->prompt_text();
+  EXPECT_TRUE(absl::StartsWith(text, "<|start|>system\nYou can call tools.")) << text;
+  for (const char* part :
+       {"\n{\"function\":{\"name\":\"f\"}}\n</tools>", "<|start|>user\nhi<|end_of_text|>",
+        "<|start|>assistant\n<tool_call>\n{\"name\": \"f\", \"arguments\": "
+        "{\"a\":1}}\n</tool_call>",
+        "<|start|>user\n<tool_response>\n5\n</tool_response><|end_of_text|>"}) {
+    EXPECT_TRUE(absl::StrContains(text, part)) << part << " in " << text;
+  }
+}
+
+// Templates of some models reject a system message.
+TEST_F(PromptTest, ToolsAreDescribedToTheUserIfThereIsNoSystemMessage) {
+  engine_.worker.tool_syntax = v1::GENERIC_TOOLS;
+  engine_.worker.chat_template = engine::ChatTemplate::Parse(
+      "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+      "{{ messages[0].content }}");
+  request_.mutable_request()->set_echo(true);
+  Ask("hi");
+  request_.mutable_request()->mutable_chat()->set_tools_json(R"([{"function":{"name":"f"}}])");
+  const std::string text = Prepare()->prompt_text();
+  EXPECT_TRUE(absl::StartsWith(text, "You can call tools.")) << text;
+  EXPECT_TRUE(absl::EndsWith(text, "\n\nhi")) << text;
+}
+
+TEST_F(PromptTest, MistralGetsIdsOfNineCharacters) {
+  engine_.worker.tool_syntax = v1::MISTRAL_LIST;
+  engine_.worker.chat_template = engine::ChatTemplate::Parse(
+      "{% for m in messages %}{{ m.tool_call_id or m.tool_calls[0].id }};{% endfor %}");
+  request_.mutable_request()->set_echo(true);
+  auto* messages = request_.mutable_request()->mutable_chat()->mutable_messages();
+  Add(messages, "assistant", "");
+  messages->rbegin()->set_tool_calls_json(R"([{"id":"call_5","function":{"name":"f"}}])");
+  Add(messages, "tool", "5");
+  messages->rbegin()->set_tool_call_id("call_5");
+  const std::string text = Prepare()->prompt_text();
+  ASSERT_EQ(text.size(), 20) << text;
+  EXPECT_EQ(text.substr(0, 10), text.substr(10));
+}
+
 TEST_F(PromptTest, DevelopersSpeakAsTheSystem) {
   auto* messages = request_.mutable_request()->mutable_chat()->mutable_messages();
   Add(messages, "developer", "be brief");
