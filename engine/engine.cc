@@ -12,6 +12,7 @@
 #include "engine/engine_offload.h"
 #include "engine/kv/kv_cache.h"
 #include "engine/mask_thread.h"
+#include "engine/sampling/dry_breakers.h"
 #include "engine/sampling/output_text.h"
 #include "engine/scheduler/batch_scheduler.h"
 #include "engine/scheduler/decoder.h"
@@ -127,6 +128,7 @@ class EngineImpl final : public Engine {
   const base::Clock* const clock_;
   const EngineOptions options_;
   const int vocab_size_;
+  DryBreakerCache dry_breakers_{tokenizer_};
   const std::shared_ptr<EngineInbox> shared_;
   const std::unique_ptr<KvCache> cache_;
   const std::unique_ptr<EngineKvDisk> kv_disk_;
@@ -187,7 +189,7 @@ absl::StatusOr<std::unique_ptr<Stream>> EngineImpl::Submit(GenerationRequest req
   auto sink = std::make_shared<StreamSink>();
   auto sequence =
       std::make_unique<Sequence>(next_arrival_.fetch_add(1), std::move(request), std::move(text));
-  RETURN_IF_ERROR(ForbidEnds(*tokenizer_, vocab_size_, sequence.get()));
+  RETURN_IF_ERROR(SetUpSampling(*tokenizer_, vocab_size_, &dry_breakers_, sequence.get()));
   sequence->constraint = std::move(constraint);
   if (sequence->outputs() > 0 && OnlyEndFollows(*sequence)) {
     finish = finish.value_or(FinishReason::kStop);
@@ -397,7 +399,7 @@ void EngineImpl::Append(Sequence* sequence, SampledToken token, StreamChunk* chu
   }
   sequence->tokens.push_back(token.token_id);
   if (sequence->constraint != nullptr) sequence->constraint->Accept(token.token_id);
-  if (NeedsTokenCounts(sequence->request.sampling)) sequence->counts.AddOutput(token.token_id);
+  sequence->sampler.AddOutput(token.token_id);
   sequence->control->credit.fetch_sub(1);
   OutputText::Step step = sequence->text.Add(token.token_id);
   chunk->token_ids.push_back(token.token_id);

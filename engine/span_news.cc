@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "kernels/base/status_macros.h"
 
 namespace tidepool::engine {
 
@@ -50,6 +52,9 @@ void EndByConstraint(Sequence* sequence, StreamChunk* chunk) {
   }
 }
 
+namespace {
+
+// Sets sequence->end_tokens, the tokens that its min_tokens forbid.
 absl::Status ForbidEnds(const Tokenizer& tokenizer, int vocab_size, Sequence* sequence) {
   const StoppingParams& stopping = sequence->request.stopping;
   if (stopping.min_tokens == 0) return absl::OkStatus();
@@ -64,6 +69,22 @@ absl::Status ForbidEnds(const Tokenizer& tokenizer, int vocab_size, Sequence* se
   return absl::InvalidArgumentError(
       absl::StrCat("min_tokens is ", stopping.min_tokens, " and stop_token_ids has all ",
                    vocab_size, " tokens, so no token can be sampled; unset one of the two fields"));
+}
+
+}  // namespace
+
+absl::Status SetUpSampling(const Tokenizer& tokenizer, int vocab_size, DryBreakerCache* breakers,
+                           Sequence* sequence) {
+  RETURN_IF_ERROR(ForbidEnds(tokenizer, vocab_size, sequence));
+  const GenerationRequest& request = sequence->request;
+  ASSIGN_OR_RETURN(sequence->sampler,
+                   SamplerState::Create(request.sampling, tokenizer, vocab_size, breakers));
+  const absl::Span<const int32_t> tokens = sequence->tokens;
+  sequence->sampler.AddPrompt(tokens.first(request.prompt_length));
+  for (const int32_t token : tokens.subspan(request.prompt_length)) {
+    sequence->sampler.AddOutput(token);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tidepool::engine

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "engine/sampling/dry_breakers.h"
 #include "engine/sampling/request.h"
 #include "engine/scheduler/sequence.h"
 #include "engine/tokenizer/tokenizer.h"
@@ -34,9 +35,11 @@ bool OnlyEndFollows(const Sequence& sequence);
 // token follows. This can be before min_tokens.
 void EndByConstraint(Sequence* sequence, StreamChunk* chunk);
 
-// Sets sequence->end_tokens, the tokens that its min_tokens forbid. Returns INVALID_ARGUMENT if
-// they are the whole vocabulary.
-absl::Status ForbidEnds(const Tokenizer& tokenizer, int vocab_size, Sequence* sequence);
+// Prepares the sequence for sampling: sets end_tokens, the tokens that its min_tokens forbid, and
+// sampler, by all of its tokens. Returns INVALID_ARGUMENT if all tokens are forbidden, or if a bad
+// word has no tokens.
+absl::Status SetUpSampling(const Tokenizer& tokenizer, int vocab_size, DryBreakerCache* breakers,
+                           Sequence* sequence);
 
 }  // namespace tidepool::engine
 

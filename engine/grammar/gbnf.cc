@@ -280,8 +280,8 @@ class Parser {
       at_ += digits;
       return value;
     }
-    constexpr absl::string_view kLetters = "tnr\\\"[]";
-    constexpr absl::string_view kMeanings = "\t\n\r\\\"[]";
+    constexpr absl::string_view kLetters = "tnr\\\"[]-";
+    constexpr absl::string_view kMeanings = "\t\n\r\\\"[]-";
     const size_t known = kLetters.find(letter);
     if (known == absl::string_view::npos) {
       return Error(absl::StrCat("unknown escape \\", std::string(1, letter)));

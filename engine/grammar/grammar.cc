@@ -8,7 +8,7 @@ Grammar::Grammar(GrammarIr ir) : ir_(std::move(ir)) {
   RegexPool& regexes = ir_.regexes();
   regexes.set_limit(SIZE_MAX);
   const Regex plain = regexes.Characters(
-      {{0x20, '"' - 1}, {'"' + 1, '\\' - 1}, {'\\' + 1, 0x7E}, {0x80, 0x10FFFF}});
+      {{0x20, '"' - 1}, {'"' + 1, '\\' - 1}, {'\\' + 1, 0x7E}, {0x80, 0x2027}, {0x202A, 0x10FFFF}});
   for (const int32_t characters : kSliceCharacters) {
     slices_.push_back(regexes.Repeat(plain, 1, characters));
   }

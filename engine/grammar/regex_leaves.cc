@@ -138,7 +138,10 @@ Regex RegexPool::CharacterBytes(absl::Span<const Utf8Range> parts, int at) {
   return Or(std::move(choices));
 }
 
-Regex RegexPool::Quoted(Regex content, Escapes escapes) {
+// Separates the classes of the bytes that mean something in a JSON string.
+void RegexPool::RefineForQuoted() {
+  if (refined_for_quoted_) return;
+  refined_for_quoted_ = true;
   for (const char c : {'"', '\\', '/', 'b', 'f', 'n', 'r', 't', 'u'}) {
     Refine(ByteRange(static_cast<uint8_t>(c), static_cast<uint8_t>(c)));
   }
@@ -149,6 +152,10 @@ Regex RegexPool::Quoted(Regex content, Escapes escapes) {
   }
   Refine(ByteRange(0, 0x1F));
   Refine(ByteRange(0x7F, 0x7F));
+}
+
+Regex RegexPool::Quoted(Regex content, Escapes escapes) {
+  RefineForQuoted();
   if (IsNothing(content)) return kNoRegex;
   const int32_t mode = escapes == Escapes::kNeeded ? kNeededBit : 0;
   return Intern({.kind = Kind::kQuoted, .plain = true, .x = content, .y = kStart | mode}, {});
@@ -162,6 +169,26 @@ Regex RegexPool::QuotedAt(const Node& node, Regex content, int32_t phase, int32_
                  .y = phase | (node.y & kNeededBit),
                  .z = value},
                 {});
+}
+
+int32_t RegexPool::FreeCharacters(Regex regex) const {
+  const Node& string = nodes_[regex];
+  if (string.kind != Kind::kQuoted || (string.y & ~kNeededBit) != kBody) return 0;
+  const Node& content = nodes_[string.x];
+  if (content.kind == Kind::kRepeat && content.x == any_character_) return content.z;
+  // After every text, all but a finite number of texts may come.
+  return IsAllButFinite(content) ? kNoLimit : 0;
+}
+
+// Returns whether the node matches any text but for some, which are certainly finite in number.
+bool RegexPool::IsAllButFinite(const Node& node) const {
+  if (node.kind != Kind::kAnd) return false;
+  for (const Regex kid : KidsOf(node)) {
+    if (kid == any_text_) continue;
+    const Node& other = nodes_[kid];
+    if (other.kind != Kind::kNot || !nodes_[other.x].finite) return false;
+  }
+  return true;
 }
 
 Regex RegexPool::DeriveQuoted(const Node& node, uint8_t byte) {
@@ -198,7 +225,8 @@ Regex RegexPool::DeriveEscape(const Node& node, uint8_t byte) {
   if (phase != kBackslash) {
     const int digit = HexValue(byte);
     if (digit < 0) return kNoRegex;
-    value = value * 16 + digit;
+    // A pair has eight digits, which fill all bits.
+    value = static_cast<int32_t>(static_cast<uint32_t>(value) * 16 + static_cast<uint32_t>(digit));
   }
   // `value` has the digits of the high surrogate before those of the low one.
   const int shift = 4 * (4 - digits);

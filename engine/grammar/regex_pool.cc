@@ -24,8 +24,9 @@ ByteSet ByteRange(uint8_t low, uint8_t high) {
 
 RegexPool::RegexPool() {
   class_bytes_.push_back(0);
-  const Regex nothing = Intern({.kind = Kind::kNothing, .viable = -1}, {});
-  const Regex empty = Intern({.kind = Kind::kEmpty, .nullable = true, .plain = true}, {});
+  const Regex nothing = Intern({.kind = Kind::kNothing, .finite = true, .viable = -1}, {});
+  const Regex empty =
+      Intern({.kind = Kind::kEmpty, .nullable = true, .plain = true, .finite = true}, {});
   CHECK(nothing == kNoRegex && empty == kEmptyRegex);
   any_character_ = Characters({{0, 0x10FFFF}});
   any_text_ = Repeat(any_character_, 0, kNoLimit);
@@ -94,7 +95,7 @@ void RegexPool::Refine(const ByteSet& set) {
 
 Regex RegexPool::Bytes(const ByteSet& set) {
   if (set.none()) return kNoRegex;
-  return Intern({.kind = Kind::kBytes, .plain = true, .x = SetNumber(set)}, {});
+  return Intern({.kind = Kind::kBytes, .plain = true, .finite = true, .x = SetNumber(set)}, {});
 }
 
 Regex RegexPool::Literal(absl::string_view text) {
@@ -123,6 +124,7 @@ Regex RegexPool::Concat(Regex head, Regex tail) {
     tail = Intern({.kind = Kind::kConcat,
                    .nullable = left.nullable && right.nullable,
                    .plain = left.plain && right.plain,
+                   .finite = left.finite && right.finite,
                    .x = heads[i],
                    .y = tail},
                   {});
@@ -157,8 +159,9 @@ Regex RegexPool::Or(std::vector<Regex> parts) {
   if (any_text_ != kNoRegex && std::binary_search(flat.begin(), flat.end(), any_text_)) {
     return any_text_;
   }
-  Node result = {.kind = Kind::kOr, .plain = true};
+  Node result = {.kind = Kind::kOr, .plain = true, .finite = true};
   for (const Regex kid : flat) {
+    result.finite &= nodes_[kid].finite;
     result.nullable |= nodes_[kid].nullable;
     result.plain &= nodes_[kid].plain;
   }
@@ -181,9 +184,11 @@ Regex RegexPool::And(std::vector<Regex> parts) {
   SortUnique(&flat);
   if (flat.empty()) return Not(kNoRegex);
   if (flat.size() == 1) return flat[0];
+  if (Contradicts(flat)) return kNoRegex;
   Node result = {.kind = Kind::kAnd, .nullable = true};
   bool has_plain = false;
   for (const Regex kid : flat) {
+    result.finite |= nodes_[kid].finite;
     result.nullable &= nodes_[kid].nullable;
     has_plain |= kid != any_text_ && nodes_[kid].plain;
   }
@@ -196,6 +201,22 @@ Regex RegexPool::And(std::vector<Regex> parts) {
     if (flat.size() == 1) return flat[0];
   }
   return Intern(result, flat);
+}
+
+// Returns whether one of the sorted parts is the complement of another, or of some others together.
+bool RegexPool::Contradicts(absl::Span<const Regex> parts) const {
+  const auto has = [parts](Regex part) {
+    return std::binary_search(parts.begin(), parts.end(), part);
+  };
+  for (const Regex part : parts) {
+    if (nodes_[part].kind != Kind::kNot) continue;
+    const Regex inner = nodes_[part].x;
+    if (has(inner)) return true;
+    if (nodes_[inner].kind != Kind::kAnd) continue;
+    const absl::Span<const Regex> kids = KidsOf(nodes_[inner]);
+    if (std::all_of(kids.begin(), kids.end(), has)) return true;
+  }
+  return false;
 }
 
 Regex RegexPool::Not(Regex inner) {
@@ -213,6 +234,7 @@ Regex RegexPool::Repeat(Regex inner, int32_t min, int32_t max) {
   return Intern({.kind = Kind::kRepeat,
                  .nullable = min == 0,
                  .plain = node.plain,
+                 .finite = node.finite && max < kNoLimit,
                  .x = inner,
                  .y = min,
                  .z = max},
@@ -300,7 +322,7 @@ bool RegexPool::Matches(Regex regex, absl::string_view text) {
 bool RegexPool::Viable(Regex regex) {
   const Node& node = nodes_[regex];
   if (node.viable != 0) return node.viable > 0;
-  if (node.plain || node.nullable) {
+  if (node.plain || node.nullable || IsAllButFinite(node)) {
     nodes_[regex].viable = 1;
     return true;
   }

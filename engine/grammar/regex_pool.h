@@ -92,6 +92,9 @@ class RegexPool {
   Regex Derive(Regex regex, uint8_t byte) { return DeriveClass(regex, class_of_[byte]); }
   Regex DeriveClass(Regex regex, int32_t byte_class);
   bool Matches(Regex regex, absl::string_view text);
+  // Returns the number of characters that may certainly come next, whatever they are, as long as
+  // none needs an escape: `regex` must be inside of a JSON string. Returns 0 if it does not know.
+  int32_t FreeCharacters(Regex regex) const;
   // Returns whether no text matches.
   bool IsNothing(Regex regex) { return !Viable(regex); }
 
@@ -125,8 +128,9 @@ class RegexPool {
   struct Node {
     Kind kind = Kind::kNothing;
     bool nullable = false;
-    bool plain = false;  // without complement, intersection and multiples: some text matches
-    int8_t viable = 0;   // 1: some text matches, -1: none, 0: not known yet
+    bool plain = false;   // without complement, intersection and multiples: some text matches
+    bool finite = false;  // certainly matches only a finite number of texts
+    int8_t viable = 0;    // 1: some text matches, -1: none, 0: not known yet
     int32_t x = 0;
     int32_t y = 0;
     int32_t z = 0;
@@ -154,11 +158,14 @@ class RegexPool {
   Regex DeriveConcat(Regex regex, int32_t byte_class);
   Regex DeriveQuoted(const Node& node, uint8_t byte);
   Regex DeriveEscape(const Node& node, uint8_t byte);
+  void RefineForQuoted();
+  bool IsAllButFinite(const Node& node) const;
   Regex QuotedAt(const Node& node, Regex content, int32_t phase, int32_t value);
   Regex DeriveCharacter(Regex content, char32_t character);
   bool AnyOf(Regex content, char32_t low, char32_t high);
   Regex DeriveMultiple(const Node& node, uint8_t byte);
   Regex MultipleAt(int32_t divisor, int32_t place, int64_t remainder);
+  bool Contradicts(absl::Span<const Regex> parts) const;
   bool Viable(Regex regex);
   bool Search(Regex regex);
 
@@ -175,6 +182,7 @@ class RegexPool {
   Regex any_text_ = kNoRegex;
   size_t limit_ = SIZE_MAX;
   bool gave_up_ = false;
+  bool refined_for_quoted_ = false;
 };
 
 }  // namespace tidepool::engine::grammar

@@ -7,14 +7,15 @@
 namespace tidepool::engine::grammar {
 namespace {
 
-// Returns the number of characters, or 0 if some are not ordinary characters of JSON strings.
+// Returns the number of characters, or 0 if some are not ordinary characters of JSON strings. Line
+// separators are none, because "." in patterns does not match them.
 int32_t PlainCharacters(absl::string_view text) {
   int32_t count = 0;
   while (!text.empty()) {
     const base::Utf8Char next = base::NextUtf8Char(text);
     const char32_t c = next.code_point;
     const bool plain = next.kind == base::Utf8Char::Kind::kWhole && c >= 0x20 && c != '"' &&
-                       c != '\\' && c != 0x7F;
+                       c != '\\' && c != 0x7F && c != 0x2028 && c != 0x2029;
     if (!plain) return 0;
     text.remove_prefix(next.size);
     ++count;
@@ -104,9 +105,11 @@ void TokenTrie::Build(const std::vector<std::string>& texts) {
   for (int32_t id = 0; id < vocab_size_; ++id) {
     if (text(id).empty()) continue;
     const int32_t characters = PlainCharacters(text(id));
-    size_t slice = 0;
-    while (kSliceCharacters[slice] < characters) ++slice;
-    (characters == 0 ? others : sliced[slice]).push_back({text(id), id});
+    const auto slice = static_cast<size_t>(
+        std::lower_bound(kSliceCharacters.begin(), kSliceCharacters.end(), characters) -
+        kSliceCharacters.begin());
+    const bool in_slice = characters > 0 && slice < sliced.size();
+    (in_slice ? sliced[slice] : others).push_back({text(id), id});
   }
   others_ = MakeTrie(std::move(others));
   for (size_t i = 0; i < slices_.size(); ++i) {

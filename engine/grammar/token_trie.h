@@ -21,8 +21,8 @@
 
 namespace tidepool::engine::grammar {
 
-// The maximum number of characters of the tokens of each slice.
-inline constexpr std::array<int32_t, 4> kSliceCharacters = {3, 8, 20, INT32_MAX};
+// The maximum number of characters of the tokens of each slice. Longer tokens are in no slice.
+inline constexpr std::array<int32_t, 4> kSliceCharacters = {3, 8, 20, 64};
 
 // The byte that begins the encoding of a token as itself. It is in no UTF-8 text.
 inline constexpr uint8_t kTokenByte = 0xFF;

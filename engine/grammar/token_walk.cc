@@ -8,17 +8,19 @@ namespace tidepool::engine::grammar {
 namespace {
 
 // Past this number of pairs, a slice is walked instead.
-constexpr size_t kMaxPairs = 4096;
+constexpr size_t kMaxPairs = 512;
 
 }  // namespace
 
 void TokenWalk::Run(State state, TokenMask* mask) {
   const base::MutexLock lock(&shared_.mutex);
   Walk(trie_.others(), state, mask);
+  bool contains = true;  // a slice begins the texts of the next one
   for (int32_t i = 0; i < static_cast<int32_t>(trie_.slices().size()); ++i) {
     const TokenTrie::Slice& slice = trie_.slices()[i];
     if (slice.trie.tokens.empty()) continue;
-    if (ContainsSlice(state, i)) {
+    contains = contains && ContainsSlice(state, i);
+    if (contains) {
       mask->Add(slice.tokens);
     } else {
       Walk(slice.trie, state, mask);
@@ -32,7 +34,7 @@ void TokenWalk::Run(State state, TokenMask* mask) {
 
 void TokenWalk::Walk(const TokenTrie::Trie& trie, State state, TokenMask* mask) {
   Automaton& automaton = shared_.automaton;
-  if (path_.size() <= trie.max_depth) path_.resize(trie.max_depth + 1);
+  if (path_.size() <= static_cast<size_t>(trie.max_depth)) path_.resize(trie.max_depth + 1);
   path_[0] = state;
   const auto nodes = static_cast<int32_t>(trie.bytes.size());
   for (int32_t node = 1; node < nodes;) {
@@ -66,13 +68,16 @@ void TokenWalk::WalkTerms(State state, int32_t prefix, int digits, TokenMask* ma
 }
 
 bool TokenWalk::ContainsSlice(State state, int32_t slice) {
-  const absl::Span<const Automaton::Thread> threads = shared_.automaton.threads(state);
-  std::vector<Regex> regexes;
-  for (const Automaton::Thread& thread : threads) regexes.push_back(thread.regex);
-  for (const Regex regex : regexes) {
+  RegexPool& pool = shared_.automaton.regexes();
+  std::vector<Regex> unknown;
+  for (const Automaton::Thread& thread : shared_.automaton.threads(state)) {
+    if (pool.FreeCharacters(thread.regex) >= kSliceCharacters[slice]) return true;
+    if (pool.FreeCharacters(thread.regex) == 0) unknown.push_back(thread.regex);
+  }
+  for (const Regex regex : unknown) {
     const auto [entry, added] = shared_.contains.try_emplace({slice, regex}, false);
     if (added) entry->second = Contains(regex, shared_.slices[slice]);
-    if (shared_.contains.at({slice, regex})) return true;
+    if (entry->second) return true;
   }
   return false;
 }

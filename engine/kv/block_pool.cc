@@ -11,14 +11,14 @@ BlockPool::BlockPool(int32_t blocks) : blocks_(blocks) {
   for (int32_t block = blocks - 1; block >= 0; --block) unused_.push_back(block);
 }
 
-int32_t BlockPool::Allocate() {
-  int32_t block = Victim();
-  if (!unused_.empty()) {
-    block = unused_.back();
-    unused_.pop_back();
-  } else if (block != kNoBlock) {
+int32_t BlockPool::Allocate(BlockUse use) {
+  int32_t block = NextEvicted(use);
+  if (block != kNoBlock) {
     Unlink(block);
     Forget(block);
+  } else if (!unused_.empty()) {
+    block = unused_.back();
+    unused_.pop_back();
   } else {
     return kNoBlock;
   }
@@ -34,7 +34,15 @@ void BlockPool::AddHolder(int32_t block) {
   ++entry.holders;
 }
 
+int32_t BlockPool::NextEvicted(BlockUse use) const {
+  const List& spare = lists_[kSpare];
+  if (use == BlockUse::kSpare && spare.size * kSpareShare >= total()) return spare.oldest;
+  if (!unused_.empty()) return kNoBlock;
+  return use == BlockUse::kSpare ? spare.oldest : Victim();
+}
+
 int32_t BlockPool::Victim() const {
+  if (lists_[kSpare].size > 0) return lists_[kSpare].oldest;
   const List& passed = lists_[kPassed];
   if (passed.size > 0 && passed.size * kPassedShare >= cached()) return passed.oldest;
   for (const Class next : {kBoundary, kPassed, kWanted}) {
@@ -74,6 +82,7 @@ void BlockPool::Index(int32_t block, const BlockKey& key, absl::Span<const int32
   ++indexed_[key.group];
   entry.indexed = true;
   entry.value = BlockValue::kNone;
+  entry.starts = 0;
   entry.key = key;
   entry.tokens.assign(tokens.begin(), tokens.end());
 }
@@ -106,10 +115,26 @@ void BlockPool::Unwant(const BlockKey& key, BlockValue value) {
   Keep(found->second);
 }
 
+void BlockPool::AddStart(const BlockKey& key) {
+  const auto found = index_.find(key);
+  if (found != index_.end()) ++blocks_[found->second].starts;
+}
+
+void BlockPool::Supersede(const BlockKey& key) {
+  const auto found = index_.find(key);
+  if (found == index_.end()) return;
+  Block& entry = blocks_[found->second];
+  if (entry.value <= BlockValue::kSpare || entry.starts > 1) return;
+  const bool is_cached = entry.holders == 0;
+  if (is_cached) Unlink(found->second);
+  entry.value = BlockValue::kSpare;
+  if (is_cached) Link(found->second);
+}
+
 std::vector<int32_t> BlockPool::CachedBlocks() const {
   std::vector<int32_t> blocks;
   blocks.reserve(cached());
-  for (const Class next : {kWanted, kBoundary, kPassed}) {
+  for (const Class next : {kWanted, kBoundary, kPassed, kSpare}) {
     for (int32_t block = lists_[next].newest; block != kNoBlock; block = blocks_[block].older) {
       blocks.push_back(block);
     }
@@ -121,8 +146,10 @@ void BlockPool::Link(int32_t block) {
   Block& entry = blocks_[block];
   if (wanted_.contains(entry.key)) {
     entry.list = kWanted;
+  } else if (entry.value == BlockValue::kBoundary) {
+    entry.list = kBoundary;
   } else {
-    entry.list = entry.value == BlockValue::kBoundary ? kBoundary : kPassed;
+    entry.list = entry.value == BlockValue::kSpare ? kSpare : kPassed;
   }
   List& list = lists_[entry.list];
   // Blocks with passed output are evicted first.

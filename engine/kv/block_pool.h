@@ -33,7 +33,8 @@ struct BlockKey {
 
 // How useful a block is. The holder passes this value when it releases the block.
 enum class BlockValue : uint8_t {
-  kNone,  // not cached, unless the block is wanted or was once released with another value
+  kNone,   // not cached, unless the block is wanted or was once released with another value
+  kSpare,  // a checkpoint that no session ends at, and where no prompts are known to differ
   // outside of the sequence's window, and not part of a prompt; useful only to continue an earlier
   // part of the same output
   kPassedOutput,
@@ -41,22 +42,31 @@ enum class BlockValue : uint8_t {
   kBoundary,  // needed at a boundary: a position where sequences end, fork or continue
 };
 
+// What a new block is for.
+enum class BlockUse : uint8_t {
+  kNeeded,
+  kSpare,  // to be released with BlockValue::kSpare
+};
+
 // Engine thread only. A block is unused, held (by one or more holders), or cached (not held, but
-// indexed). If no block is unused, Allocate evicts a cached block. There are three classes of
+// indexed). If no block is unused, Allocate evicts a cached block. There are four classes of
 // cached blocks. In each class, the block that was released first is evicted first. Allocate
 // chooses the class in this order:
+// - spare blocks
 // - passed blocks, if they are at least 1 / kPassedShare of all cached blocks. Of these, blocks
 //   with passed output are evicted first.
 // - blocks of boundaries, then passed blocks
 // - wanted blocks: blocks that a running sequence has asked to keep (see Want)
+// Large because holders, content and the order of eviction change together.
 class BlockPool {
  public:
   explicit BlockPool(int32_t blocks);
 
   // Returns a block with one holder, or kNoBlock. Blocks that were used before are preferred to
   // blocks that were never used, so that the arena needs little memory. Cached blocks are used
-  // last.
-  int32_t Allocate();
+  // last. For kSpare, evicts only a spare block, and does so if they are 1 / kSpareShare of all
+  // blocks.
+  int32_t Allocate(BlockUse use = BlockUse::kNeeded);
   // Adds a holder. Requires: the block is held or cached.
   void AddHolder(int32_t block);
   // Removes a holder. A block keeps the highest value with which it was ever released until it is
@@ -69,6 +79,13 @@ class BlockPool {
   // Undoes one call of Want, and gives the block this value, unless its value is higher. After the
   // last call, the block is treated as if it were released now.
   void Unwant(const BlockKey& key, BlockValue value = BlockValue::kBoundary);
+
+  // Records that one more sequence begins with this content. Does nothing if there is no such
+  // block.
+  void AddStart(const BlockKey& key);
+  // Lowers the value of a block to kSpare, unless it has none or two sequences began with it. Does
+  // nothing if there is no such block.
+  void Supersede(const BlockKey& key);
 
   // Adds a held block that contains these tokens to the index. Does nothing if the index has
   // another block with the same content.
@@ -86,17 +103,19 @@ class BlockPool {
   BlockValue ValueOf(int32_t block) const { return blocks_[block].value; }
 
   // The cached block that Allocate would evict next, or kNoBlock.
-  int32_t NextEvicted() const { return unused_.empty() ? Victim() : kNoBlock; }
+  int32_t NextEvicted(BlockUse use = BlockUse::kNeeded) const;
   // All cached blocks. In each class, they are in the reverse order of eviction.
   std::vector<int32_t> CachedBlocks() const;
 
   static constexpr int32_t kPassedShare = 4;
+  static constexpr int32_t kSpareShare = 4;
 
   int32_t total() const { return static_cast<int32_t>(blocks_.size()); }
   // Number of blocks that Allocate can return: the unused and the cached ones.
   int32_t free() const { return static_cast<int32_t>(unused_.size()) + cached(); }
   int32_t cached() const {
-    return lists_[kPassed].size + lists_[kBoundary].size + lists_[kWanted].size;
+    return lists_[kSpare].size + lists_[kPassed].size + lists_[kBoundary].size +
+           lists_[kWanted].size;
   }
   // Number of indexed blocks of a group.
   int32_t indexed(int group) const {
@@ -109,12 +128,13 @@ class BlockPool {
   int32_t holders(int32_t block) const { return blocks_[block].holders; }
 
  private:
-  enum Class : uint8_t { kPassed, kBoundary, kWanted, kClasses };
+  enum Class : uint8_t { kSpare, kPassed, kBoundary, kWanted, kClasses };
 
   struct Block {
     int32_t holders = 0;
     bool indexed = false;
     BlockValue value = BlockValue::kNone;  // the highest value since the block was indexed
+    int32_t starts = 0;                    // number of calls of AddStart since then
     // The class of a cached block, and its links in the list of this class.
     Class list = kPassed;
     int32_t older = kNoBlock;

@@ -37,8 +37,8 @@ absl::StatusOr<std::unique_ptr<KvBlocks>> KvBlocks::Create(int32_t blocks, size_
 
 KvBlocks::~KvBlocks() { munmap(memory_, memory_bytes_); }
 
-int32_t KvBlocks::Allocate() {
-  const int32_t evicted = disk_ == nullptr ? kNoBlock : pool_.NextEvicted();
+int32_t KvBlocks::Allocate(BlockUse use) {
+  const int32_t evicted = disk_ == nullptr ? kNoBlock : pool_.NextEvicted(use);
   if (evicted != kNoBlock && IsWorthWriting(evicted)) {
     // A chunk of a prompt can evict more blocks at once than there are buffers for. Waiting for a
     // buffer costs little: a working disk writes one block in less time than it takes to compute
@@ -46,7 +46,7 @@ int32_t KvBlocks::Allocate() {
     disk_->Write(pool_.KeyOf(evicted), pool_.TokensOf(evicted), BytesOf(evicted),
                  {.patience = kWritePatience});
   }
-  return pool_.Allocate();
+  return pool_.Allocate(use);
 }
 
 int32_t KvBlocks::Put(const BlockKey& key, absl::Span<const int32_t> tokens,

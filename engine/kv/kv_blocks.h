@@ -37,8 +37,8 @@ class KvBlocks {
   void SetDisk(KvDisk* disk) { disk_ = disk; }
 
   // Returns a block with one holder, or kNoBlock if all are held. Before a cached block is reused,
-  // its contents are written to the disk.
-  int32_t Allocate();
+  // its contents are written to the disk. `use` is the same as for BlockPool::Allocate.
+  int32_t Allocate(BlockUse use = BlockUse::kNeeded);
   // Adds a block with these contents to the index, with one holder. Returns kNoBlock if no block is
   // free.
   int32_t Put(const BlockKey& key, absl::Span<const int32_t> tokens,

@@ -110,6 +110,10 @@ class KvLease {
   // If there is a disk, marks the attached blocks as used in the disk's index, so that the disk
   // keeps them.
   void NoteUse() const;
+  // Called once for each sequence, after its first AttachPrefix that is not undone: the sequence
+  // begins with the attached prefix. If the model has recurrent states, earlier checkpoints of the
+  // prefix are evicted before others, unless several sequences began with them.
+  void NoteStart(absl::Span<const int32_t> tokens);
 
   // Returns the number of tokens that AttachPrefix would attach, without attaching them. Requires:
   // slots() is 0.
@@ -129,6 +133,9 @@ class KvLease {
   // reservation. Does nothing if the model has no recurrent state. Requires: the slots are
   // reserved.
   void ReserveSnapshots(absl::Span<const int32_t> tokens, int64_t slots);
+  // Also reserves blocks for checkpoints where sequences that come later may branch off from the
+  // prompt. Evicts nothing but such checkpoints. Requires: ReserveSnapshots was called.
+  void ReserveSpareSnapshots(absl::Span<const int32_t> tokens, int64_t slots);
   // Adds a boundary where another sequence with the same first tokens will branch off. If the model
   // has recurrent states, the pass that reaches the boundary writes a checkpoint there.
   void WantCheckpoint(int64_t boundary) { state_.AddBoundary(boundary); }

@@ -197,6 +197,10 @@ void KvLease::NoteUse() const {
   disk->NoteUse(keys);
 }
 
+void KvLease::NoteStart(absl::Span<const int32_t> tokens) {
+  if (cache_->state_parts() > 0) state_.NoteStart(Hashed(tokens, slots_ / kBlockTokens));
+}
+
 std::optional<KvReservation> KvLease::Reserve(int64_t slots) {
   CHECK(cache_ != nullptr);
   const int64_t before = table_blocks_;
@@ -216,6 +220,11 @@ std::optional<KvReservation> KvLease::Reserve(int64_t slots) {
 void KvLease::ReserveSnapshots(absl::Span<const int32_t> tokens, int64_t slots) {
   if (cache_->state_parts() == 0) return;
   state_.ReserveSnapshots(slots, Hashed(tokens, slots / kBlockTokens));
+}
+
+void KvLease::ReserveSpareSnapshots(absl::Span<const int32_t> tokens, int64_t slots) {
+  if (cache_->state_parts() == 0) return;
+  state_.ReserveSpareSnapshots(slots, Hashed(tokens, slots / kBlockTokens));
 }
 
 void KvLease::Commit(absl::Span<const int32_t> tokens) {

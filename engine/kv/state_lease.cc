@@ -26,7 +26,11 @@ bool HasCheckpoint(const KvBlocks& blocks, const StateGroups& groups, int64_t bo
 StateLease::StateLease(KvBlocks* blocks, const StateGroups& groups, int64_t prompt_tokens)
     : blocks_(blocks),
       groups_(groups),
-      prompt_boundary_(std::max<int64_t>(0, prompt_tokens - kPromptEndTokens) / kBlockTokens) {}
+      prompt_boundary_(std::max<int64_t>(0, prompt_tokens - kPromptEndTokens) / kBlockTokens) {
+  if (groups.count == 0) return;
+  const int64_t most = blocks->pool().total() / (BlockPool::kSpareShare * groups.count);
+  if (most > 0) spare_distance_ = 1 + prompt_boundary_ / most;
+}
 
 std::vector<kernels::StateSnapshot> StateLease::Snapshots() const {
   std::vector<kernels::StateSnapshot> snapshots;
@@ -60,24 +64,49 @@ void StateLease::Attach(int64_t boundary, const HashedTokens& hashed) {
   slots_ = boundary * kBlockTokens;
 }
 
+bool StateLease::IsBranch(int64_t boundary) const {
+  return std::find(known_.begin(), known_.end(), boundary) != known_.end();
+}
+
 bool StateLease::IsKnown(int64_t boundary) const {
-  return boundary == prompt_boundary_ ||
-         std::find(known_.begin(), known_.end(), boundary) != known_.end();
+  return boundary == prompt_boundary_ || IsBranch(boundary);
 }
 
 void StateLease::AddBoundary(int64_t boundary) {
-  if (boundary > 0 && !IsKnown(boundary)) known_.push_back(boundary);
+  if (boundary > 0 && !IsBranch(boundary)) known_.push_back(boundary);
 }
 
-bool StateLease::Allocate(std::vector<int32_t>* state) {
+void StateLease::NoteStart(const HashedTokens& hashed) {
+  const int64_t attached = slots_ / kBlockTokens;
+  if (groups_.count == 0 || attached == 0) return;
+  for (int part = 0; part < groups_.count; ++part) {
+    blocks_->pool().AddStart(KeyOf(hashed.HashBefore(attached), part));
+  }
+  for (int64_t boundary = 1; boundary < attached; ++boundary) {
+    if (!blocks_->pool().Knows(KeyOf(hashed.HashBefore(boundary), 0))) continue;
+    for (int part = 0; part < groups_.count; ++part) {
+      blocks_->pool().Supersede(KeyOf(hashed.HashBefore(boundary), part));
+    }
+  }
+}
+
+// Allocates the blocks of a state. If there are not enough, returns false.
+bool StateLease::Allocate(BlockUse use, std::vector<int32_t>* state) {
   if (blocks_->pool().free() < groups_.count) return false;
-  for (int part = 0; part < groups_.count; ++part) state->push_back(blocks_->Allocate());
+  for (int part = 0; part < groups_.count; ++part) {
+    const int32_t block = blocks_->Allocate(use);
+    if (block == kNoBlock) {
+      Drop(state, BlockValue::kNone);
+      return false;
+    }
+    state->push_back(block);
+  }
   return true;
 }
 
 bool StateLease::Reserve() {
   if (groups_.count == 0 || !out_.empty()) return true;
-  return Allocate(&out_);
+  return Allocate(BlockUse::kNeeded, &out_);
 }
 
 // Returns the boundaries after `slots_` and before `slots` that should get a checkpoint, the most
@@ -104,11 +133,30 @@ void StateLease::ReserveSnapshots(int64_t slots, const HashedTokens& hashed) {
     if (HasCheckpoint(*blocks_, groups_, boundary, hashed, KvPlaces::kMemory)) continue;
     if (blocks_->pool().free_unwanted() < groups_.count) break;
     Snapshot snapshot = {.boundary = boundary};
-    CHECK(Allocate(&snapshot.blocks));
+    CHECK(Allocate(BlockUse::kNeeded, &snapshot.blocks));
     snapshots_.push_back(std::move(snapshot));
   }
-  std::sort(snapshots_.begin(), snapshots_.end(),
-            [](const Snapshot& a, const Snapshot& b) { return a.boundary < b.boundary; });
+  std::sort(snapshots_.begin(), snapshots_.end());
+}
+
+void StateLease::ReserveSpareSnapshots(int64_t slots, const HashedTokens& hashed) {
+  if (spare_distance_ == 0) return;
+  const auto has_snapshot = [this](int64_t boundary) {
+    return std::any_of(snapshots_.begin(), snapshots_.end(),
+                       [boundary](const Snapshot& one) { return one.boundary == boundary; });
+  };
+  const int64_t first = (slots_ / kBlockTokens / spare_distance_ + 1) * spare_distance_;
+  const int64_t end = std::min(prompt_boundary_, (slots - 1) / kBlockTokens + 1);
+  for (int64_t boundary = first; boundary < end; boundary += spare_distance_) {
+    if (has_snapshot(boundary) ||
+        HasCheckpoint(*blocks_, groups_, boundary, hashed, KvPlaces::kMemory)) {
+      continue;
+    }
+    Snapshot snapshot = {.boundary = boundary, .spare = true};
+    if (!Allocate(BlockUse::kSpare, &snapshot.blocks)) break;
+    snapshots_.push_back(std::move(snapshot));
+  }
+  std::sort(snapshots_.begin(), snapshots_.end());
 }
 
 void StateLease::Drop(std::vector<int32_t>* state, BlockValue value) {
@@ -126,8 +174,10 @@ void StateLease::Unreserve() {
 void StateLease::Index(const std::vector<int32_t>& state, int64_t boundary,
                        const HashedTokens& hashed) {
   for (int part = 0; part < groups_.count; ++part) {
-    blocks_->pool().Index(state[part], KeyOf(hashed.HashBefore(boundary), part),
-                          hashed.TokensBefore(boundary));
+    const BlockKey key = KeyOf(hashed.HashBefore(boundary), part);
+    blocks_->pool().Index(state[part], key, hashed.TokensBefore(boundary));
+    // Another sequence will begin there, too.
+    if (IsBranch(boundary)) blocks_->pool().AddStart(key);
   }
 }
 
@@ -135,9 +185,6 @@ void StateLease::Commit(int64_t slots, const HashedTokens& hashed) {
   if (groups_.count == 0 || slots == slots_) return;
   CHECK(!out_.empty()) << "a pass without a state";
   const int64_t last = slots / kBlockTokens;
-  const auto value_of = [this](int64_t boundary) {
-    return IsKnown(boundary) ? BlockValue::kBoundary : BlockValue::kNone;
-  };
   for (const Snapshot& snapshot : snapshots_) Index(snapshot.blocks, snapshot.boundary, hashed);
   if (last * kBlockTokens == slots) Index(out_, last, hashed);
   if (last * kBlockTokens > slots_) {
@@ -148,9 +195,13 @@ void StateLease::Commit(int64_t slots, const HashedTokens& hashed) {
       Roll(snapshots_.back().boundary, hashed);
     }
   }
-  for (Snapshot& snapshot : snapshots_) Drop(&snapshot.blocks, value_of(snapshot.boundary));
+  for (Snapshot& snapshot : snapshots_) {
+    const BlockValue other = snapshot.spare ? BlockValue::kSpare : BlockValue::kNone;
+    Drop(&snapshot.blocks, IsKnown(snapshot.boundary) ? BlockValue::kBoundary : other);
+  }
   snapshots_.clear();
-  Drop(&in_, slots_ % kBlockTokens == 0 ? value_of(slots_ / kBlockTokens) : BlockValue::kNone);
+  const bool known = slots_ % kBlockTokens == 0 && IsKnown(slots_ / kBlockTokens);
+  Drop(&in_, known ? BlockValue::kBoundary : BlockValue::kNone);
   in_.swap(out_);
   slots_ = slots;
 }

@@ -13,7 +13,13 @@
 //   It is wanted (BlockPool::Want), and not held, so that it may be evicted if memory is short;
 // - one at the end of its prompt, and one at each boundary where other sequences branch off. These
 //   boundaries are called known. Their checkpoints are cached with the value kBoundary;
-// - in its prompt, rolling ones at least kPassedStateBlocks apart, with the value kPassed.
+// - in its prompt, rolling ones at least kPassedStateBlocks apart, with the value kPassed;
+// - in its prompt, spare ones at equal distances, with the value kSpare. Sequences that are
+//   submitted during a pass may branch off within it.
+//
+// A sequence that begins with a checkpoint supersedes those before it: they get the value kSpare,
+// except for checkpoints where several sequences began. So the older checkpoints of a session are
+// evicted before the last one of any session.
 #ifndef TIDEPOOL_ENGINE_KV_STATE_LEASE_H_
 #define TIDEPOOL_ENGINE_KV_STATE_LEASE_H_
 
@@ -71,12 +77,17 @@ class StateLease {
   void Attach(int64_t boundary, const HashedTokens& hashed);
   // Adds a known boundary. 0 is not added.
   void AddBoundary(int64_t boundary);
+  // The sequence begins with the attached checkpoint. Supersedes the checkpoints before it.
+  void NoteStart(const HashedTokens& hashed);
 
   // Reserves blocks for `out`. If there are not enough, returns false and changes nothing.
   bool Reserve();
   // Reserves blocks for the checkpoints that a pass over the slots [slots(), slots) should write,
   // as long as there are free blocks that nobody wants.
   void ReserveSnapshots(int64_t slots, const HashedTokens& hashed);
+  // Reserves blocks for spare checkpoints in a pass over the slots [slots(), slots) of the prompt.
+  // Evicts nothing but spare blocks.
+  void ReserveSpareSnapshots(int64_t slots, const HashedTokens& hashed);
   // Releases the blocks of `out` and of the snapshots.
   void Unreserve();
   // The pass over the slots [slots(), slots) was computed. Requires: Reserve was called.
@@ -91,13 +102,16 @@ class StateLease {
   struct Snapshot {
     int64_t boundary = 0;
     std::vector<int32_t> blocks;
+    bool spare = false;
+    friend bool operator<(const Snapshot& a, const Snapshot& b) { return a.boundary < b.boundary; }
   };
 
   BlockKey KeyOf(const BlockHash& hash, int part) const { return {hash, groups_.first + part}; }
+  bool IsBranch(int64_t boundary) const;
   bool IsKnown(int64_t boundary) const;
   BlockValue PassedValue(int64_t boundary);
   std::vector<int64_t> BoundariesWithin(int64_t slots) const;
-  bool Allocate(std::vector<int32_t>* state);
+  bool Allocate(BlockUse use, std::vector<int32_t>* state);
   void Drop(std::vector<int32_t>* state, BlockValue value);
   void Index(const std::vector<int32_t>& state, int64_t boundary, const HashedTokens& hashed);
   void Unwant(const BlockHash& hash, BlockValue value);
@@ -106,6 +120,9 @@ class StateLease {
   KvBlocks* blocks_ = nullptr;
   StateGroups groups_;
   int64_t prompt_boundary_ = 0;
+  // Number of blocks from one spare checkpoint to the next; 0: there are none. The checkpoints of
+  // one prompt take at most 1 / BlockPool::kSpareShare of the memory.
+  int64_t spare_distance_ = 0;
   int64_t slots_ = 0;  // the position of `in_`
   std::vector<int32_t> in_;
   std::vector<int32_t> out_;

@@ -18,6 +18,7 @@ constexpr absl::string_view kHarmless[] = {
     "expert_used_count",
     "feed_forward_length",
     "leading_dense_block_count",
+    "n_deepstack_layers",  // of Qwen3-VL's images
     "pooling_type",
     "rope.scaling.finetuned",
     "tensor_data_layout",

@@ -32,11 +32,25 @@ struct SamplingParams {
   float frequency_penalty = 0;   // applies to output tokens
   float presence_penalty = 0;    // applies to output tokens
   std::vector<std::pair<int32_t, float>> logit_bias;
+  float typical_p = 1;    // 1: keeps all tokens
+  float top_n_sigma = 0;  // 0: keeps all tokens
+  float xtc_probability = 0;
+  float xtc_threshold = 0.1f;
+  float dry_multiplier = 0;  // 0: no DRY
+  float dry_base = 1.75f;
+  int32_t dry_allowed_length = 2;
+  int32_t dry_penalty_last_n = -1;  // applies to these last tokens; 0: no DRY; -1: all tokens
+  std::vector<std::string> dry_sequence_breakers = {"\n", ":", "\"", "*"};
+  std::vector<std::string> bad_words;
+  std::vector<int32_t> allowed_token_ids;  // empty: all tokens
 
   // Returns INVALID_ARGUMENT with the field, its value and the accepted range. NaN and infinities
   // are refused, too.
   absl::Status Validate(int vocab_size) const;
 };
+
+// Returns whether DRY is on.
+bool UsesDry(const SamplingParams& params);
 
 struct StoppingParams {
   int64_t max_tokens = 0;  // maximum output tokens; 0: compute the prompt and sample nothing

@@ -9,7 +9,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/sampling/philox.h"
+#include "engine/sampling/truncation.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/math.h"
@@ -77,12 +79,22 @@ void ExpBelow(float best, float temperature, std::vector<float>* values) {
   values->resize(count);
 }
 
+// Sets a logit. A finite logit stays finite, because extreme parameters must not look like a fault
+// of the model.
+void SetFinite(float value, float* logit) {
+  if (std::isfinite(*logit)) *logit = std::clamp(value, -kLargest, kLargest);
+}
+
+// What a random number is for.
+enum class Purpose : uint32_t { kDraw = 0, kXtc = 1 };
+
 // Returns a uniform random number in [0, 1), with 53 bits.
-double Uniform(uint64_t seed, int32_t choice, int64_t position) {
-  const uint64_t at = static_cast<uint64_t>(position);
+double Uniform(const SampleInput& input, Purpose purpose) {
+  const uint64_t seed = input.params->seed;
+  const uint64_t at = static_cast<uint64_t>(input.position);
   const std::array<uint32_t, 4> random =
       Philox4x32({static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32),
-                  static_cast<uint32_t>(choice), 0},
+                  static_cast<uint32_t>(input.choice), static_cast<uint32_t>(purpose)},
                  {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   const uint64_t bits = (uint64_t{random[1]} << 32 | random[0]) >> 11;
   return static_cast<double>(bits) * 0x1p-53;
@@ -108,15 +120,24 @@ kernels::ArgMax FindArgMax(absl::Span<const float> logits) {
   return best;
 }
 
-}  // namespace
-
-bool NeedsTokenCounts(const SamplingParams& params) {
-  return params.repetition_penalty != 1 || params.frequency_penalty != 0 ||
-         params.presence_penalty != 0;
+// The error if the model's logits are sound, and the request excludes all tokens.
+absl::Status NothingLeft(const SampleInput& input) {
+  std::vector<const char*> limits;
+  if (input.allowed != nullptr) limits.push_back("the constraint");
+  if (!input.params->allowed_token_ids.empty()) limits.push_back("allowed_token_ids");
+  if (!input.params->bad_words.empty()) limits.push_back("bad_words");
+  if (!input.forbidden.empty()) limits.push_back("min_tokens");
+  return absl::InvalidArgumentError(
+      absl::StrCat("no token may follow at output position ", input.position, ": ",
+                   absl::StrJoin(limits, " and "), " exclude", limits.size() == 1 ? "s" : "",
+                   " all tokens of the vocabulary; change the request"));
 }
 
+}  // namespace
+
 bool NeedsOnlyArgMax(const SamplingParams& params) {
-  return params.temperature == 0 && params.logit_bias.empty() && !NeedsTokenCounts(params);
+  return params.temperature == 0 && params.logit_bias.empty() && !NeedsTokenCounts(params) &&
+         !UsesDry(params) && params.bad_words.empty() && params.allowed_token_ids.empty();
 }
 
 absl::StatusOr<int32_t> ArgMaxToken(const kernels::ArgMax& best) {
@@ -134,6 +155,7 @@ absl::StatusOr<SampledToken> Sampler::Sample(absl::Span<const float> logits,
   CHECK(!logits.empty());
   const absl::Span<const float> adjusted = Adjust(logits, input);
   const kernels::ArgMax best = FindArgMax(adjusted);
+  if (best.index < 0 && FindArgMax(logits).index >= 0) return NothingLeft(input);
   SampledToken token;
   ASSIGN_OR_RETURN(token.token_id, ArgMaxToken(best));
   if (input.params->temperature > 0) token.token_id = Draw(adjusted, best.value, input);
@@ -156,51 +178,43 @@ absl::StatusOr<TokenLogprob> Sampler::Score(absl::Span<const float> logits, int3
   return scored;
 }
 
-// Sets the logits of all other tokens to -infinity.
-void Sampler::KeepOnly(const grammar::TokenMask& allowed) {
-  for (size_t i = 0; i < allowed.words().size(); ++i) {
-    const uint64_t word = allowed.words()[i];
-    if (word == ~uint64_t{0}) continue;
-    const size_t end = std::min(adjusted_.size(), i * 64 + 64);
-    for (size_t id = i * 64; id < end; ++id) {
-      if ((word >> (id % 64) & 1) == 0) adjusted_[id] = -kInfinity;
-    }
-  }
-  const size_t known = std::min(adjusted_.size(), static_cast<size_t>(allowed.size()));
-  std::fill(adjusted_.begin() + static_cast<int64_t>(known), adjusted_.end(), -kInfinity);
-}
-
-// Returns the logits after bias and penalties. If there are none, returns the same span.
+// Returns the logits after the first four steps. If they change nothing, returns the same span.
 absl::Span<const float> Sampler::Adjust(absl::Span<const float> logits, const SampleInput& input) {
-  const SamplingParams& params = *input.params;
-  const bool penalties = NeedsTokenCounts(params);
-  if (!penalties && params.logit_bias.empty() && input.forbidden.empty() &&
-      input.allowed == nullptr) {
-    return logits;
-  }
+  const SamplerState& state = *input.state;
+  const bool filtered =
+      !input.forbidden.empty() || state.filter.has_value() || input.allowed != nullptr;
+  const bool penalties = state.counts.has_value() || state.dry.has_value();
+  if (input.params->logit_bias.empty() && !filtered && !penalties) return logits;
   adjusted_.assign(logits.begin(), logits.end());
-  // A finite logit stays finite, because extreme parameters must not look like a fault of the
-  // model.
-  const auto set = [this](int32_t id, float value) {
-    if (std::isfinite(adjusted_[id])) adjusted_[id] = std::clamp(value, -kLargest, kLargest);
-  };
-  for (const auto& [id, bias] : params.logit_bias) {
-    if (static_cast<size_t>(id) < adjusted_.size()) set(id, adjusted_[id] + bias);
+  for (const auto& [id, bias] : input.params->logit_bias) {
+    if (static_cast<size_t>(id) < adjusted_.size()) SetFinite(adjusted_[id] + bias, &adjusted_[id]);
   }
   for (const int32_t id : input.forbidden) {
     if (static_cast<size_t>(id) < adjusted_.size()) adjusted_[id] = -kInfinity;
   }
-  if (input.allowed != nullptr) KeepOnly(*input.allowed);
-  if (!penalties) return adjusted_;
-  for (const auto& [id, count] : input.counts->outputs()) {
-    if (static_cast<size_t>(id) >= adjusted_.size()) continue;
-    const float logit = adjusted_[id];
-    set(id, logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty);
-    if (count == 0) continue;
-    set(id, adjusted_[id] - params.frequency_penalty * static_cast<float>(count) -
-                params.presence_penalty);
+  if (state.filter.has_value()) {
+    state.filter->Apply(input.tokens.last(input.position), absl::MakeSpan(adjusted_));
+  }
+  if (input.allowed != nullptr) KeepOnly(*input.allowed, absl::MakeSpan(adjusted_));
+  if (state.counts.has_value()) AddPenalties(input);
+  if (state.dry.has_value()) {
+    dry_.Apply(*input.params, *state.dry, input.tokens, absl::MakeSpan(adjusted_));
   }
   return adjusted_;
+}
+
+void Sampler::AddPenalties(const SampleInput& input) {
+  const SamplingParams& params = *input.params;
+  for (const auto& [id, count] : input.state->counts->outputs()) {
+    if (static_cast<size_t>(id) >= adjusted_.size()) continue;
+    float* logit = &adjusted_[id];
+    SetFinite(*logit > 0 ? *logit / params.repetition_penalty : *logit * params.repetition_penalty,
+              logit);
+    if (count == 0) continue;
+    SetFinite(
+        *logit - params.frequency_penalty * static_cast<float>(count) - params.presence_penalty,
+        logit);
+  }
 }
 
 // Sorts candidates_ from index `first` on, in the order of Better. Uses a radix sort. If the
@@ -252,18 +266,17 @@ void Sampler::SelectTop(absl::Span<const float> logits, size_t count) {
     candidates_.resize(count);
     return;
   }
+  for (size_t i = 0; i < count; ++i) candidates_.push_back({logits[i], static_cast<int32_t>(i)});
   // In the heap, the worst candidate is in front, so that for most logits one comparison is enough.
   // Ids are visited in ascending order, so among equal logits the lower ids are kept.
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const Candidate candidate{logits[i], static_cast<int32_t>(i)};
-    if (candidates_.size() < count) {
-      candidates_.push_back(candidate);
-      std::push_heap(candidates_.begin(), candidates_.end(), Better);
-    } else if (candidate.value > candidates_.front().value) {
-      std::pop_heap(candidates_.begin(), candidates_.end(), Better);
-      candidates_.back() = candidate;
-      std::push_heap(candidates_.begin(), candidates_.end(), Better);
-    }
+  std::make_heap(candidates_.begin(), candidates_.end(), Better);
+  float worst = candidates_.front().value;
+  for (size_t i = count; i < logits.size(); ++i) {
+    if (logits[i] <= worst) continue;
+    std::pop_heap(candidates_.begin(), candidates_.end(), Better);
+    candidates_.back() = {logits[i], static_cast<int32_t>(i)};
+    std::push_heap(candidates_.begin(), candidates_.end(), Better);
+    worst = candidates_.front().value;
   }
   std::sort_heap(candidates_.begin(), candidates_.end(), Better);
 }
@@ -296,6 +309,22 @@ void Sampler::KeepTopP(double top_p) {
   reached(few, candidates_.size());
 }
 
+// Removes candidates from candidates_, which have weights. top_n_sigma is here and not before the
+// temperature, because it removes logits below a limit, as min_p and top_k do. The order of these
+// three steps changes nothing.
+void Sampler::Truncate(absl::Span<const float> logits, float best, const SampleInput& input) {
+  const SamplingParams& params = *input.params;
+  if (params.top_n_sigma > 0) KeepTopNSigma(logits, best, params.top_n_sigma, &candidates_);
+  if (params.typical_p < 1) {
+    KeepTypical({.logits = logits, .best = best, .temperature = params.temperature},
+                params.typical_p, &candidates_, &weights_);
+  }
+  if (params.top_p < 1) KeepTopP(params.top_p);
+  if (params.xtc_probability > 0 && Uniform(input, Purpose::kXtc) < params.xtc_probability) {
+    ExcludeTopChoices(params.xtc_threshold, &candidates_);
+  }
+}
+
 int32_t Sampler::Draw(absl::Span<const float> logits, float best, const SampleInput& input) {
   const SamplingParams& params = *input.params;
   const bool top_k = params.top_k > 0 && params.top_k < static_cast<int64_t>(logits.size());
@@ -316,10 +345,10 @@ int32_t Sampler::Draw(absl::Span<const float> logits, float best, const SampleIn
     kept += weights_[i] > 0 && weights_[i] >= params.min_p;
   }
   candidates_.resize(kept);
-  if (params.top_p < 1) KeepTopP(params.top_p);
+  Truncate(logits, best, input);
   double total = 0;
   for (const Candidate& candidate : candidates_) total += candidate.value;
-  const double target = Uniform(params.seed, input.choice, input.position) * total;
+  const double target = Uniform(input, Purpose::kDraw) * total;
   double mass = 0;
   for (const Candidate& candidate : candidates_) {
     mass += candidate.value;

@@ -1,11 +1,26 @@
 // Sampler: chooses the next token from one row of logits and a request's parameters.
 //
-// The steps, in order: logit bias; the tokens that a constraint allows; repetition, frequency and
-// presence penalties; temperature; min_p; top_k; top_p; random draw. If the temperature is 0, the
-// token with the largest logit after bias and penalties is chosen. If tokens are equal, the lower
-// id is chosen. The draw uses Philox4x32-10 with key `seed` and counter (position, choice), and
-// depends on nothing else. exp and log are our own functions, and sums have a fixed order. So equal
-// logits give equal tokens on every machine.
+// The steps, in order:
+//  1. logit bias
+//  2. the tokens that min_tokens, allowed_token_ids, bad_words and a constraint allow: before the
+//     steps that look at all tokens, so that they only see tokens that may be sampled
+//  3. repetition, frequency and presence penalties
+//  4. DRY: a penalty too, so before everything that removes tokens, as in llama.cpp
+//  5. top_n_sigma: on logits, before the temperature, because its result does not depend on it
+//  6. temperature: before all steps that look at probabilities, as in vLLM and transformers
+//  7. min_p
+//  8. top_k
+//  9. typical_p: between top_k and top_p, as in llama.cpp
+// 10. top_p
+// 11. XTC: last, because it removes the most probable of the tokens that the other steps kept
+// 12. random draw
+// If the temperature is 0, the token with the largest logit after step 4 is chosen, and steps 5 to
+// 12 do nothing. If tokens are equal, the lower id is chosen.
+//
+// Random numbers are from Philox4x32-10 with key `seed` and counter (position, choice, purpose),
+// and depend on nothing else. The purpose is 0 for the draw, and 1 for whether XTC acts. exp and
+// log are our own functions, and sums have a fixed order. So equal logits give equal tokens on
+// every machine.
 //
 // Reported log-probabilities are those of the model: the log-softmax of the logits before all of
 // these steps.
@@ -16,31 +31,22 @@
 #include <optional>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/grammar/token_mask.h"
+#include "engine/sampling/candidate.h"
+#include "engine/sampling/dry.h"
 #include "engine/sampling/request.h"
+#include "engine/sampling/sampler_state.h"
 #include "kernels/backend.h"
 
 namespace tidepool::engine {
 
-// Counts how often each token occurred, for the penalties. Plain data.
-class TokenCounts {
- public:
-  void AddPrompt(int32_t token) { outputs_.try_emplace(token, 0); }
-  void AddOutput(int32_t token) { ++outputs_[token]; }
-  // For each token that occurred in the prompt or the output: its number of occurrences in the
-  // output.
-  const absl::flat_hash_map<int32_t, int32_t>& outputs() const { return outputs_; }
-
- private:
-  absl::flat_hash_map<int32_t, int32_t> outputs_;
-};
-
 struct SampleInput {
   const SamplingParams* params = nullptr;
-  const TokenCounts* counts = nullptr;  // may be empty if there are no penalties
+  const SamplerState* state = nullptr;  // of `params` and `tokens`
+  // The prompt and the output. Only read for DRY and bad_words.
+  absl::Span<const int32_t> tokens;
   int32_t choice = 0;
   int64_t position = 0;                 // position of the next token among the output tokens
   absl::Span<const int32_t> forbidden;  // tokens that must not be sampled
@@ -54,9 +60,6 @@ struct SampledToken {
   std::optional<TokenLogprob> logprob;
 };
 
-// Returns whether there are penalties, so that counts are needed.
-bool NeedsTokenCounts(const SamplingParams& params);
-
 // Returns whether the sampled token is always the argmax of the model's own logits.
 bool NeedsOnlyArgMax(const SamplingParams& params);
 
@@ -69,7 +72,8 @@ class Sampler {
  public:
   // Samples a token. Requires: valid params. Returns INTERNAL with a token id if a logit is NaN or
   // +infinity, or if all logits are -infinity. The model's arithmetic is wrong in that case, so any
-  // token would be meaningless.
+  // token would be meaningless. Returns INVALID_ARGUMENT if the request's own limits leave no
+  // token, and names them.
   absl::StatusOr<SampledToken> Sample(absl::Span<const float> logits, const SampleInput& input);
 
   // Returns the log-probability of the given `token`, its rank, and `top` alternatives. Returns the
@@ -77,18 +81,11 @@ class Sampler {
   absl::StatusOr<TokenLogprob> Score(absl::Span<const float> logits, int32_t token, int32_t top);
 
  private:
-  struct Candidate {
-    float value = 0;  // a logit; later a weight: exp(logit - best)
-    int32_t id = 0;
-  };
-  static bool Better(const Candidate& a, const Candidate& b) {
-    return a.value != b.value ? a.value > b.value : a.id < b.id;
-  }
-
   absl::Span<const float> Adjust(absl::Span<const float> logits, const SampleInput& input);
-  void KeepOnly(const grammar::TokenMask& allowed);
+  void AddPenalties(const SampleInput& input);
   void SelectTop(absl::Span<const float> logits, size_t count);
   void KeepTopP(double top_p);
+  void Truncate(absl::Span<const float> logits, float best, const SampleInput& input);
   void SortFrom(size_t first);
   int32_t Draw(absl::Span<const float> logits, float best, const SampleInput& input);
   TokenLogprob Logprob(absl::Span<const float> logits, int32_t token, int32_t top);
@@ -97,6 +94,7 @@ class Sampler {
   std::vector<Candidate> candidates_;
   std::vector<Candidate> sorted_;
   std::vector<float> weights_;
+  DryPenalty dry_;
 };
 
 }  // namespace tidepool::engine

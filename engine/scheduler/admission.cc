@@ -229,7 +229,10 @@ void Admission::Admit(Sequence* sequence) {
   sequence->lease.NoteUse();
   sequence->admitted = true;
   AdmissionState& state = sequence->admission;
-  if (!state.cached_tokens.has_value()) state.cached_tokens = sequence->lease.slots();
+  if (!state.cached_tokens.has_value()) {
+    state.cached_tokens = sequence->lease.slots();
+    sequence->lease.NoteStart(sequence->tokens);
+  }
   state.outputs_before = sequence->outputs();
   state.left_to_compute = parts_.decoder->PendingRows(*sequence);
   // Tokens are charged only once. If others took the sequence's KV, its principal does not pay

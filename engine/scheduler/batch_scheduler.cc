@@ -163,6 +163,12 @@ void BatchScheduler::PlanCheckpoints(StepPlan* plan) {
     }
     sequence->lease.ReserveSnapshots(sequence->tokens, slots);
   }
+  // Sequences that are submitted during the pass may branch off within it.
+  for (size_t i = 0; i < plan->items.size(); ++i) {
+    const RowSpan& span = plan->batch.spans[i];
+    Sequence* sequence = plan->items[i].sequence;
+    sequence->lease.ReserveSpareSnapshots(sequence->tokens, span.first_slot + span.rows());
+  }
 }
 
 // Returns the sequence that loses its KV to `for_whom`. Returns `for_whom` itself if all others are

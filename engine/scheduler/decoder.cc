@@ -84,7 +84,8 @@ class AutoregressiveDecoder final : public Decoder {
         sequence.constraint == nullptr ? nullptr : sequence.constraint->mask();
     const SampleInput input = {
         .params = &request.sampling,
-        .counts = &sequence.counts,
+        .state = &sequence.sampler,
+        .tokens = sequence.tokens,
         .choice = request.choice,
         .position = sequence.outputs(),
         .forbidden = mask == nullptr ? sequence.forbidden_next() : absl::Span<const int32_t>(),

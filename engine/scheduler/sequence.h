@@ -15,7 +15,7 @@
 #include "engine/kv/kv_cache.h"
 #include "engine/sampling/output_text.h"
 #include "engine/sampling/request.h"
-#include "engine/sampling/sampler.h"
+#include "engine/sampling/sampler_state.h"
 #include "engine/scheduler/constraint.h"
 
 namespace tidepool::engine {
@@ -55,10 +55,6 @@ struct Sequence {
     control->credit = request.credit;
     prompt_told =
         request.prompt_logprobs.has_value() ? request.prompt_logprobs_from : request.prompt_length;
-    if (!NeedsTokenCounts(request.sampling)) return;
-    for (int64_t i = 0; i < static_cast<int64_t>(tokens.size()); ++i) {
-      i < request.prompt_length ? counts.AddPrompt(tokens[i]) : counts.AddOutput(tokens[i]);
-    }
   }
 
   int64_t outputs() const { return static_cast<int64_t>(tokens.size()) - request.prompt_length; }
@@ -99,7 +95,7 @@ struct Sequence {
   // tokens that are forbidden while must_go_on(); only set if there is a min_tokens
   std::vector<int32_t> end_tokens;
   std::unique_ptr<SequenceConstraint> constraint;  // null: none
-  TokenCounts counts;                              // only used if there are penalties
+  SamplerState sampler;                            // of the request's parameters and `tokens`
   OutputText text;
   Usage usage;
   absl::Duration submitted_at;  // time of submission, on the engine's monotonic clock

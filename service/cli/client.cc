@@ -17,16 +17,32 @@ namespace {
 
 constexpr absl::Duration kShortCall = absl::Seconds(30);
 
+void FillDry(const DryFlags& flags, v1::Sampling* sampling) {
+  if (flags.multiplier) sampling->set_dry_multiplier(*flags.multiplier);
+  if (flags.base) sampling->set_dry_base(*flags.base);
+  if (flags.allowed_length) sampling->set_dry_allowed_length(*flags.allowed_length);
+  if (flags.penalty_last_n) sampling->set_dry_penalty_last_n(*flags.penalty_last_n);
+  for (const std::string& breaker : flags.sequence_breakers) {
+    sampling->add_dry_sequence_breakers(breaker);
+  }
+}
+
 void FillSampling(const GenerationFlags& flags, v1::Sampling* sampling) {
   if (flags.temperature) sampling->set_temperature(*flags.temperature);
   if (flags.top_k) sampling->set_top_k(*flags.top_k);
   if (flags.top_p) sampling->set_top_p(*flags.top_p);
   if (flags.min_p) sampling->set_min_p(*flags.min_p);
+  if (flags.typical_p) sampling->set_typical_p(*flags.typical_p);
+  if (flags.top_n_sigma) sampling->set_top_n_sigma(*flags.top_n_sigma);
+  if (flags.xtc_probability) sampling->set_xtc_probability(*flags.xtc_probability);
+  if (flags.xtc_threshold) sampling->set_xtc_threshold(*flags.xtc_threshold);
+  FillDry(flags.dry, sampling);
   if (flags.seed) sampling->set_seed(*flags.seed);
   if (flags.repetition_penalty) sampling->set_repetition_penalty(*flags.repetition_penalty);
   if (flags.frequency_penalty) sampling->set_frequency_penalty(*flags.frequency_penalty);
   if (flags.presence_penalty) sampling->set_presence_penalty(*flags.presence_penalty);
   for (const auto& [id, bias] : flags.logit_bias) (*sampling->mutable_logit_bias())[id] = bias;
+  for (const std::string& word : flags.bad_words) sampling->add_bad_words(word);
 }
 
 v1::GenerateRequest MakeRequest(const Question& question) {

@@ -153,6 +153,14 @@ struct LogFlags {
   PromptLogging prompts = PromptLogging::kNever;
 };
 
+struct DryFlags {
+  std::optional<float> multiplier;
+  std::optional<float> base;
+  std::optional<int32_t> allowed_length;
+  std::optional<int32_t> penalty_last_n;
+  std::vector<std::string> sequence_breakers;
+};
+
 // Sampling and stopping parameters that the user set. The server chooses the other ones.
 struct GenerationFlags {
   std::optional<int64_t> max_tokens;
@@ -160,11 +168,17 @@ struct GenerationFlags {
   std::optional<int32_t> top_k;
   std::optional<float> top_p;
   std::optional<float> min_p;
+  std::optional<float> typical_p;
+  std::optional<float> top_n_sigma;
+  std::optional<float> xtc_probability;
+  std::optional<float> xtc_threshold;
+  DryFlags dry;
   std::optional<uint64_t> seed;
   std::optional<float> repetition_penalty;
   std::optional<float> frequency_penalty;
   std::optional<float> presence_penalty;
   std::vector<std::pair<int32_t, float>> logit_bias;
+  std::vector<std::string> bad_words;
   std::vector<std::string> stop;
   bool ignore_eos = false;
   absl::Duration timeout = absl::InfiniteDuration();

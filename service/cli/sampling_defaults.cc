@@ -18,6 +18,9 @@ absl::StatusOr<engine::SamplingParams> ReadDefaultSampling(const engine::Checkpo
   RETURN_IF_ERROR(read("general.sampling.top_p", &params.top_p));
   RETURN_IF_ERROR(read("general.sampling.min_p", &params.min_p));
   RETURN_IF_ERROR(read("general.sampling.penalty_repeat", &params.repetition_penalty));
+  RETURN_IF_ERROR(read("general.sampling.typical_p", &params.typical_p));
+  RETURN_IF_ERROR(read("general.sampling.xtc_probability", &params.xtc_probability));
+  RETURN_IF_ERROR(read("general.sampling.xtc_threshold", &params.xtc_threshold));
   constexpr absl::string_view kTopK = "general.sampling.top_k";
   ASSIGN_OR_RETURN(const int64_t top_k, file.IntOr(kTopK, params.top_k));
   if (top_k > std::numeric_limits<int32_t>::max() || top_k < std::numeric_limits<int32_t>::min()) {

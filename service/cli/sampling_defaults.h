@@ -8,8 +8,10 @@
 
 namespace tidepool::service {
 
-// Reads general.sampling.{temp,top_k,top_p,min_p,penalty_repeat}. Missing keys keep the defaults of
-// SamplingParams. INVALID_ARGUMENT names the file and the key if a value is out of range.
+// Reads general.sampling.{temp,top_k,top_p,min_p,penalty_repeat,typical_p,xtc_probability,
+// xtc_threshold}. llama.cpp has all of these keys except typical_p, which is for HF checkpoints.
+// Missing keys keep the defaults of SamplingParams. INVALID_ARGUMENT names the file and the key if
+// a value is out of range.
 absl::StatusOr<engine::SamplingParams> ReadDefaultSampling(const engine::Checkpoint& file,
                                                            int vocab_size);
 

@@ -59,8 +59,8 @@ absl::Status CheckBiasTexts(const v1::Sampling& sampling) {
 }
 
 absl::Status CheckParameters(const v1::GenerateRequest& request) {
-  if (request.sampling().has_typical_p()) return NotServed("sampling.typical_p");
-  RETURN_IF_ERROR(FromProto(request.sampling(), engine::SamplingParams()).Validate(kAnyVocabulary));
+  const engine::SamplingParams sampling = FromProto(request.sampling(), engine::SamplingParams());
+  RETURN_IF_ERROR(sampling.Validate(kAnyVocabulary));
   engine::StoppingParams stopping = FromProto(request.stopping());
   RETURN_IF_ERROR(stopping.Validate(kAnyVocabulary));
   const bool limited = request.stopping().has_max_tokens();
@@ -73,6 +73,12 @@ absl::Status CheckParameters(const v1::GenerateRequest& request) {
   }
   RETURN_IF_ERROR(CheckBiasTexts(request.sampling()));
   for (const std::string& stop : stopping.stop) RETURN_IF_ERROR(base::CheckUtf8(stop, "stop"));
+  for (const std::string& word : sampling.bad_words) {
+    RETURN_IF_ERROR(base::CheckUtf8(word, "bad_words"));
+  }
+  for (const std::string& breaker : sampling.dry_sequence_breakers) {
+    RETURN_IF_ERROR(base::CheckUtf8(breaker, "dry_sequence_breakers"));
+  }
   return absl::OkStatus();
 }
 
@@ -285,6 +291,7 @@ absl::Status CheckGenerateRequest(const v1::GenerateRequest& request) {
 absl::Status CheckUnderstood(const v1::GenerateRequest& request, int32_t understands) {
   if (understands >= kUnderstands) return absl::OkStatus();
   const v1::Chat& chat = request.chat();
+  const v1::Sampling& sampling = request.sampling();
   const bool parallel = !chat.has_parallel_tool_calls() || chat.parallel_tool_calls();
   const absl::StatusOr<CallRules> rules = RulesOf(chat.tools_json(), chat.tool_choice(), parallel);
   struct Field {
@@ -293,6 +300,12 @@ absl::Status CheckUnderstood(const v1::GenerateRequest& request, int32_t underst
     const char* name;
   };
   const Field fields[] = {
+      {3, sampling.has_typical_p(), "sampling.typical_p"},
+      {3, sampling.has_top_n_sigma(), "sampling.top_n_sigma"},
+      {3, sampling.has_dry_multiplier(), "sampling.dry_multiplier"},
+      {3, sampling.has_xtc_probability(), "sampling.xtc_probability"},
+      {3, sampling.bad_words_size() > 0, "sampling.bad_words"},
+      {3, sampling.allowed_token_ids_size() > 0, "sampling.allowed_token_ids"},
       {3, rules.ok() && rules->restricts(), "chat.tool_choice, parallel_tool_calls or strict"},
       {3, chat.tool_choice().mode() == v1::ToolChoice::NONE, "chat.tool_choice"},
       {3, request.has_thinking_budget_tokens(), "thinking_budget_tokens"},

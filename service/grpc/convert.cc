@@ -76,6 +76,21 @@ engine::SamplingParams FromProto(const v1::Sampling& sampling,
   for (const auto& [id, bias] : sampling.logit_bias()) out.logit_bias.emplace_back(id, bias);
   // A proto map has no order. Sort, so that equal requests have equal parameters.
   std::sort(out.logit_bias.begin(), out.logit_bias.end());
+  if (sampling.has_typical_p()) out.typical_p = sampling.typical_p();
+  if (sampling.has_top_n_sigma()) out.top_n_sigma = sampling.top_n_sigma();
+  if (sampling.has_xtc_probability()) out.xtc_probability = sampling.xtc_probability();
+  if (sampling.has_xtc_threshold()) out.xtc_threshold = sampling.xtc_threshold();
+  if (sampling.has_dry_multiplier()) out.dry_multiplier = sampling.dry_multiplier();
+  if (sampling.has_dry_base()) out.dry_base = sampling.dry_base();
+  if (sampling.has_dry_allowed_length()) out.dry_allowed_length = sampling.dry_allowed_length();
+  if (sampling.has_dry_penalty_last_n()) out.dry_penalty_last_n = sampling.dry_penalty_last_n();
+  if (sampling.dry_sequence_breakers_size() > 0) {
+    out.dry_sequence_breakers.assign(sampling.dry_sequence_breakers().begin(),
+                                     sampling.dry_sequence_breakers().end());
+  }
+  out.bad_words.assign(sampling.bad_words().begin(), sampling.bad_words().end());
+  out.allowed_token_ids.assign(sampling.allowed_token_ids().begin(),
+                               sampling.allowed_token_ids().end());
   return out;
 }
 
@@ -137,6 +152,19 @@ void ToProto(const engine::SamplingParams& sampling, v1::Sampling* out) {
   out->set_frequency_penalty(sampling.frequency_penalty);
   out->set_presence_penalty(sampling.presence_penalty);
   for (const auto& [id, bias] : sampling.logit_bias) (*out->mutable_logit_bias())[id] = bias;
+  out->set_typical_p(sampling.typical_p);
+  out->set_top_n_sigma(sampling.top_n_sigma);
+  out->set_xtc_probability(sampling.xtc_probability);
+  out->set_xtc_threshold(sampling.xtc_threshold);
+  out->set_dry_multiplier(sampling.dry_multiplier);
+  out->set_dry_base(sampling.dry_base);
+  out->set_dry_allowed_length(sampling.dry_allowed_length);
+  out->set_dry_penalty_last_n(sampling.dry_penalty_last_n);
+  out->mutable_dry_sequence_breakers()->Assign(sampling.dry_sequence_breakers.begin(),
+                                               sampling.dry_sequence_breakers.end());
+  out->mutable_bad_words()->Assign(sampling.bad_words.begin(), sampling.bad_words.end());
+  out->mutable_allowed_token_ids()->Assign(sampling.allowed_token_ids.begin(),
+                                           sampling.allowed_token_ids.end());
 }
 
 void ToProto(const engine::StoppingParams& stopping, v1::Stopping* out) {

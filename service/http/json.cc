@@ -1,52 +1,16 @@
 #include "service/http/json.h"
 
 #include <cstdint>
-#include <set>
-#include <vector>
+#include <string>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/base/status_macros.h"
+#include "kernels/base/json_watch.h"
 #include "kernels/base/utf8.h"
 
 namespace tidepool::service {
 namespace {
 
-constexpr int kMaxDepth = 64;
-// Limits the memory of parsed JSON. Each value needs 16 bytes, even if its text is short.
-constexpr int64_t kMaxValues = int64_t{4} << 20;
-
-// Checks the limits during a parse. After the first error, it rejects every event.
-class Watch {
- public:
-  bool OnEvent(int depth, Json::parse_event_t event, const Json& parsed) {
-    if (!status_.ok()) return false;
-    if (depth > kMaxDepth) {
-      status_ = absl::InvalidArgumentError(
-          absl::StrCat("the JSON is nested deeper than ", kMaxDepth, " levels"));
-    } else if (++values_ > kMaxValues) {
-      status_ = absl::InvalidArgumentError(
-          absl::StrCat("the JSON has more than ", kMaxValues, " values"));
-    } else if (event == Json::parse_event_t::object_start) {
-      keys_.emplace_back();
-    } else if (event == Json::parse_event_t::object_end) {
-      keys_.pop_back();
-    } else if (event == Json::parse_event_t::key) {
-      const std::string& key = parsed.get_ref<const std::string&>();
-      if (!keys_.back().insert(key).second) {
-        status_ = absl::InvalidArgumentError(
-            absl::StrCat("a JSON object has the key ", base::Quoted(key), " twice"));
-      }
-    }
-    return status_.ok();
-  }
-
-  const absl::Status& status() const { return status_; }
-
- private:
-  absl::Status status_;
-  int64_t values_ = 0;
-  std::vector<std::set<std::string>> keys_;  // the keys of each object that is not closed yet
-};
+constexpr base::JsonLimits kLimits = {.max_depth = 64, .max_values = int64_t{4} << 20};
 
 // Converts the JSON library's error, "[json.exception.parse_error.101] parse error at line 1,
 // column 3: ...", to one readable line.
@@ -65,18 +29,17 @@ std::string Complaint(absl::string_view what) {
 }  // namespace
 
 absl::StatusOr<Json> ParseJsonText(absl::string_view text) {
-  Watch watch;
+  base::JsonWatch<Json> watch(kLimits);
+  std::string error;
+  Json json;
   try {
-    Json json = Json::parse(text.begin(), text.end(),
-                            [&watch](int depth, Json::parse_event_t event, const Json& parsed) {
-                              return watch.OnEvent(depth, event, parsed);
-                            });
-    RETURN_IF_ERROR(watch.status());
-    return json;
-  } catch (const Json::exception& error) {
-    RETURN_IF_ERROR(watch.status());
-    return absl::InvalidArgumentError(absl::StrCat("not JSON: ", Complaint(error.what())));
+    json = Json::parse(text.begin(), text.end(), watch.callback());
+  } catch (const Json::exception& thrown) {
+    error = absl::StrCat("not JSON: ", Complaint(thrown.what()));
   }
+  if (!watch.fault().empty()) error = absl::StrCat("the JSON ", watch.fault());
+  if (!error.empty()) return absl::InvalidArgumentError(error);
+  return json;
 }
 
 absl::StatusOr<Json> ParseJsonBody(absl::string_view body) {

@@ -5,18 +5,16 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/sampling/request.h"
 #include "kernels/base/status_macros.h"
-#include "kernels/base/utf8.h"
 #include "service/auth/caller.h"
 #include "service/grpc/check_request.h"
 #include "service/http/chat_messages.h"
 #include "service/http/constraint_fields.h"
 #include "service/http/http_error.h"
 #include "service/http/json_fields.h"
+#include "service/http/sampling_fields.h"
 
 namespace tidepool::service {
 namespace {
@@ -24,64 +22,6 @@ namespace {
 constexpr int64_t kCompletionMaxTokens = 16;
 // Limits the memory of a request, because each choice has a copy of its prompt.
 constexpr size_t kMaxPromptBytes = 64 << 20;
-
-void ReadSeed(JsonFields* fields, v1::Sampling* sampling) {
-  const Json* seed = fields->Find("seed", {"integer"});
-  if (seed == nullptr) return;
-  // A seed may be any unsigned 64-bit integer. Negative seeds are also accepted.
-  if (seed->is_number_unsigned()) return sampling->set_seed(seed->get<uint64_t>());
-  const std::optional<int64_t> number = WholeNumber(*seed);
-  if (!number.has_value()) return fields->Fail("seed", "must be an integer");
-  sampling->set_seed(static_cast<uint64_t>(*number));
-}
-
-void ReadLogitBias(JsonFields* fields, v1::Sampling* sampling) {
-  const Json* biases = fields->Object("logit_bias");
-  if (biases == nullptr) return;
-  for (const auto& [key, value] : biases->items()) {
-    if (!value.is_number()) {
-      return fields->Fail(
-          "logit_bias",
-          "must have token ids or texts as keys, and numbers from -100 to 100 as values");
-    }
-    const auto bias = static_cast<float>(value.get<double>());
-    int32_t id = 0;
-    const bool digits = !key.empty() && std::all_of(key.begin(), key.end(), absl::ascii_isdigit);
-    if (digits && !absl::SimpleAtoi(key, &id)) {
-      return fields->Fail("logit_bias", absl::StrCat("has the key ", base::Quoted(key),
-                                                     "; the largest token id is ", INT32_MAX));
-    }
-    if (absl::SimpleAtoi(key, &id)) {
-      (*sampling->mutable_logit_bias())[id] = bias;
-    } else {
-      (*sampling->mutable_logit_bias_text())[key] = bias;
-    }
-  }
-}
-
-void ReadSampling(JsonFields* fields, v1::Sampling* sampling) {
-  if (const auto value = fields->Number("temperature")) sampling->set_temperature(*value);
-  if (const auto value = fields->Number("top_p")) sampling->set_top_p(*value);
-  // In vLLM, -1 and 0 both mean that all tokens are kept.
-  if (const auto value = fields->Integer("top_k", -1, INT32_MAX)) {
-    sampling->set_top_k(static_cast<int32_t>(std::max<int64_t>(*value, 0)));
-  }
-  if (const auto value = fields->Number("min_p")) sampling->set_min_p(*value);
-  if (const auto value = fields->Number("repetition_penalty")) {
-    sampling->set_repetition_penalty(*value);
-  }
-  if (const auto value = fields->Number("frequency_penalty")) {
-    sampling->set_frequency_penalty(*value);
-  }
-  if (const auto value = fields->Number("presence_penalty")) sampling->set_presence_penalty(*value);
-  ReadSeed(fields, sampling);
-  ReadLogitBias(fields, sampling);
-  fields->NotServed("typical_p", 1);
-  fields->NotServed("use_beam_search", false);
-  fields->NotServed("length_penalty", 1);
-  fields->NotServed("allowed_token_ids");
-  fields->NotServed("bad_words", Json::array());
-}
 
 void ReadStopping(JsonFields* fields, v1::Stopping* stopping) {
   if (const Json* stop = fields->Find("stop", {"string", "array"})) {

@@ -149,7 +149,7 @@ TEST_P(EngineFamiliesTest, ChunksAndThreads) {
   EXPECT_GT(std::set<int32_t>(expected.tokens.begin(), expected.tokens.end()).size(), 20u);
   for (const int threads : {1, 2}) {
     FamilyEngine engine(GetParam(), Options(), threads);
-    for (const int64_t chunk : {1, 5, 31, 32, 33, 512}) {
+    for (const int64_t chunk : {1, 5, 31, 32, 33, 64, 512}) {
       SCOPED_TRACE(absl::StrCat(threads, " threads, chunks of ", chunk));
       EngineOptions options = Options();
       options.prefill_chunk = chunk;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -94,34 +95,62 @@ TEST_F(EngineStateTest, TheSecondTurnFindsTheFirst) {
   }
 }
 
-TEST_F(EngineStateTest, FiftySessionsComputeASharedPromptOnce) {
+// When the other sessions are submitted.
+enum class Arrival : uint8_t { kBefore, kDuringFirstPass, kAfterFirstResponse };
+
+// 50 sessions whose prompts begin with the same 1,000 tokens. With chunks of 2,048 rows, a pass
+// goes over the position where they differ, and does not know of sessions that are submitted
+// during the pass.
+class SharedPromptTest : public EngineStateTest,
+                         public testing::WithParamInterface<std::tuple<int64_t, Arrival>> {};
+
+TEST_P(SharedPromptTest, FiftySessionsComputeItOnce) {
+  const auto [chunk, arrival] = GetParam();
+  constexpr int kSessions = 50;
+  constexpr int64_t kShared = 1000;
+  constexpr int64_t kOwn = 200;
+  constexpr int64_t kOutputs = 5;
   EngineOptions options = WithBlocks(4000);
-  options.limits = {.rows = 512, .logit_rows = 64};
-  options.prefill_chunk = 512;
-  options.max_sequences = 50;
+  options.limits = {.rows = chunk, .logit_rows = 64};
+  options.prefill_chunk = chunk;
+  options.max_sequences = kSessions;
   TestEngine test(options, kHybrid);
-  const std::vector<int32_t> shared = Prompt(1000, 1);
-  test.model.Hold();
   std::vector<std::unique_ptr<Stream>> streams;
   std::vector<GenerationRequest> requests;
-  for (int i = 0; i < 50; ++i) {
-    requests.push_back(MakeRequest(Joined(shared, Prompt(200, i + 2)), 5));
+  if (arrival != Arrival::kAfterFirstResponse) test.model.Hold();
+  // All but the first request wait until this one's pass has begun.
+  if (arrival == Arrival::kBefore) streams.push_back(test.Submit(MakeRequest({1}, 1)));
+  for (int i = 0; i < kSessions; ++i) {
+    requests.push_back(MakeRequest(Joined(Prompt(kShared, 1), Prompt(kOwn, i + 2)), kOutputs));
     streams.push_back(test.Submit(requests.back()));
-    // The others come while the first one is computed.
-    if (i == 0) test.model.WaitForForwards(1);
+    if (i > 0) continue;
+    if (arrival == Arrival::kAfterFirstResponse) {
+      EXPECT_EQ(ReadAll(streams.back().get()).tokens, Undisturbed(requests.back()));
+      streams.clear();
+    } else {
+      test.model.WaitForForwards(1);
+    }
   }
   test.model.Release();
-  int64_t cached = 0;
-  for (int i = 0; i < 50; ++i) {
+  for (size_t i = 0; i < streams.size(); ++i) {
     const Answer answer = ReadAll(streams[i].get());
     ASSERT_TRUE(answer.status.ok()) << answer.status;
+    const size_t request = i + requests.size() - streams.size();
     if (i % 10 == 1) {
-      EXPECT_EQ(answer.tokens, Undisturbed(requests[i])) << i;
+      EXPECT_EQ(answer.tokens, Undisturbed(requests[request])) << i;
     }
-    cached += answer.usage.cached_tokens;
   }
-  EXPECT_EQ(cached, 49 * (1000 / kTokens * kTokens));
+  const int64_t found = kShared / kTokens * kTokens;
+  const int64_t prompt_rows = kShared + kOwn + (kSessions - 1) * (kShared + kOwn - found);
+  const int64_t first = arrival == Arrival::kBefore ? 1 : 0;
+  EXPECT_EQ(test.model.rows(), first + prompt_rows + kSessions * (kOutputs - 1));
 }
+
+INSTANTIATE_TEST_SUITE_P(Chunks, SharedPromptTest,
+                         testing::Combine(testing::Values(512, 2048),
+                                          testing::Values(Arrival::kBefore,
+                                                          Arrival::kDuringFirstPass,
+                                                          Arrival::kAfterFirstResponse)));
 
 TEST_F(EngineStateTest, AForkContinuesFromTheLastCheckpointBeforeIt) {
   TestEngine test(WithBlocks(600), kHybrid);

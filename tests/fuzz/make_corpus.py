@@ -47,6 +47,9 @@ HTTP = {
             '"tool_choice":"auto","logprobs":true,"top_logprobs":2,"chat_template_kwargs":{"a":null}}',
     "scored": 'p{"prompt":"a","max_tokens":0,"echo":true,"logprobs":1,"prompt_logprobs":2,"return_token_ids":true,'
               '"logit_bias":{"a":1},"min_tokens":0}',
+    "samplers": 'p{"prompt":"a","typical_p":0.5,"top_n_sigma":-1,"xtc_probability":1,"xtc_threshold":0.1,'
+                '"dry_multiplier":0.8,"dry_base":2,"dry_allowed_length":0,"dry_penalty_last_n":-1,'
+                '"dry_sequence_breakers":["x"],"bad_words":["a"],"allowed_token_ids":[1,2]}',
     "tokenize": 'x{"prompt":"a","add_special_tokens":false,"return_token_strs":true}',
     "detokenize": 'x{"tokens":[1,2]}',
     "template": 'x{"messages":[{"role":"developer","content":"a"}],"continue_final_message":true}',
@@ -144,14 +147,22 @@ REQUESTS = {
 }
 
 
-def write_model(path, experts, matrix_type):
-    """A llama (or, with experts, qwen3moe) of one layer with a vocabulary of bytes."""
-    architecture = "qwen3moe" if experts else "llama"
-    hidden, heads, head_dim, feed, vocab = 32, 2, 16, 32, 261
+# The sizes of the models.
+HIDDEN, HEADS, HEAD_DIM, FEED, VOCAB = 32, 2, 16, 32, 261
+# A gated delta net of two V heads and one K head, each with 16 numbers.
+DELTA_HEADS, DELTA_SIZE, CONV = 2, 32, 4
+
+
+def write_model(path, experts, matrix_type, hybrid=False):
+    """A llama (or, with experts, qwen3moe) of one layer with a vocabulary of bytes. A hybrid is a qwen35
+    (or qwen35moe) with one more layer, which has a gated delta net."""
+    hidden, heads, head_dim, feed, vocab = HIDDEN, HEADS, HEAD_DIM, FEED, VOCAB
+    architecture = ("qwen35" if hybrid else "qwen3") + "moe" if experts else "qwen35" if hybrid else "llama"
+    layers = 2 if hybrid else 1
     writer = gguf.GGUFWriter(str(path), architecture)
     writer.add_context_length(64)
     writer.add_embedding_length(hidden)
-    writer.add_block_count(1)
+    writer.add_block_count(layers)
     writer.add_feed_forward_length(feed)
     writer.add_head_count(heads)
     writer.add_head_count_kv(1)
@@ -161,6 +172,8 @@ def write_model(path, experts, matrix_type):
     writer.add_rope_dimension_count(head_dim)
     writer.add_rope_freq_base(10000.0)
     writer.add_vocab_size(vocab)
+    if hybrid:
+        add_delta_keys(writer, architecture)
     if experts:
         writer.add_expert_count(experts)
         writer.add_expert_used_count(2)
@@ -189,24 +202,53 @@ def write_model(path, experts, matrix_type):
 
     add("token_embd.weight", vocab, hidden)
     add("output_norm.weight", hidden)
-    for name, rows in (("q", heads * head_dim), ("k", head_dim), ("v", head_dim)):
-        add(f"blk.0.attn_{name}.weight", rows, hidden)
-    add("blk.0.attn_output.weight", hidden, heads * head_dim)
-    add("blk.0.attn_norm.weight", hidden)
-    add("blk.0.ffn_norm.weight", hidden)
-    if experts:
-        for name in ("q", "k"):
-            add(f"blk.0.attn_{name}_norm.weight", head_dim)
-        add("blk.0.ffn_gate_inp.weight", experts, hidden)
+    for layer in range(layers):
+        block = f"blk.{layer}."
+        if layer < layers - 1:
+            add_delta_net(add, writer, block)
+        else:
+            for name, rows in (("q", heads * head_dim * (2 if hybrid else 1)), ("k", head_dim), ("v", head_dim)):
+                add(f"{block}attn_{name}.weight", rows, hidden)
+            add(block + "attn_output.weight", hidden, heads * head_dim)
+        add(block + "attn_norm.weight", hidden)
+        add(block + ("post_attention_norm.weight" if hybrid else "ffn_norm.weight"), hidden)
+        for name in ("q", "k") if layer == layers - 1 and (experts or hybrid) else ():
+            add(f"{block}attn_{name}_norm.weight", head_dim)
+        suffix, counts = ("_exps", (experts,)) if experts else ("", ())
+        if experts:
+            add(block + "ffn_gate_inp.weight", experts, hidden)
         for name in ("gate", "up", "down"):
-            add(f"blk.0.ffn_{name}_exps.weight", experts, feed, hidden)
-    else:
-        for name in ("gate", "up", "down"):
-            add(f"blk.0.ffn_{name}.weight", feed, hidden)
+            add(f"{block}ffn_{name}{suffix}.weight", *counts, feed, hidden)
+            if hybrid and experts:
+                add(f"{block}ffn_{name}_shexp.weight", feed, hidden)
+        if hybrid and experts:
+            add(block + "ffn_gate_inp_shexp.weight", hidden)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def add_delta_keys(writer, architecture):
+    for key, value in (("ssm.conv_kernel", CONV), ("ssm.state_size", DELTA_SIZE // DELTA_HEADS), ("ssm.group_count", 1),
+                       ("ssm.time_step_rank", DELTA_HEADS), ("ssm.inner_size", DELTA_SIZE),
+                       ("full_attention_interval", 2)):
+        writer.add_uint32(f"{architecture}.{key}", value)
+    writer.add_array(f"{architecture}.rope.dimension_sections", [4, 2, 2, 0])
+    if architecture.endswith("moe"):
+        writer.add_expert_shared_feed_forward_length(FEED)
+
+
+def add_delta_net(add, writer, block):
+    channels = 2 * DELTA_SIZE // DELTA_HEADS + DELTA_SIZE
+    for name, rows in (("attn_qkv", channels), ("attn_gate", DELTA_SIZE), ("ssm_beta", DELTA_HEADS),
+                       ("ssm_alpha", DELTA_HEADS)):
+        add(f"{block}{name}.weight", rows, HIDDEN)
+    add(block + "ssm_out.weight", HIDDEN, DELTA_SIZE)
+    add(block + "ssm_norm.weight", DELTA_SIZE // DELTA_HEADS)
+    add(block + "ssm_dt.bias", DELTA_HEADS)
+    writer.add_tensor(block + "ssm_a", np.full(DELTA_HEADS, -0.5, np.float32))
+    writer.add_tensor(block + "ssm_conv1d.weight", np.full((channels, CONV), 0.25, np.float32))
 
 
 def folder(target):
@@ -237,6 +279,8 @@ def main():
     write_model(folder("gguf_fuzz") / "llama_q8_0", 0, kinds.Q8_0)
     write_model(folder("gguf_fuzz") / "llama_q4_0", 0, kinds.Q4_0)
     write_model(folder("gguf_fuzz") / "qwen3moe_q4_1", 2, kinds.Q4_1)
+    write_model(folder("gguf_fuzz") / "qwen35_q8_0", 0, kinds.Q8_0, hybrid=True)
+    write_model(folder("gguf_fuzz") / "qwen35moe_q4_1", 2, kinds.Q4_1, hybrid=True)
     for path in sorted(CORPUS.glob("*/*")):
         print(path.relative_to(HERE), path.stat().st_size)
 

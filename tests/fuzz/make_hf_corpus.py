@@ -85,6 +85,33 @@ def deepseek():
     return shapes
 
 
+def delta_net(parts):
+    """What hf_safetensors_fuzz.cc takes for a whole model with a gated delta net. `parts` are the rows of its
+    projections by name."""
+    layer = "model.layers.0."
+    delta, mlp = layer + "linear_attn.", layer + "mlp."
+    shapes = {"model.embed_tokens.weight": [3, 4], "model.norm.weight": [4],
+              layer + "input_layernorm.weight": [4], layer + "post_attention_layernorm.weight": [4],
+              delta + "A_log": [2], delta + "dt_bias": [2], delta + "norm.weight": [2],
+              delta + "conv1d.weight": [8, 1, 2], delta + "out_proj.weight": [4, 4],
+              mlp + "gate.weight": [2, 4], mlp + "shared_expert_gate.weight": [1, 4]}
+    shapes |= {f"{delta}in_proj_{name}.weight": [rows, 4] for name, rows in parts.items()}
+    for expert in ("experts.0", "experts.1", "shared_expert"):
+        for name in ("gate_proj", "up_proj", "down_proj"):
+            shapes[f"{mlp}{expert}.{name}.weight"] = [4, 4]
+    return shapes
+
+
+def short_convolution():
+    """What hf_safetensors_fuzz.cc takes for a whole model of LFM2."""
+    layer = "model.layers.0."
+    shapes = {"model.embed_tokens.weight": [3, 4], "model.embedding_norm.weight": [4],
+              layer + "operator_norm.weight": [4], layer + "ffn_norm.weight": [4],
+              layer + "conv.conv.weight": [4, 1, 2], layer + "conv.in_proj.weight": [12, 4],
+              layer + "conv.out_proj.weight": [4, 4]}
+    return shapes | {f"{layer}feed_forward.{name}.weight": [4, 4] for name in ("w1", "w2", "w3")}
+
+
 def byte_level():
     text = {b: chr(b) for b in [*range(33, 127), *range(161, 173), *range(174, 256)]}
     spare = iter(range(256, 512))
@@ -135,7 +162,8 @@ def sentencepiece(kind):
 
 def main():
     for name in ("llama3_rope_bf16", "llama_yarn_f16", "mixtral_bf16", "qwen2_moe_bf16", "smollm3", "gemma3_vision",
-                 "glm4_moe", "hunyuan_v1_moe", "gpt_oss_mxfp4", "deepseek_v2", "phi3_longrope_long"):
+                 "glm4_moe", "hunyuan_v1_moe", "gpt_oss_mxfp4", "deepseek_v2", "phi3_longrope_long", "qwen3_next",
+                 "qwen3_5", "qwen3_5_moe", "lfm2_moe"):
         (folder("hf_config_fuzz") / name).write_bytes((GOLDEN / name / "config.json").read_bytes())
     (folder("hf_config_fuzz") / "generation").write_bytes(
         (GOLDEN / "qwen3_bf16" / "generation_config.json").read_bytes())
@@ -144,6 +172,9 @@ def main():
     (target / "mxfp4").write_bytes(safetensors(gpt_oss(True)))
     (target / "transposed").write_bytes(safetensors(gpt_oss(False)))
     (target / "mla").write_bytes(safetensors(deepseek()))
+    (target / "delta_net_fused").write_bytes(safetensors(delta_net({"qkvz": 12, "ba": 4})))
+    (target / "delta_net").write_bytes(safetensors(delta_net({"qkv": 8, "z": 4, "b": 2, "a": 2})))
+    (target / "short_convolution").write_bytes(safetensors(short_convolution()))
     (target / "float").write_bytes(safetensors({"a": [2, 3], "b": [1]}, "F32", metadata=False))
     (target / "index").write_text(json.dumps({"metadata": {"total_size": 4}, "weight_map": {
         "a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}))

@@ -185,7 +185,7 @@ def gguf_tensors(arch, config, state, fused=False):
             yield "output_norm.weight", values + (1 if has_offset_norms(arch) else 0)
         elif name == "model.embedding_norm.weight":
             yield "token_embd_norm.weight", values
-        elif name == "lm_head.weight" and not config.tie_word_embeddings:
+        elif name == "lm_head.weight" and not getattr(config, "tie_word_embeddings", False):
             yield "output.weight", values
     if rope.get("rope_type") == "longrope":
         yield "rope_factors_long.weight", np.array(rope["long_factor"], np.float32)
@@ -201,6 +201,8 @@ def add_rope(writer, arch, config, head_dim):
     writer.add_rope_freq_base(rope["rope_theta"])
     if "mrope_section" in rope:
         writer.add_rope_dimension_sections([*rope["mrope_section"], 0])
+    if arch.startswith("qwen3vl"):
+        writer.add_num_deepstack_layers(1)
     if local and arch == "gemma3":
         writer.add_rope_freq_base_swa(local["rope_theta"])
     if rope["rope_type"] == "linear":

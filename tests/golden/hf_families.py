@@ -39,6 +39,7 @@ class FamilySpec:
     mtp: bool = False  # with a draft layer, which transformers does not make
     fused: bool = False  # with all experts of a layer in one tensor, as published
     vision: dict | None = None  # the settings of the other half of a multimodal model
+    flat: bool = False  # as published, without text_config
     config: dict = dataclasses.field(default_factory=dict)
 
 
@@ -52,6 +53,9 @@ MROPE = DEFAULT | {"partial_rotary_factor": 0.5, "mrope_section": [1, 1, 1],
 RECURRENT, ATTENTION = "linear_attention", "full_attention"
 QWEN_VISION = {"depth": 1, "hidden_size": 8, "intermediate_size": 8, "num_heads": 2,
                "patch_size": 4, "num_position_embeddings": 4, "out_hidden_size": 40}
+QWEN2_VISION = {"depth": 1, "embed_dim": 8, "hidden_size": 40, "mlp_ratio": 1, "num_heads": 2,
+                "patch_size": 4}
+WHOLE_MROPE = DEFAULT | {"mrope_section": [1, 1, 2]}
 LFM2 = {"layer_types": ["conv", "conv", ATTENTION, "conv"], "num_hidden_layers": 4,
         "norm_eps": 1e-5}
 
@@ -74,6 +78,16 @@ FAMILIES = (
     FamilySpec("qwen3_5_moe_text", "Qwen3_5MoeText", config=DELTA_MOE | {
         "rope_parameters": MROPE, "linear_num_key_heads": 6,
         "layer_types": [RECURRENT, ATTENTION, RECURRENT]}),
+    FamilySpec("qwen2_vl", "Qwen2VL", vision=QWEN2_VISION, config={
+        "rope_parameters": WHOLE_MROPE, "num_hidden_layers": 2}),
+    FamilySpec("qwen2_vl_flat", "Qwen2VL", vision=QWEN2_VISION, flat=True, config={
+        "rope_parameters": WHOLE_MROPE, "tie_word_embeddings": False}),
+    FamilySpec("qwen2_5_vl", "Qwen2_5_VL", vision=QWEN_VISION, config={
+        "rope_parameters": WHOLE_MROPE}),
+    FamilySpec("qwen3_vl", "Qwen3VL", vision=QWEN_VISION | {"deepstack_visual_indexes": [0]},
+               config={"rope_parameters": WHOLE_MROPE | {
+                           "mrope_section": [2, 2, 2], "mrope_interleaved": True},
+                       "head_dim": 12, "attention_bias": True}),
     FamilySpec("lfm2", "Lfm2", config=LFM2 | {
         "block_ff_dim": 45, "block_multiple_of": 7, "block_ffn_dim_multiplier": 1.1}),
     FamilySpec("lfm2_moe", "Lfm2Moe", config=LFM2 | EXPERTS | {
@@ -233,6 +247,19 @@ def fuse_experts(folder):
         tensors[f"{prefix}.experts.gate_up_proj"] = torch.cat([stack("gate_proj"), stack("up_proj")], 1)
         tensors[f"{prefix}.experts.down_proj"] = stack("down_proj")
     save_file(tensors, path, metadata={"format": "pt"})
+
+
+def flatten(folder):
+    """Gives a saved Qwen2-VL the form of the published ones: without text_config."""
+    path = folder / "config.json"
+    outer = json.loads(path.read_text())
+    text = outer.pop("text_config")
+    rope = text.pop("rope_parameters")
+    text.pop("layer_types")
+    outer.pop("mm_tokens_per_image")
+    text |= {"rope_theta": rope["rope_theta"],
+             "rope_scaling": {"type": "mrope", "mrope_section": rope["mrope_section"]}}
+    path.write_text(json.dumps(text | outer, indent=2) + "\n")
 
 
 def add_mtp(folder, seed):

@@ -45,6 +45,7 @@ class Spec:
     arch: str
     config: dict = dataclasses.field(default_factory=dict)
     fused: bool = False  # the delta nets have the older, fused tensors
+    vision: dict | None = None  # the settings of the other half of a multimodal model
 
 
 MOE = {"num_experts": 6, "num_experts_per_tok": 2}
@@ -65,9 +66,21 @@ QWEN3NEXT = DELTA_NET | MOE | {
     "moe_intermediate_size": 16, "shared_expert_intermediate_size": 20, "norm_topk_prob": True}
 MROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 1],
          "mrope_interleaved": True}
+VISION = {"depth": 1, "hidden_size": 8, "intermediate_size": 8, "num_heads": 2, "patch_size": 4}
 LFM2 = {"num_hidden_layers": 4, "norm_eps": 1e-5, "conv_L_cache": 3,
         "layer_types": ["conv", "conv", "full_attention", "conv"]}
 SPECS = (
+    Spec("qwen2vl", "Qwen2_5_VL", "qwen2vl", vision=VISION | {"out_hidden_size": 40}, config={
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0,
+                            "mrope_section": [1, 1, 2]}}),
+    Spec("qwen3vl", "Qwen3VL", "qwen3vl",
+         {"head_dim": 12, "tie_word_embeddings": False,
+          "rope_parameters": MROPE | {"mrope_section": [2, 2, 2]}},
+         vision=VISION | {"out_hidden_size": 40, "deepstack_visual_indexes": [0]}),
+    Spec("qwen3vlmoe", "Qwen3VLMoe", "qwen3vlmoe",
+         MOE | {"head_dim": 12, "moe_intermediate_size": 24, "tie_word_embeddings": False,
+                "rope_parameters": MROPE | {"mrope_section": [2, 2, 2]}},
+         vision=VISION | {"out_hidden_size": 40, "deepstack_visual_indexes": [0]}),
     Spec("qwen3next", "Qwen3Next", "qwen3next", QWEN3NEXT),
     Spec("qwen3next_fused", "Qwen3Next", "qwen3next",
          QWEN3NEXT | {"num_hidden_layers": 2, "linear_conv_kernel_dim": 3,
@@ -161,6 +174,11 @@ def build_model(spec, big):
     if partial:
         settings["rope_parameters"] = settings["rope_parameters"] | {
             "partial_rotary_factor": partial}
+    if spec.vision:
+        config = getattr(transformers, spec.family + "Config")(
+            text_config=settings, vision_config=spec.vision, attn_implementation="eager",
+            experts_implementation="eager", tie_word_embeddings=settings["tie_word_embeddings"])
+        return getattr(transformers, spec.family + "ForConditionalGeneration")(config).float().eval()
     text = "Text" if spec.family in ("Gemma3", "Qwen3_5", "Qwen3_5Moe") else ""
     config = getattr(transformers, spec.family + text + "Config")(**settings)
     return getattr(transformers, spec.family + "ForCausalLM")(config).float().eval()
@@ -190,7 +208,7 @@ def randomise(model, spec, seed):
             values = rng.normal(0.0, 0.5, shape)
         elif name.endswith("sinks"):
             values = rng.normal(0.5, 1.0, shape)
-        elif name == "model.embed_tokens.weight":
+        elif name.endswith(".embed_tokens.weight"):
             values = rng.normal(0.0, 0.4 if tied else 1.0, shape)
         elif name == "lm_head.weight":
             values = rng.normal(0.0, 3 / np.sqrt(shape[-1]), shape)
@@ -207,11 +225,12 @@ def try_seed(spec, seed, ids, big):
     model = build_model(spec, big)
     randomise(model, spec, seed)
     logits = common.all_logits(model, ids)
-    state = {name: value.clone() for name, value in [*model.named_parameters(),
-                                                     *model.named_buffers()]}
+    state = {name.replace("model.language_model.", "model."): value.clone()
+             for name, value in [*model.named_parameters(), *model.named_buffers()]}
     exact = common.all_logits(model.double(), ids)
     error = float(np.abs(exact - logits).max())
-    return (model.config, state, logits, error) if error <= MAX_ERROR else None
+    config = model.config.text_config if spec.vision else model.config
+    return (config, state, logits, error) if error <= MAX_ERROR else None
 
 
 def write_gguf(path, spec, config, state):

@@ -202,6 +202,8 @@ def save(spec, model, stored, tokenizer, folder):
             hf_families.fuse_experts(folder)
         if spec.mtp:
             hf_families.add_mtp(folder, 3)
+        if spec.flat:
+            hf_families.flatten(folder)
         return None
     fast = transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>")

@@ -44,6 +44,17 @@ INVALID = [
           "presence_penalty": (NAN, 2.5, -2.5),
           "logit_bias": ({7: NAN}, {7: 101.0}, {7: -INFINITY}, {-1: 1.0}, {300: 1.0},
                          {number: 1.0 for number in range(1025)}),
+          "typical_p": (NAN, 0.0, -0.5, 1.5),
+          "top_n_sigma": (NAN, -1.0, INFINITY),
+          "xtc_probability": (NAN, -0.1, 1.5),
+          "xtc_threshold": (NAN, -0.1, 1.5),
+          "dry_multiplier": (NAN, -0.1, INFINITY),
+          "dry_base": (NAN, 0.9, INFINITY),
+          "dry_allowed_length": (-1,),
+          "dry_penalty_last_n": (-2,),
+          "dry_sequence_breakers": ([""], ["x" * 65], ["x"] * 129),
+          "bad_words": ([""], ["x" * 257], ["x"] * 129),
+          "allowed_token_ids": ([-1], [300]),
       }.items() for value in values],
     *[({f"stopping__{name}": value}, name)
       for name, values in {
@@ -74,7 +85,6 @@ INVALID = [
 ]
 UNSERVED = [
     ({"adapter": "a"}, "adapter"),
-    ({"sampling__typical_p": 0.9}, "typical_p"),
 ]
 
 

@@ -2,14 +2,14 @@
 
     chaos_test.py [GENERATIONS [HITS [SECONDS_EACH]]]
 
-Two fronts, three workers and a Redis, temperature 1 with seeds; a random model, or the real one
-where TIDEPOOL_TEST_MODEL names it, whose pauses are printed but have no limit (two cores compute a
-prompt of 500 tokens for longer than that). Workers and fronts
-are killed, stopped, drained and restarted, links are cut, Redis is killed and stopped. A client that
-a front leaves, or whose stream stands still, comes back to any front with its request_id and
-resume_after. At least HITS of the faults have
-to meet a running stream. Prints how long streams paused, by the kind of fault. The seed of the
-faults is printed, and may be given as TIDEPOOL_TEST_SEED.
+Two fronts, three workers and a Redis, temperature 1 with seeds; a random model, or a random hybrid
+if TIDEPOOL_TEST_HYBRID is set, or the real one where TIDEPOOL_TEST_MODEL names it, whose pauses are
+printed but have no limit (two cores compute a prompt of 500 tokens for longer than that). Workers
+and fronts are killed, stopped, drained and restarted, links are cut, Redis is killed and stopped. A
+client that a front leaves, or whose stream stands still, comes back to any front with its
+request_id and resume_after. At least HITS of the faults have to meet a running stream. Prints how
+long streams paused, by the kind of fault. The seed of the faults is printed, and may be given as
+TIDEPOOL_TEST_SEED.
 """
 
 import bisect
@@ -24,6 +24,7 @@ import unittest
 import grpc
 
 import harness
+import hybrid_model
 from chaos_cluster import FRONTS, SILENCE, WORKERS, Cluster
 from harness import Client, Received, sessions_pb
 
@@ -31,7 +32,18 @@ GENERATIONS = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
 HITS = int(sys.argv[2]) if len(sys.argv) > 2 else 50
 SECONDS_EACH = float(sys.argv[3]) if len(sys.argv) > 3 else 0.11
 REAL = "TIDEPOOL_TEST_MODEL" in os.environ
-MODEL = harness.smollm2() if REAL else harness.LLAMA
+HYBRID = "TIDEPOOL_TEST_HYBRID" in os.environ
+
+
+def pick_model():
+    if REAL:
+        return harness.smollm2()
+    if HYBRID:
+        return hybrid_model.write(harness.scratch_folder() / "hybrid.gguf")
+    return harness.LLAMA
+
+
+MODEL = pick_model()
 CLIENTS = 64
 SCRIPTS = 12 if REAL else 40
 TURNS = 2  # of a session

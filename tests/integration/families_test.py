@@ -5,7 +5,9 @@ import shutil
 import signal
 import unittest
 
+import bits
 import harness
+from bits import Bits
 from harness import Client
 
 HF = harness.TINY.parent / "hf"
@@ -33,32 +35,6 @@ def ids(count, seed):
     return [(i * i + i // 7 * 5 + seed * 13) % 57 for i in range(count)]
 
 
-class Bits(harness.Received):
-    """A stream with its log-probabilities, which can be compared exactly."""
-
-    def stream(self, client, prompt, max_tokens, session=None):
-        request = harness.make_request(ids=prompt, session=session, max_tokens=max_tokens,
-                                       temperature=1.0, seed=11)
-        request.stopping.ignore_eos = True
-        # Long messages, so that a stream that is not read waits.
-        request.logprobs, request.top_logprobs = True, 20
-        return client.inference.Generate(request, timeout=120)
-
-    def read(self, *arguments, **more):
-        for message in self.stream(*arguments, **more):
-            self.take(message)
-        return self
-
-    @property
-    def bits(self):
-        return [(one.token_id, one.logprob, [(top.token_id, top.logprob) for top in one.top])
-                for message in self.messages for one in message.logprobs]
-
-    @property
-    def cached(self):
-        return self.answer().usage.cached_tokens
-
-
 class FamiliesTest(unittest.TestCase):
 
     @classmethod
@@ -72,14 +48,7 @@ class FamiliesTest(unittest.TestCase):
         return client
 
     def undisturbed(self, name, *arguments):
-        """The stream of a server that did nothing before."""
-        server = harness.serve(model=self.models[name])
-        client = Client(server)
-        try:
-            return Bits().read(client, *arguments).bits
-        finally:
-            client.close()
-            server.kill()
+        return bits.undisturbed(self.models[name], *arguments)
 
     def expect_same(self, received, expected):
         self.assertEqual(len(received.bits), len(expected))

@@ -193,6 +193,20 @@ class OpenAiTest(unittest.TestCase):
         top = self.chat(temperature=1, extra_body={"top_k": 1}).choices[0].message.content
         self.assertEqual(top, greedy)
 
+    def test_samplers(self):
+        def complete(**fields):
+            return self.client.completions.create(model=self.model, prompt="Tide tide tide", max_tokens=20,
+                                                  temperature=1, seed=3, extra_body=fields)
+        plain = complete().choices[0].text
+        for fields in ({"typical_p": 0.2}, {"top_n_sigma": 0.5}, {"dry_multiplier": 5, "dry_allowed_length": 0},
+                       {"xtc_probability": 1, "xtc_threshold": 0.001}, {"bad_words": [plain[:1]]}):
+            self.assertNotEqual(complete(**fields).choices[0].text, plain, fields)
+        allowed = complete(allowed_token_ids=[65, 66], ignore_eos=True).choices[0].text
+        self.assertLessEqual(set(allowed), {"A", "B"})
+        with self.assertRaises(openai.BadRequestError) as empty:
+            complete(allowed_token_ids=[65], bad_words=["A"])
+        self.assertIn("allowed_token_ids and bad_words exclude", str(empty.exception))
+
     def test_a_cancel_stops_the_work(self):
         before = self.grpc.wait_idle().requests_cancelled_total
         # More than the buffers between the server and a client that does not read.

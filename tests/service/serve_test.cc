@@ -296,8 +296,8 @@ TEST_F(ServeTest, BadRequestsGetOneClearStatus) {
        StatusCode::INVALID_ARGUMENT, "temperature"},
       {"negative limit", [](auto* r) { r->mutable_stopping()->set_max_tokens(-1); },
        StatusCode::INVALID_ARGUMENT, "max_tokens"},
-      {"typical_p", [](auto* r) { r->mutable_sampling()->set_typical_p(0.5); },
-       StatusCode::UNIMPLEMENTED, "typical_p"},
+      {"typical_p", [](auto* r) { r->mutable_sampling()->set_typical_p(0); },
+       StatusCode::INVALID_ARGUMENT, "typical_p"},
       {"n", [](auto* r) { r->set_n(129); }, StatusCode::INVALID_ARGUMENT, "1 to 128"},
       {"role",
        [](auto* r) {

@@ -67,6 +67,7 @@ TEST_F(SyntheticTest, ModelsOfEveryTypeRun) {
        std::vector<std::pair<absl::string_view, GgmlType>>{{"tiny", GgmlType::kQ4_K},
                                                            {"tiny", GgmlType::kF16},
                                                            {"tiny", GgmlType::kIQ4_NL},
+                                                           {"tiny-hybrid", GgmlType::kQ4_K},
                                                            {"tiny-moe", GgmlType::kQ5_K},
                                                            {"tiny-moe", GgmlType::kQ8_0}}) {
     Bytes(shape, {.type = type});

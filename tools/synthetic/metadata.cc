@@ -66,6 +66,25 @@ void SetTokenizer(int64_t vocabulary, GgufMetadata* metadata) {
   metadata->SetString("tokenizer.chat_template", kChatTemplate);
 }
 
+// The keys of hybrid models.
+void SetDeltaNets(const Shape& shape, GgufMetadata* metadata) {
+  const DeltaNetShape& delta = shape.extras.delta;
+  const std::string prefix = absl::StrCat(shape.architecture, ".");
+  const auto set = [&](absl::string_view key, int64_t value) {
+    metadata->SetU32(absl::StrCat(prefix, key), static_cast<uint32_t>(value));
+  };
+  set("full_attention_interval", delta.interval);
+  set("ssm.conv_kernel", delta.conv_width);
+  set("ssm.state_size", delta.dim);
+  set("ssm.group_count", delta.k_heads);
+  set("ssm.time_step_rank", delta.v_heads);
+  set("ssm.inner_size", delta.v_size());
+  set("rope.dimension_count", delta.rotated);
+  const auto pairs = static_cast<int32_t>(delta.rotated / 2);
+  const int32_t third = (pairs + 2) / 3;
+  metadata->SetI32s(prefix + "rope.dimension_sections", {third, third, pairs - 2 * third, 0});
+}
+
 }  // namespace
 
 GgufMetadata MakeMetadata(const Shape& shape) {
@@ -90,6 +109,7 @@ GgufMetadata MakeMetadata(const Shape& shape) {
     set("expert_used_count", shape.experts_used);
     if (shape.architecture != "llama") set("expert_feed_forward_length", shape.expert_width);
   }
+  if (shape.extras.delta.interval > 0) SetDeltaNets(shape, &metadata);
   if (shape.extras.window > 0) set("attention.sliding_window", shape.extras.window);
   if (shape.extras.yarn_context > 0) {
     const std::string prefix = absl::StrCat(shape.architecture, ".rope.scaling.");

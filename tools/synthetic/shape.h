@@ -11,6 +11,22 @@
 
 namespace tidepool::tools {
 
+// Hybrid models: only every interval-th layer has attention, which is gated. The others have a
+// gated delta net.
+struct DeltaNetShape {
+  int64_t interval = 0;  // 0: all layers have attention
+  int64_t k_heads = 0;
+  int64_t v_heads = 0;
+  int64_t dim = 0;  // of every head
+  int64_t conv_width = 4;
+  int64_t rotated = 0;  // dimensions of attention heads that RoPE rotates
+
+  bool HasAttention(int64_t layer) const { return interval == 0 || (layer + 1) % interval == 0; }
+  // Number of rows of all values, and of all queries, keys and values.
+  int64_t v_size() const { return v_heads * dim; }
+  int64_t channels() const { return (2 * k_heads + v_heads) * dim; }
+};
+
 // What only some architectures have.
 struct ShapeExtras {
   bool post_norms = false;     // norms after attention and FFN, too
@@ -19,12 +35,13 @@ struct ShapeExtras {
   absl::string_view ffn_norm = "ffn_norm";
   int64_t window = 0;        // of the layers that the architecture gives one; 0: none
   int64_t yarn_context = 0;  // original context of YaRN scaling; 0: no scaling
+  DeltaNetShape delta;
 };
 
 // The sizes of a published model.
 struct Shape {
   absl::string_view name;
-  absl::string_view architecture;  // llama, qwen3, qwen3moe, gemma3 or gpt-oss
+  absl::string_view architecture;  // llama, qwen3, qwen3moe, qwen35, gemma3 or gpt-oss
   int64_t layers = 0;
   int64_t hidden = 0;
   int64_t heads = 0;

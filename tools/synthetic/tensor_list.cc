@@ -57,8 +57,14 @@ class TensorList {
         into_stream_(1 / std::sqrt(2 * static_cast<float>(layers_))) {
     AddEnds();
     for (int64_t layer = 0; layer < layers_; ++layer) {
-      AddAttention(layer, absl::StrCat("blk.", layer, "."));
-      AddFfn(layer, absl::StrCat("blk.", layer, "."));
+      const std::string prefix = absl::StrCat("blk.", layer, ".");
+      AddNorm(prefix + "attn_norm.weight", shape_.hidden);
+      if (shape_.extras.delta.HasAttention(layer)) {
+        AddAttention(layer, prefix);
+      } else {
+        AddDeltaNet(prefix);
+      }
+      AddFfn(layer, prefix);
     }
   }
 
@@ -85,6 +91,7 @@ class TensorList {
 
   void AddEnds();
   void AddAttention(int64_t layer, const std::string& prefix);
+  void AddDeltaNet(const std::string& prefix);
   void AddFfn(int64_t layer, const std::string& prefix);
   void MakeConstant(Tensor* rows);
   void SpareReserved(int64_t layer, Tensor* attention_output);
@@ -122,8 +129,9 @@ void TensorList::AddEnds() {
 void TensorList::AddAttention(int64_t layer, const std::string& prefix) {
   const int64_t q_width = shape_.heads * shape_.head_dim;
   const int64_t kv_width = shape_.kv_heads * shape_.head_dim;
-  AddNorm(prefix + "attn_norm.weight", shape_.hidden);
-  Tensor& q = AddMatrix(prefix + "attn_q.weight", type_, {shape_.hidden, q_width, 1, 1});
+  // In hybrid models, each head's query is followed by its gate.
+  const int64_t q_rows = shape_.extras.delta.interval > 0 ? 2 * q_width : q_width;
+  Tensor& q = AddMatrix(prefix + "attn_q.weight", type_, {shape_.hidden, q_rows, 1, 1});
   if (stream_ != nullptr && layer == 0) MakeConstant(&q);
   Tensor& k = AddMatrix(prefix + "attn_k.weight", type_, {shape_.hidden, kv_width, 1, 1});
   if (stream_ != nullptr && layer == 0) MakeConstant(&k);
@@ -137,6 +145,26 @@ void TensorList::AddAttention(int64_t layer, const std::string& prefix) {
   }
   if (shape_.extras.post_norms) AddNorm(prefix + "post_attention_norm.weight", shape_.hidden);
   if (shape_.extras.biases) AddBiases(prefix);
+}
+
+void TensorList::AddDeltaNet(const std::string& prefix) {
+  const DeltaNetShape& delta = shape_.extras.delta;
+  const int64_t hidden = shape_.hidden;
+  AddMatrix(prefix + "attn_qkv.weight", type_, {hidden, delta.channels(), 1, 1});
+  AddMatrix(prefix + "attn_gate.weight", type_, {hidden, delta.v_size(), 1, 1});
+  AddMatrix(prefix + "ssm_beta.weight", GgmlType::kF32, {hidden, delta.v_heads, 1, 1});
+  AddMatrix(prefix + "ssm_alpha.weight", GgmlType::kF32, {hidden, delta.v_heads, 1, 1});
+  AddMatrix(prefix + "ssm_conv1d.weight", GgmlType::kF32,
+            {delta.conv_width, delta.channels(), 1, 1});
+  AddBias(prefix + "ssm_dt.bias", delta.v_heads);
+  AddBias(prefix + "ssm_a", delta.v_heads);
+  // Heads that forget within a few tokens, and heads that remember hundreds.
+  tensors_.back().row = [](int64_t, Random* random, absl::Span<float> values) {
+    for (float& value : values) value = -std::exp(1.5f * random->Bell() - 2);
+    return RowKind::kGiven;
+  };
+  AddNorm(prefix + "ssm_norm.weight", delta.dim);
+  AddMatrix(prefix + "ssm_out.weight", type_, {delta.v_size(), hidden, 1, 1}, into_stream_);
 }
 
 // Biases of attention, and its sinks. Those of experts: see AddFfn.

@@ -15,7 +15,6 @@
 namespace tidepool::engine::hf {
 namespace {
 
-constexpr char kTextConfig[] = "text_config";
 constexpr absl::string_view kSoftcap = "softcapping";
 
 // Keys that do not change the logits.
@@ -428,33 +427,32 @@ Json WithDefaults(const HfFamily& family, const Json& config) {
 absl::StatusOr<HfModel> ReadConfig(const std::string& path, const Json& config,
                                    GgufMetadata* metadata) {
   const JsonMembers outer(path, config);
-  const Json* text = outer.Find(kTextConfig);
-  const bool nested = text != nullptr && text->is_object();
-  const std::string prefix = nested ? absl::StrCat(kTextConfig, ".") : "";
-  const JsonMembers members(path, nested ? *text : config, prefix);
-  ASSIGN_OR_RETURN(const std::string type, members.String("model_type"));
-  const HfFamily* family = FindHfFamily(type);
+  ASSIGN_OR_RETURN(const TextConfig text, FindTextConfig(path, config));
+  const JsonMembers members(path, text.config, text.prefix);
+  const HfFamily* family = FindHfFamily(text.model_type);
   if (family == nullptr) {
     return members.Unsupported(
-        "model_type",
-        absl::StrCat(Shown(Json(type)), " is not supported, expected one of ", KnownHfFamilies()));
+        "model_type", absl::StrCat(Shown(Json(text.model_type)),
+                                   " is not supported, expected one of ", KnownHfFamilies()));
   }
-  RETURN_IF_ERROR(CheckClass(outer, nested));
-  RETURN_IF_ERROR(CheckNulls(members, *family, nested ? *text : config));
+  RETURN_IF_ERROR(CheckClass(outer, text.nested));
+  RETURN_IF_ERROR(CheckNulls(members, *family, text.config));
   Parts parts;
-  RETURN_IF_ERROR(CheckQuantization(outer, members, type, &parts));
-  Json merged = WithDefaults(*family, nested ? *text : config);
+  RETURN_IF_ERROR(CheckQuantization(outer, members, text.model_type, &parts));
+  Json merged = WithDefaults(*family, text.config);
   merged.erase("quantization_config");
-  if (nested) {
-    const JsonMembers text_members(path, merged, prefix);
+  if (text.nested) {
+    const JsonMembers text_members(path, merged, text.prefix);
     RETURN_IF_ERROR(CheckMultimodal(outer, text_members));
     ASSIGN_OR_RETURN(const bool tied, MayBeTied(outer, text_members));
     merged[kTie] = tied;
   }
   metadata->SetString("general.architecture", family->architecture);
-  const JsonMembers whole(path, merged, prefix);
+  const JsonMembers whole(path, merged, text.prefix);
   ASSIGN_OR_RETURN(HfModel model, ConfigReader(whole, *family, parts, metadata).Read());
-  model.nested = nested;
+  if (family->architecture == "qwen3vl") WriteImageLayers(config, *family, metadata);
+  model.nested = text.nested;
+  model.config_prefix = text.prefix;
   return model;
 }
 

@@ -215,6 +215,9 @@ constexpr char kLfm2MoeDefaults[] =
         "rope_theta": 1000000.0, "num_dense_layers": 2, "norm_topk_prob": true,
         "routed_scaling_factor": 1.0})";
 constexpr char kQwenDefaults[] = R"({"sliding_window": 4096})";
+constexpr char kQwen2VlDefaults[] =
+    R"({"sliding_window": 4096, "max_window_layers": 80, "rope_theta": 1000000.0,
+        "rms_norm_eps": 1e-5})";
 
 constexpr HfFamily kFamilies[] = {
     {.model_type = "llama",
@@ -245,6 +248,20 @@ constexpr HfFamily kFamilies[] = {
      .bias = ConfigBias::kQkv,
      .window = ConfigWindow::kSwitched,
      .defaults = kQwenDefaults},
+    {.model_type = "qwen2_vl_text",
+     .architecture = "qwen2vl",
+     .parts = kLlamaParts,
+     .mrope = true,
+     .bias = ConfigBias::kQkv,
+     .window = ConfigWindow::kSwitched,
+     .defaults = kQwen2VlDefaults},
+    {.model_type = "qwen2_5_vl_text",
+     .architecture = "qwen2vl",
+     .parts = kLlamaParts,
+     .mrope = true,
+     .bias = ConfigBias::kQkv,
+     .window = ConfigWindow::kSwitched,
+     .defaults = kQwen2VlDefaults},
     {.model_type = "qwen2_moe",
      .architecture = "qwen2moe",
      .parts = kQwenMoeParts,
@@ -258,6 +275,13 @@ constexpr HfFamily kFamilies[] = {
      .bias = ConfigBias::kByKey,
      .window = ConfigWindow::kSwitched,
      .defaults = R"({"head_dim": 128, "sliding_window": 4096})",
+     .not_null = kHeadDim},
+    {.model_type = "qwen3_vl_text",
+     .architecture = "qwen3vl",
+     .parts = {Part::kQkv, Part::kQkNorm, Part::kFfnNorm, Part::kDense},
+     .mrope = true,
+     .bias = ConfigBias::kByKey,
+     .defaults = R"({"head_dim": 128, "rope_theta": 500000.0})",
      .not_null = kHeadDim},
     {.model_type = "qwen3_moe",
      .architecture = "qwen3moe",

@@ -207,8 +207,10 @@ struct HfModel {
   // Whether the embedding is also the output weight. If `nested` is true, this is only the case if
   // the files have no output weight.
   bool tied = false;
-  // Whether the model is the text model inside a multimodal checkpoint.
+  // Whether the model is the text model inside a multimodal checkpoint. Its settings in config.json
+  // are then usually under "text_config.", which is the prefix.
   bool nested = false;
+  std::string config_prefix;
   std::vector<float> rope_divisors;  // of llama3 scaling; empty: no such scaling
   std::vector<float> rope_long;      // of longrope scaling; empty: no such scaling
   std::vector<float> rope_short;

@@ -15,6 +15,7 @@ absl::Status ReadGenerationConfig(const std::string& path, const Json& config,
       {"temperature", "temp"},
       {"top_p", "top_p"},
       {"min_p", "min_p"},
+      {"typical_p", "typical_p"},
       {"repetition_penalty", "penalty_repeat"}};
   for (const auto& [key, name] : numbers) {
     if (!members.Has(key)) continue;

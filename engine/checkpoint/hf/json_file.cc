@@ -6,51 +6,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/checkpoint/gguf_parser.h"
+#include "kernels/base/json_watch.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/utf8.h"
 
 namespace tidepool::engine::hf {
-namespace {
-
-constexpr int kMaxDepth = 64;
-
-// Watches the events of the parser. After the first fault, the parser discards all further values.
-class Watch {
- public:
-  bool OnEvent(int depth, Json::parse_event_t event, const Json& parsed) {
-    if (!fault_.empty()) return false;
-    if (depth > kMaxDepth) {
-      fault_ = absl::StrCat("nested deeper than ", kMaxDepth, " levels");
-    } else if (event == Json::parse_event_t::object_start) {
-      keys_.emplace_back();
-    } else if (event == Json::parse_event_t::object_end) {
-      keys_.pop_back();
-    } else if (event == Json::parse_event_t::key) {
-      const std::string& key = parsed.get_ref<const std::string&>();
-      if (!keys_.back().insert(key).second) {
-        fault_ = absl::StrCat("has the key ", Quote(key), " twice in one object");
-      }
-    }
-    return fault_.empty();
-  }
-
-  const std::string& fault() const { return fault_; }
-
- private:
-  std::string fault_;
-  std::vector<std::set<std::string>> keys_;  // the keys of each open object
-};
-
-}  // namespace
-
 absl::StatusOr<Json> ParseJsonObject(const std::string& path, absl::string_view text) {
-  Watch watch;
-  const Json json = Json::parse(
-      text.begin(), text.end(),
-      [&watch](int depth, Json::parse_event_t event, const Json& parsed) {
-        return watch.OnEvent(depth, event, parsed);
-      },
-      /*allow_exceptions=*/false);
+  base::JsonWatch<Json> watch({.max_depth = 64});
+  const Json json =
+      Json::parse(text.begin(), text.end(), watch.callback(), /*allow_exceptions=*/false);
   if (!watch.fault().empty()) return FileError(path, "", watch.fault());
   if (json.is_discarded()) {
     return FileError(path, "", "not valid JSON, expected an object; download the file again");

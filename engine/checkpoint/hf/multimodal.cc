@@ -21,6 +21,26 @@ bool Contains(const absl::string_view (&list)[kSize], absl::string_view name) {
 
 }  // namespace
 
+absl::StatusOr<TextConfig> FindTextConfig(const std::string& path, const Json& config) {
+  constexpr absl::string_view kFlatTypes[] = {"qwen2_vl", "qwen2_5_vl"};
+  constexpr char kTextConfig[] = "text_config";
+  const JsonMembers outer(path, config);
+  TextConfig text = {.config = config};
+  if (const Json* inner = outer.Find(kTextConfig); inner != nullptr && inner->is_object()) {
+    text = {.config = *inner, .prefix = absl::StrCat(kTextConfig, "."), .nested = true};
+  }
+  ASSIGN_OR_RETURN(text.model_type,
+                   JsonMembers(path, text.config, text.prefix).String("model_type"));
+  if (text.nested || !Contains(kFlatTypes, text.model_type)) return text;
+  absl::StrAppend(&text.model_type, "_text");
+  text.nested = true;
+  for (const char* key : {"vision_config", "image_token_id", "video_token_id", "vision_token_id",
+                          "vision_start_token_id", "vision_end_token_id"}) {
+    text.config.erase(key);
+  }
+  return text;
+}
+
 absl::StatusOr<bool> MayBeTied(const JsonMembers& outer, const JsonMembers& text) {
   constexpr absl::string_view kDefaultTrue[] = {
       "deepseek_vl", "gemma3",      "got_ocr2", "granite4_vision", "granite_speech", "internvl",
@@ -55,6 +75,15 @@ absl::Status CheckMultimodal(const JsonMembers& outer, const JsonMembers& text) 
                           ", where transformers does not use it; expected ", Shown(value)));
   }
   return absl::OkStatus();
+}
+
+void WriteImageLayers(const Json& config, const HfFamily& family, GgufMetadata* metadata) {
+  const auto vision = config.find("vision_config");
+  if (vision == config.end() || !vision->is_object()) return;
+  const auto layers = vision->find("deepstack_visual_indexes");
+  if (layers == vision->end() || !layers->is_array()) return;
+  metadata->SetU32(absl::StrCat(family.architecture, ".n_deepstack_layers"),
+                   static_cast<uint32_t>(layers->size()));
 }
 
 }  // namespace tidepool::engine::hf

@@ -17,11 +17,10 @@ constexpr absl::string_view kOriginalContext = "original_max_position_embeddings
 constexpr absl::string_view kFullAttention = "full_attention";
 constexpr absl::string_view kSlidingAttention = "sliding_attention";
 
-// The rotary scaling of one model. `where` is the key in config.json under which it is.
+// The rotary scaling of one model. Errors of `members` name the key with its whole path.
 struct Scaling {
   const JsonMembers& config;
   const JsonMembers& members;
-  absl::string_view where;
   double theta = 0;
   int64_t dims = 0;    // number of rotated elements of each head
   std::string prefix;  // prefix of the metadata keys, such as "llama.rope."
@@ -30,10 +29,10 @@ struct Scaling {
   bool null_factor = false;  // the settings have a factor, and it is null
 
   absl::Status Unsupported(absl::string_view key, absl::string_view message) const {
-    return members.Unsupported(absl::StrCat(where, ".", key), message);
+    return members.Unsupported(key, message);
   }
   absl::Status Error(absl::string_view key, absl::string_view message) const {
-    return members.Error(absl::StrCat(where, ".", key), message);
+    return members.Error(key, message);
   }
 };
 
@@ -263,35 +262,38 @@ absl::StatusOr<double> Theta(const JsonMembers& config, const JsonMembers& membe
   ASSIGN_OR_RETURN(const double outer, config.FloatOr(outer_key, 10000));
   ASSIGN_OR_RETURN(const double theta, members.FloatOr("rope_theta", outer));
   if (theta > 1 && theta < 1e30) return theta;
-  return config.Error("rope_theta", absl::StrCat(theta, ", expected a number above 1"));
+  const absl::string_view wrong = ", expected a number above 1";
+  if (members.Has("rope_theta")) return members.Error("rope_theta", absl::StrCat(theta, wrong));
+  return config.Error(outer_key, absl::StrCat(theta, wrong));
 }
 
 // Returns the number of rotated elements of each head.
 absl::StatusOr<int64_t> RotatedDims(const JsonMembers& config, const JsonMembers& members,
-                                    absl::string_view where, const HfModel& model) {
+                                    const HfModel& model) {
   ASSIGN_OR_RETURN(const double outer, config.FloatOr(kPartial, 1));
   ASSIGN_OR_RETURN(const double partial, members.FloatOr(kPartial, outer));
+  const JsonMembers& origin = members.Has(kPartial) ? members : config;
   if (partial != 1 && !model.family->partial_rotary) {
-    return config.Unsupported(members.Has(kPartial) ? absl::StrCat(where, ".", kPartial) : kPartial,
-                              absl::StrCat(partial, " is not supported, expected 1"));
+    return origin.Unsupported(kPartial, absl::StrCat(partial, " is not supported, expected 1"));
   }
   const auto dims = partial > 0 && partial <= 1
                         ? static_cast<int64_t>(static_cast<double>(model.head_dim) * partial)
                         : 0;
   if (dims > 0 && dims % 2 == 0) return dims;
-  return config.Error(kPartial, absl::StrCat(partial, ", expected a share of head_dim ",
+  return origin.Error(kPartial, absl::StrCat(partial, ", expected a share of head_dim ",
                                              model.head_dim, " that is an even number"));
 }
 
-// Reads the rotary base of layers with a window. These layers have no scaling.
-absl::Status ReadLocalRope(const JsonMembers& config, const Json& settings,
+// Reads the rotary base of layers with a window. These layers have no scaling. `path` is that of
+// the settings in config.json.
+absl::Status ReadLocalRope(const JsonMembers& config, const Json& settings, absl::string_view path,
                            const std::string& prefix, GgufMetadata* metadata) {
-  const JsonMembers members(config.path(), settings, config.prefix());
+  const JsonMembers members(config.path(), settings, path);
   ASSIGN_OR_RETURN(const double theta, Theta(config, members, "rope_local_base_freq"));
   metadata->SetF32(absl::StrCat(prefix, "freq_base_swa"), static_cast<float>(theta));
   ASSIGN_OR_RETURN(const std::string type, members.StringOr("rope_type", "default"));
   members.Find(kPartial);
-  const Scaling scaling = {config, members, kSlidingAttention, theta, 0, prefix};
+  const Scaling scaling = {config, members, theta, 0, prefix};
   if (type == "default") return CheckRead(scaling, type);
   return scaling.Unsupported(
       "rope_type", absl::StrCat(Shown(Json(type)), " is not supported, expected default"));
@@ -341,6 +343,7 @@ absl::Status ReadHfRope(const JsonMembers& config, HfModel* model, GgufMetadata*
     settings = *found;
   }
   const std::string prefix = absl::StrCat(model->family->architecture, ".rope.");
+  std::string path = absl::StrCat(config.prefix(), where, ".");
   const bool by_kind = settings.contains(kFullAttention) && settings[kFullAttention].is_object();
   if (model->family->local_rope) {
     Json local = Json::object();
@@ -348,8 +351,10 @@ absl::Status ReadHfRope(const JsonMembers& config, HfModel* model, GgufMetadata*
         settings[kSlidingAttention].is_object()) {
       local = settings[kSlidingAttention];
     }
-    RETURN_IF_ERROR(ReadLocalRope(config, local, prefix, metadata));
+    RETURN_IF_ERROR(
+        ReadLocalRope(config, local, absl::StrCat(path, kSlidingAttention, "."), prefix, metadata));
     if (by_kind) {
+      absl::StrAppend(&path, kFullAttention, ".");
       // transformers reads this key next to the two sets, not inside of them.
       const Json outer = settings;
       settings = outer[kFullAttention];
@@ -357,16 +362,18 @@ absl::Status ReadHfRope(const JsonMembers& config, HfModel* model, GgufMetadata*
       if (outer.contains("truncate")) settings["truncate"] = outer["truncate"];
     }
   }
-  const JsonMembers members(config.path(), settings, config.prefix());
+  const JsonMembers members(config.path(), settings, path);
   ASSIGN_OR_RETURN(const double theta, Theta(config, members, "rope_theta"));
   ASSIGN_OR_RETURN(const std::string old_type, members.StringOr("type", "default"));
   ASSIGN_OR_RETURN(std::string type, members.StringOr("rope_type", old_type));
+  // Qwen2-VL has this name for the usual rotation with sections.
+  if (type == "mrope" && model->family->architecture == "qwen2vl") type = "default";
   // Old files of Phi-3 have this name for longrope.
   if (type == "yarn" && model->family->model_type == "phi3") type = "longrope";
-  ASSIGN_OR_RETURN(const int64_t dims, RotatedDims(config, members, where, *model));
+  ASSIGN_OR_RETURN(const int64_t dims, RotatedDims(config, members, *model));
   metadata->SetF32(absl::StrCat(prefix, "freq_base"), static_cast<float>(theta));
   metadata->SetU32(absl::StrCat(prefix, "dimension_count"), static_cast<uint32_t>(dims));
-  Scaling scaling = {config, members, where, theta, dims, prefix};
+  Scaling scaling = {config, members, theta, dims, prefix};
   scaling.by_kind = model->family->local_rope && by_kind;
   scaling.null_factor = settings.contains("factor") && settings["factor"].is_null();
   RETURN_IF_ERROR(ApplyScaling(&scaling, type, model, metadata));

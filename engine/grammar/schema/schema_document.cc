@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "kernels/base/json_watch.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/utf8.h"
 
@@ -42,33 +42,6 @@ bool IsIn(absl::Span<const absl::string_view> list, absl::string_view word) {
 std::string Escaped(absl::string_view key) {
   return absl::StrReplaceAll(key, {{"~", "~0"}, {"/", "~1"}});
 }
-
-// Watches the parser's events; after the first fault it discards all further values.
-class Watch {
- public:
-  bool OnEvent(int depth, Json::parse_event_t event, const Json& parsed) {
-    if (!fault_.empty()) return false;
-    if (depth > kMaxSchemaDepth) {
-      fault_ = absl::StrCat("nested deeper than ", kMaxSchemaDepth, " levels");
-    } else if (event == Json::parse_event_t::object_start) {
-      keys_.emplace_back();
-    } else if (event == Json::parse_event_t::object_end) {
-      keys_.pop_back();
-    } else if (event == Json::parse_event_t::key) {
-      const std::string& key = parsed.get_ref<const std::string&>();
-      if (!keys_.back().insert(key).second) {
-        fault_ = absl::StrCat("an object has the key ", base::Quoted(key), " twice");
-      }
-    }
-    return fault_.empty();
-  }
-
-  const std::string& fault() const { return fault_; }
-
- private:
-  std::string fault_;
-  std::vector<std::set<std::string>> keys_;
-};
 
 std::string WithoutFragment(absl::string_view uri) {
   return std::string(uri.substr(0, uri.find('#')));
@@ -162,15 +135,13 @@ absl::StatusOr<std::unique_ptr<SchemaDocument>> SchemaDocument::Parse(absl::stri
         "", "",
         absl::StrCat("the schema has ", text.size(), " bytes; the limit is ", kMaxSchemaBytes));
   }
-  Watch watch;
+  base::JsonWatch<Json> watch({.max_depth = kMaxSchemaDepth});
   auto document = std::unique_ptr<SchemaDocument>(new SchemaDocument);
-  document->root_ = Json::parse(
-      text.begin(), text.end(),
-      [&watch](int depth, Json::parse_event_t event, const Json& parsed) {
-        return watch.OnEvent(depth, event, parsed);
-      },
-      /*allow_exceptions=*/false);
-  if (!watch.fault().empty()) return SchemaError("", "", watch.fault());
+  document->root_ =
+      Json::parse(text.begin(), text.end(), watch.callback(), /*allow_exceptions=*/false);
+  if (!watch.fault().empty()) {
+    return SchemaError("", "", absl::StrCat("the schema ", watch.fault()));
+  }
   const Json& root = document->root_;
   if (root.is_discarded()) return SchemaError("", "", "the schema is not valid JSON");
   if (!root.is_object() && !root.is_boolean()) {

@@ -96,10 +96,18 @@ absl::StatusOr<Regex> SchemaNormalizer::NumbersOf(const Json& schema, absl::stri
   if (!number.has_value()) {
     return Error(schema, keyword, absl::StrCat(value.dump(), " is not a number of few digits"));
   }
-  if (keyword == "minimum") return numbers_.AtLeast(*number);
-  if (keyword == "exclusiveMinimum") return numbers_.GreaterThan(*number);
-  if (keyword == "maximum") return pool_.Not(numbers_.GreaterThan(*number));
-  if (keyword == "exclusiveMaximum") return pool_.Not(numbers_.AtLeast(*number));
+  // In draft 4, `exclusiveMinimum` and `exclusiveMaximum` say how to read the other limit.
+  const auto excludes = [&schema](const char* flag) {
+    return schema.contains(flag) && schema[flag] == true;
+  };
+  if (keyword == "minimum" && !excludes("exclusiveMinimum")) return numbers_.AtLeast(*number);
+  if (keyword == "minimum" || keyword == "exclusiveMinimum") return numbers_.GreaterThan(*number);
+  if (keyword == "maximum" && !excludes("exclusiveMaximum")) {
+    return pool_.Not(numbers_.GreaterThan(*number));
+  }
+  if (keyword == "maximum" || keyword == "exclusiveMaximum") {
+    return pool_.Not(numbers_.AtLeast(*number));
+  }
   const std::optional<Regex> multiple =
       number->negative ? std::nullopt : numbers_.MultipleOf(*number);
   if (!multiple.has_value()) {
@@ -108,14 +116,34 @@ absl::StatusOr<Regex> SchemaNormalizer::NumbersOf(const Json& schema, absl::stri
   return *multiple;
 }
 
-absl::Status SchemaNormalizer::ApplyNumbers(const Json& schema, Shapes* shapes) {
+absl::StatusOr<std::vector<SchemaNormalizer::NumberLimit>> SchemaNormalizer::NumberLimits(
+    const Json& schema) {
+  std::vector<NumberLimit> limits;
   for (const char* keyword :
        {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}) {
     if (!schema.contains(keyword)) continue;
-    if (schema[keyword].is_boolean()) {
+    if (schema[keyword].is_boolean() && keyword[0] == 'e') {
+      if (document_.dialect() != Dialect::kSince2019) continue;
       return Error(schema, keyword, "is a boolean, as in draft 4; write the limit here");
     }
     ASSIGN_OR_RETURN(const Regex numbers, NumbersOf(schema, keyword));
+    limits.push_back({keyword, numbers});
+  }
+  if (!schema.contains("format")) return limits;
+  // The ends of two's complement.
+  const char* end = schema["format"] == "int32"   ? "2147483648"
+                    : schema["format"] == "int64" ? "9223372036854775808"
+                                                  : nullptr;
+  if (end == nullptr) return limits;
+  const Regex below = pool_.Not(numbers_.AtLeast(*Decimal::Parse(end)));
+  const Regex low = numbers_.AtLeast(*Decimal::Parse(absl::StrCat("-", end)));
+  limits.push_back({"format", pool_.And({numbers_.integral(), low, below})});
+  return limits;
+}
+
+absl::Status SchemaNormalizer::ApplyNumbers(const Json& schema, Shapes* shapes) {
+  ASSIGN_OR_RETURN(const std::vector<NumberLimit> limits, NumberLimits(schema));
+  for (const auto& [keyword, numbers] : limits) {
     const Regex decimals = numbers_.Intersect(numbers_.decimal(), numbers);
     if (shapes->numbers != kNoRegex) {
       shapes->numbers = sets_.IntersectNumbers(shapes->numbers, decimals);
@@ -154,6 +182,7 @@ absl::Status SchemaNormalizer::ApplyStrings(const Json& schema, Shapes* shapes) 
   for (const char* keyword : {"pattern", "format"}) {
     if (!schema.contains(keyword)) continue;
     ASSIGN_OR_RETURN(const Regex more, StringsOf(schema, keyword));
+    if (more == pool_.AnyText()) continue;
     strings = sets_.IntersectStrings(strings, more);
     shapes->escapes = Escapes::kNeeded;
     if (pool_.over_limit()) return Error(schema, keyword, "too complex; simplify the pattern");

@@ -51,10 +51,8 @@ absl::StatusOr<Shapes> SchemaNormalizer::ComputeNegation(const Json& schema) {
 }
 
 absl::Status SchemaNormalizer::NegateNumbers(const Json& schema, Shapes* shapes) {
-  for (const char* keyword :
-       {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}) {
-    if (!schema.contains(keyword)) continue;
-    ASSIGN_OR_RETURN(const Regex numbers, NumbersOf(schema, keyword));
+  ASSIGN_OR_RETURN(const std::vector<NumberLimit> limits, NumberLimits(schema));
+  for (const auto& [keyword, numbers] : limits) {
     const Regex others = pool_.And({numbers_.decimal(), pool_.Not(numbers)});
     if (!pool_.IsNothing(others)) RETURN_IF_ERROR(sets_.Add({.numbers = others}, shapes));
   }

@@ -46,6 +46,11 @@ class SchemaNormalizer {
     const Json& schema;
     bool tracked;  // evaluated properties and items matter
   };
+  // A keyword that allows only some numbers.
+  struct NumberLimit {
+    const char* keyword;
+    Regex numbers;
+  };
 
   bool IsNothing(Term term);
   absl::StatusOr<Shapes> Compute(Term term);
@@ -83,6 +88,7 @@ class SchemaNormalizer {
   absl::StatusOr<Regex> NamesRegex(const Json& schema);
   absl::StatusOr<Regex> StringsOf(const Json& schema, absl::string_view keyword);
   absl::StatusOr<Regex> NumbersOf(const Json& schema, absl::string_view keyword);
+  absl::StatusOr<std::vector<NumberLimit>> NumberLimits(const Json& schema);
   // A schema for objects with, or for values without, the property `name`.
   Term Has(const std::string& name);
   Term Lacks(const std::string& name);

@@ -95,6 +95,10 @@ constexpr Definition kFormats[] = {
                      R"(\{[+#.\/;?&]?<varspec>(?:,<varspec>)*\})*)"},
 };
 
+// The formats of OpenAPI that every string has.
+constexpr absl::string_view kAnyText[] = {"binary", "double", "float",
+                                          "int32",  "int64",  "password"};
+
 std::string Expand(absl::string_view pattern, bool is_iri) {
   std::string text(pattern);
   const auto replace = [&text](absl::string_view name, absl::string_view by) {
@@ -116,6 +120,9 @@ std::string Expand(absl::string_view pattern, bool is_iri) {
 }  // namespace
 
 std::optional<Regex> FormatRegex(absl::string_view format, RegexPool* pool) {
+  for (const absl::string_view known : kAnyText) {
+    if (known == format) return pool->AnyText();
+  }
   for (const Definition& known : kFormats) {
     if (known.name != format) continue;
     const std::string pattern = Expand(known.pattern, format.substr(0, 3) == "iri");

@@ -34,6 +34,12 @@ value ::= [^,=\]\\-] . | "" |
   }
 }
 
+TEST(GbnfTest, ADashCanBeEscaped) {
+  const auto grammar = Compiled(Gbnf(R"(root ::= [a\-c] "\-")"));
+  for (const char* text : {"a-", "--", "c-"}) EXPECT_TRUE(Accepts(grammar, text)) << text;
+  EXPECT_FALSE(Accepts(grammar, "b-"));
+}
+
 TEST(GbnfTest, CountsOfRulesAreBounded) {
   const auto grammar = Compiled(Gbnf("root ::= pair{2,3}\npair ::= x x\nx ::= \"a\" | \"b\" x\n"));
   EXPECT_TRUE(Accepts(grammar, "aaaa"));

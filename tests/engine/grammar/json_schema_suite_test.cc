@@ -9,17 +9,15 @@
 #include <iostream>
 #include <map>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "engine/grammar/compile.h"
-#include "engine/grammar/matcher.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/engine/grammar/grammar_cases.h"
+#include "tests/engine/grammar/schema_checks.h"
 
 namespace tidepool::engine::grammar {
 namespace {
@@ -38,29 +36,6 @@ struct Totals {
   std::set<std::string> misses;  // false rejects and refused schemas
 };
 
-// As Python's json.dumps writes it.
-std::string Spaced(const Json& value) {
-  if (value.is_array()) {
-    std::string text = "[";
-    for (const Json& item : value) {
-      absl::StrAppend(&text, text.size() > 1 ? ", " : "", Spaced(item));
-    }
-    return text + "]";
-  }
-  if (!value.is_object()) return value.dump(-1, ' ', /*ensure_ascii=*/true);
-  std::string text = "{";
-  for (const auto& [key, member] : value.items()) {
-    absl::StrAppend(&text, text.size() > 1 ? ", " : "", Json(key).dump(-1, ' ', true), ": ",
-                    Spaced(member));
-  }
-  return text + "}";
-}
-
-bool Accepts(const std::shared_ptr<const Grammar>& grammar, const std::string& text) {
-  Matcher matcher(grammar, nullptr);
-  return matcher.AcceptText(text) == text.size() && matcher.accepts();
-}
-
 void RunGroup(const std::string& file, const Json& group, Totals* totals) {
   const std::string name = absl::StrCat(file, " | ", group["description"].get<std::string>());
   const auto grammar =
@@ -75,7 +50,7 @@ void RunGroup(const std::string& file, const Json& group, Totals* totals) {
     const Json& data = test["data"];
     const bool valid = test["valid"].get<bool>();
     bool all = true, any = false;
-    for (const std::string& text : {data.dump(), Spaced(data), data.dump(2)}) {
+    for (const std::string& text : TextsOf(data)) {
       const bool accepts = Accepts(*grammar, text);
       all &= accepts;
       any |= accepts;
@@ -103,7 +78,7 @@ Totals RunDraft(const std::string& draft) {
 }
 
 TEST(JsonSchemaSuiteTest, AcceptsNothingInvalidAndMissesOnlyWhatIsKnown) {
-  std::set<std::string> misses, known;
+  std::set<std::string> misses;
   for (const auto& [draft, bar] :
        std::map<std::string, int>{{"draft2020-12", 1100}, {"draft7", 900}}) {
     const Totals totals = RunDraft(draft);
@@ -112,20 +87,7 @@ TEST(JsonSchemaSuiteTest, AcceptsNothingInvalidAndMissesOnlyWhatIsKnown) {
     for (const std::string& wrong : totals.false_accepts) ADD_FAILURE() << "accepted: " << wrong;
     misses.insert(totals.misses.begin(), totals.misses.end());
   }
-  if (renew) {
-    std::ofstream stream(misses_file);
-    for (const std::string& miss : misses)
-      stream << absl::StrReplaceAll(miss, {{"\n", " "}}) << "\n";
-    return;
-  }
-  std::ifstream stream(misses_file);
-  for (std::string line; std::getline(stream, line);) known.insert(line);
-  for (const std::string& miss : misses) {
-    EXPECT_TRUE(known.contains(absl::StrReplaceAll(miss, {{"\n", " "}}))) << "new: " << miss;
-  }
-  for (const std::string& line : known) {
-    EXPECT_TRUE(misses.contains(line)) << "passes now, remove it: " << line;
-  }
+  CompareWithKnownMisses(misses, misses_file, renew ? Misses::kRenew : Misses::kCompare);
 }
 
 }  // namespace

@@ -77,6 +77,19 @@ TEST(JsonSchemaTest, NumbersFollowTheirValues) {
   Expect(R"({"not": {"type": "integer"}, "type": "number"})", {"1.5", "0.25"}, {"1", "1.0"});
 }
 
+TEST(JsonSchemaTest, LimitsOfDraft4AndOpenApiCount) {
+  Expect(R"({"type": "number", "minimum": 0, "exclusiveMinimum": true, "maximum": 1,
+             "exclusiveMaximum": false})",
+         {"0.1", "1"}, {"0", "-1", "1.5"});
+  Expect(R"({"type": "integer", "format": "int32"})", {"2147483647", "-2147483648", "0"},
+         {"2147483648", "-2147483649", "\"1\""});
+  Expect(R"({"type": "number", "format": "int64"})", {"9223372036854775807", "5.0"},
+         {"9223372036854775808", "0.5"});
+  Expect(R"({"type": "number", "not": {"format": "int32"}})", {"2147483648", "0.5"}, {"7"});
+  Expect(R"({"type": "number", "format": "double"})", {"1.5e3", "-7"}, {"\"x\""});
+  Expect(R"({"type": "string", "format": "password"})", {R"("\u0061\n")"}, {"1"});
+}
+
 TEST(JsonSchemaTest, SiblingsOfRefConstEnumAndAnyOfCount) {
   Expect(R"({"$ref": "#/$defs/s", "maxLength": 2, "$defs": {"s": {"type": "string"}}})",
          {R"("ab")"}, {R"("abc")", "1"});

@@ -85,8 +85,25 @@ TEST(RegexPoolTest, ComplementAndIntersectionFindEmptyLanguages) {
   const Regex two = pool.Repeat(pool.Bytes(ByteRange('a', 'z')), 2, 2);
   EXPECT_FALSE(pool.IsNothing(pool.And({letters, pool.Not(two)})));
   EXPECT_TRUE(pool.IsNothing(pool.And({two, pool.Not(letters)})));
+  EXPECT_EQ(pool.And({letters, pool.Not(letters)}), kNoRegex);
+  EXPECT_EQ(pool.And({letters, two, pool.Not(pool.And({letters, two}))}), kNoRegex);
   EXPECT_EQ(pool.Not(pool.Not(two)), two);
   EXPECT_EQ(pool.Or({letters, kNoRegex}), letters);
+}
+
+TEST(RegexPoolTest, FreeCharactersAreThoseThatMayCertainlyCome) {
+  RegexPool pool;
+  const auto in_string = [&pool](Regex content) {
+    return pool.FreeCharacters(pool.Derive(pool.Quoted(content, Escapes::kAny), '"'));
+  };
+  EXPECT_EQ(in_string(pool.AnyText()), kNoLimit);
+  EXPECT_EQ(in_string(pool.Repeat(pool.AnyCharacter(), 2, 40)), 40);
+  const Regex names = pool.Or({pool.Literal("name"), pool.Literal("names")});
+  EXPECT_EQ(in_string(pool.And({pool.AnyText(), pool.Not(names)})), kNoLimit);
+  const Regex letters = pool.Repeat(pool.Bytes(ByteRange('a', 'z')), 1, kNoLimit);
+  EXPECT_EQ(in_string(pool.And({pool.AnyText(), pool.Not(letters)})), 0);
+  EXPECT_EQ(in_string(letters), 0);
+  EXPECT_EQ(pool.FreeCharacters(pool.AnyText()), 0);
 }
 
 // Compares with arithmetic on all decimals of up to two digits before and after the point.

@@ -205,5 +205,70 @@ TEST(BlockPoolTest, ABlockOfABoundaryRemainsOne) {
   EXPECT_EQ(pool.NextEvicted(), other);
 }
 
+BlockKey KeyOf(uint64_t content) { return {.hash = {1, content}}; }
+
+// Caches a block with this content.
+int32_t AddBlock(uint64_t content, BlockValue value, BlockPool* pool) {
+  const int32_t block = pool->Allocate();
+  pool->Index(block, KeyOf(content), Tokens(kTokens));
+  pool->Release(block, value);
+  return block;
+}
+
+TEST(BlockPoolTest, SpareBlocksAreEvictedFirst) {
+  BlockPool pool(4);
+  const int32_t passed = AddBlock(1, BlockValue::kPassed, &pool);
+  const int32_t boundary = AddBlock(2, BlockValue::kBoundary, &pool);
+  const int32_t older = AddBlock(3, BlockValue::kSpare, &pool);
+  const int32_t newer = AddBlock(4, BlockValue::kSpare, &pool);
+  EXPECT_EQ(pool.CachedBlocks(), (std::vector<int32_t>{boundary, passed, newer, older}));
+  for (const int32_t expected : {older, newer, passed, boundary}) {
+    EXPECT_EQ(pool.NextEvicted(), expected);
+    EXPECT_EQ(pool.Allocate(), expected);
+  }
+}
+
+TEST(BlockPoolTest, ASpareBlockEvictsOnlySpareOnes) {
+  BlockPool pool(8);
+  const int32_t spare = AddBlock(1, BlockValue::kSpare, &pool);
+  AddBlock(2, BlockValue::kPassed, &pool);
+  AddBlock(3, BlockValue::kBoundary, &pool);
+  // Less than a quarter of all blocks are spare.
+  EXPECT_EQ(pool.NextEvicted(BlockUse::kSpare), kNoBlock);
+  const int32_t second = pool.Allocate(BlockUse::kSpare);
+  pool.Index(second, KeyOf(4), Tokens(kTokens));
+  pool.Release(second, BlockValue::kSpare);
+  EXPECT_EQ(pool.NextEvicted(BlockUse::kSpare), spare);
+  EXPECT_EQ(pool.Allocate(BlockUse::kSpare), spare);
+  EXPECT_EQ(pool.NextEvicted(), kNoBlock);
+  for (int i = 0; i < 4; ++i) pool.Allocate();
+  EXPECT_EQ(pool.Allocate(BlockUse::kSpare), second);
+  EXPECT_EQ(pool.NextEvicted(BlockUse::kSpare), kNoBlock);
+  EXPECT_EQ(pool.Allocate(BlockUse::kSpare), kNoBlock);
+  EXPECT_EQ(pool.cached(), 2);
+}
+
+TEST(BlockPoolTest, ASupersededBlockIsSpareUnlessTwoSequencesBeganThere) {
+  BlockPool pool(4);
+  const int32_t boundary = AddBlock(1, BlockValue::kBoundary, &pool);
+  const int32_t shared = AddBlock(2, BlockValue::kBoundary, &pool);
+  const int32_t once = AddBlock(3, BlockValue::kBoundary, &pool);
+  for (const uint64_t content : {2, 2, 3}) pool.AddStart(KeyOf(content));
+  for (const uint64_t content : {1, 2, 3, 4}) pool.Supersede(KeyOf(content));
+  EXPECT_EQ(pool.CachedBlocks(), (std::vector<int32_t>{shared, once, boundary}));
+  EXPECT_EQ(pool.ValueOf(shared), BlockValue::kBoundary);
+  EXPECT_EQ(pool.ValueOf(once), BlockValue::kSpare);
+  // Another sequence continues there.
+  pool.AddHolder(once);
+  pool.Release(once, BlockValue::kBoundary);
+  EXPECT_EQ(pool.CachedBlocks(), (std::vector<int32_t>{once, shared, boundary}));
+  // If its content changes, a block has no starts.
+  for (int i = 0; i < 4; ++i) pool.Allocate();
+  pool.Index(shared, KeyOf(2), Tokens(kTokens));
+  pool.Release(shared, BlockValue::kBoundary);
+  pool.Supersede(KeyOf(2));
+  EXPECT_EQ(pool.ValueOf(shared), BlockValue::kSpare);
+}
+
 }  // namespace
 }  // namespace tidepool::engine

@@ -29,13 +29,17 @@ RowSpan SpanOf(const KvLease& lease, const std::vector<int32_t>& tokens, int64_t
   return span;
 }
 
+enum class Snapshots : uint8_t { kWithoutSpare, kWithSpare };
+
 // Computes the tokens up to `end` in passes of at most `step` rows.
-void Compute(KvLease* lease, const std::vector<int32_t>& tokens, int64_t end, int64_t step) {
+void Compute(KvLease* lease, const std::vector<int32_t>& tokens, int64_t end, int64_t step,
+             Snapshots snapshots = Snapshots::kWithoutSpare) {
   while (lease->slots() < end) {
     const int64_t next = std::min(end, lease->slots() + step);
     std::optional<KvReservation> space = lease->Reserve(next);
     ASSERT_TRUE(space.has_value()) << next;
     lease->ReserveSnapshots(tokens, next);
+    if (snapshots == Snapshots::kWithSpare) lease->ReserveSpareSnapshots(tokens, next);
     space->Keep();
     lease->Commit(absl::MakeSpan(tokens).first(next));
   }
@@ -282,6 +286,65 @@ TEST(StateLeaseTest, BlocksForIsAnUpperBound) {
       lease.Commit(absl::MakeSpan(tokens).first(end));
     }
   }
+}
+
+// Returns at which boundaries a prefix of `tokens` can be reused.
+std::vector<int64_t> Checkpoints(KvCache* cache, const std::vector<int32_t>& tokens) {
+  std::vector<int64_t> found;
+  for (int64_t blocks = 1; blocks * kTokens < static_cast<int64_t>(tokens.size()); ++blocks) {
+    const auto part = absl::MakeSpan(tokens).first(blocks * kTokens + 1);
+    if (cache->NewLease("").CachedTokens(part) == blocks * kTokens) found.push_back(blocks);
+  }
+  return found;
+}
+
+// Sequences that come later can branch off within a pass.
+TEST(StateLeaseTest, SpareCheckpointsOfAPromptTakeAQuarterOfTheMemory) {
+  const std::vector<int32_t> tokens = Tokens(330);
+  for (const auto& [quarter, boundaries] : std::vector<std::pair<int64_t, std::vector<int64_t>>>{
+           {20, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}}, {5, {2, 4, 6, 8, 9, 10}}, {2, {5, 9, 10}}}) {
+    auto cache = MakeCache({Full(), State(kParts)}, 4 * kParts * quarter);
+    KvLease lease = cache->NewLease("", 310);
+    Compute(&lease, tokens, 325, 325, Snapshots::kWithSpare);
+    EXPECT_EQ(Checkpoints(cache.get(), tokens), boundaries) << quarter;
+  }
+}
+
+// The rest of the memory has checkpoints of other sequences.
+TEST(StateLeaseTest, SpareCheckpointsEvictNoOtherOnes) {
+  const std::vector<int32_t> of_a = Tokens(70);
+  const std::vector<int32_t> of_b = Tokens(330, 1000);
+  auto cache = MakeCache({Full(), State(kParts)}, 40);
+  {
+    KvLease a = cache->NewLease("", 40);
+    Compute(&a, of_a, 70, 70, Snapshots::kWithSpare);
+  }
+  const std::vector<int64_t> before = Checkpoints(cache.get(), of_a);
+  EXPECT_EQ(before, (std::vector<int64_t>{1, 2}));
+  // 8 blocks have checkpoints and KV of a. 11 get KV of b, 3 its state, and 6 are for the
+  // checkpoints of its prompt and of its last boundary. 12 are left.
+  KvLease b = cache->NewLease("", 310);
+  Compute(&b, of_b, 325, 325, Snapshots::kWithSpare);
+  EXPECT_EQ(Checkpoints(cache.get(), of_a), before);
+  EXPECT_EQ(Checkpoints(cache.get(), of_b), (std::vector<int64_t>{4, 8, 9, 10}));
+}
+
+// The turns of a session: each leaves a checkpoint at the end of its prompt and at its own end.
+TEST(StateLeaseTest, AnOlderCheckpointOfASessionIsEvictedBeforeTheLastOneOfAnother) {
+  const std::vector<int32_t> of_a = Tokens(70);
+  const std::vector<int32_t> of_b = Tokens(600, 1000);
+  auto cache = MakeCache({Full(), State(kParts)}, 60);
+  const auto turn = [&](const std::vector<int32_t>& tokens, int64_t prompt, int64_t end) {
+    KvLease lease = cache->NewLease("", prompt);
+    lease.AttachPrefix(absl::MakeSpan(tokens).first(prompt));
+    lease.NoteStart(tokens);
+    Compute(&lease, tokens, end, 1, Snapshots::kWithSpare);
+  };
+  turn(of_a, 60, 70);
+  for (int64_t end = 100; end <= 600; end += 100) turn(of_b, end - 30, end);
+  // The KV of b alone takes 18 blocks, and two checkpoints per turn would take 36.
+  EXPECT_EQ(Checkpoints(cache.get(), of_a).back(), 2);
+  EXPECT_EQ(Checkpoints(cache.get(), of_b).back(), 18);
 }
 
 // A sequence can use all blocks. Then its checkpoints are evicted before anything fails.

@@ -116,14 +116,16 @@ TEST_P(FamilyModelTest, ADryRunMeasuresTheWorkspaceOfChunks) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Families, FamilyModelTest,
-    testing::Values("deepseek_v2", "deepseek_v3", "dots1", "ernie4_5", "ernie4_5_moe", "gemma",
-                    "gemma2", "gemma3", "glm4", "glm4moe", "glm4moe_plain", "gpt_oss", "granite",
-                    "granitemoe", "granitemoeshared", "hunyuan_dense", "hunyuan_moe", "lfm2",
-                    "lfm2moe", "olmo2", "olmo3", "olmoe", "phi3", "phi3_long", "phi3_short",
-                    "qwen35", "qwen35moe", "qwen3next", "qwen3next_fused", "seed_oss", "smollm3"),
-    [](const auto& one) { return std::string(one.param); });
+INSTANTIATE_TEST_SUITE_P(Families, FamilyModelTest,
+                         testing::Values("deepseek_v2", "deepseek_v3", "dots1", "ernie4_5",
+                                         "ernie4_5_moe", "gemma", "gemma2", "gemma3", "glm4",
+                                         "glm4moe", "glm4moe_plain", "gpt_oss", "granite",
+                                         "granitemoe", "granitemoeshared", "hunyuan_dense",
+                                         "hunyuan_moe", "lfm2", "lfm2moe", "olmo2", "olmo3",
+                                         "olmoe", "phi3", "phi3_long", "phi3_short", "qwen2vl",
+                                         "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe",
+                                         "qwen3next", "qwen3next_fused", "seed_oss", "smollm3"),
+                         [](const auto& one) { return std::string(one.param); });
 
 }  // namespace
 }  // namespace tidepool::engine

@@ -19,13 +19,13 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // The arguments of a Sampler, in a short form.
 struct Case {
   SamplingParams params;
-  TokenCounts counts;
+  SamplerState state;
   std::optional<int32_t> top_logprobs;
 
   absl::StatusOr<SampledToken> Sample(const std::vector<float>& logits, int64_t position = 0) {
     return sampler.Sample(
         logits,
-        {.params = &params, .counts = &counts, .position = position, .top_logprobs = top_logprobs});
+        {.params = &params, .state = &state, .position = position, .top_logprobs = top_logprobs});
   }
   int32_t Token(const std::vector<float>& logits, int64_t position = 0) {
     const auto token = Sample(logits, position);
@@ -202,11 +202,96 @@ TEST(SamplerTest, MinPIsAShareOfTheBest) {
   EXPECT_EQ(Keys(c.Histogram(logits, 100)), (std::vector<int32_t>{0}));
 }
 
+TEST(SamplerTest, TopNSigmaKeepsLogitsNearTheLargest) {
+  // The mean is 2 and the deviation is 2.06.
+  const std::vector<float> logits = {4.9f, 0, 0, 4, 1.1f, -kInfinity};
+  Case c;
+  c.params.temperature = 100;
+  c.params.top_n_sigma = 0.5f;
+  EXPECT_EQ(Keys(c.Histogram(logits, 500)), (std::vector<int32_t>{0, 3}));
+  c.params.top_n_sigma = 2;
+  EXPECT_EQ(Keys(c.Histogram(logits, 500)), (std::vector<int32_t>{0, 3, 4}));
+  c.params.top_n_sigma = 10;
+  EXPECT_EQ(c.Histogram(logits, 500).size(), 5u);
+  c.params.top_n_sigma = 1e-6f;
+  EXPECT_EQ(Keys(c.Histogram({3, 3, 3}, 500)), (std::vector<int32_t>{0, 1, 2}));
+}
+
+TEST(SamplerTest, TypicalPKeepsTokensNearTheEntropy) {
+  // The entropy is 1.11 nats. The information of the tokens is 0.51, 1.90, 1.90 and 2.30 nats.
+  const std::vector<float> logits = {std::log(0.6f), std::log(0.15f), std::log(0.15f),
+                                     std::log(0.1f)};
+  Case c;
+  c.params.temperature = 1;
+  c.params.typical_p = 0.55f;
+  EXPECT_EQ(Keys(c.Histogram(logits, 500)), (std::vector<int32_t>{0}));
+  c.params.typical_p = 0.65f;  // equal tokens are kept together
+  EXPECT_EQ(Keys(c.Histogram(logits, 500)), (std::vector<int32_t>{0, 1, 2}));
+  c.params.typical_p = 0.91f;
+  EXPECT_EQ(c.Histogram(logits, 500).size(), 4u);
+  // The most probable token may be removed.
+  const std::vector<float> steep = {std::log(0.4f), std::log(0.2f), std::log(0.2f), std::log(0.2f)};
+  c.params.typical_p = 0.3f;
+  EXPECT_EQ(Keys(c.Histogram(steep, 500)), (std::vector<int32_t>{1, 2, 3}));
+  // top_k comes first: of 0.8 and 0.2, the first is nearer to the entropy.
+  c.params.top_k = 2;
+  EXPECT_EQ(Keys(c.Histogram({std::log(0.4f), std::log(0.1f), std::log(0.05f)}, 500)),
+            (std::vector<int32_t>{0}));
+}
+
+TEST(SamplerTest, XtcRemovesTheTopChoicesAsOftenAsItShould) {
+  const std::vector<float> logits = {std::log(0.3f), std::log(0.4f), std::log(0.2f),
+                                     std::log(0.1f)};
+  Case c;
+  c.params.temperature = 1;
+  c.params.xtc_threshold = 0.15f;
+  c.params.xtc_probability = 1;
+  EXPECT_EQ(Keys(c.Histogram(logits, 500)), (std::vector<int32_t>{2, 3}));
+  c.params.xtc_threshold = 0.35f;  // one token only
+  EXPECT_EQ(c.Histogram(logits, 500).size(), 4u);
+  c.params.xtc_threshold = 0.6f;
+  EXPECT_EQ(c.Histogram(logits, 500).size(), 4u);
+  c.params.xtc_threshold = 0.15f;
+  c.params.xtc_probability = 0.25f;
+  const auto histogram = c.Histogram(logits, 10000);
+  EXPECT_NEAR(histogram.at(0), 10000 * 0.75 * 0.3, 200);
+  EXPECT_NEAR(histogram.at(2), 10000 * (0.75 * 0.2 + 0.25 * 2 / 3), 200);
+  // Of equal tokens, the higher id is kept.
+  c.params.xtc_probability = 1;
+  EXPECT_EQ(Keys(c.Histogram({1, 1, 1}, 300)), (std::vector<int32_t>{2}));
+}
+
+TEST(SamplerTest, WhetherXtcActsDoesNotChangeTheDraw) {
+  const std::vector<float> logits(100, 0.0f);  // no token is above the threshold
+  Case c;
+  c.params.temperature = 1;
+  Case xtc = c;
+  xtc.params.xtc_probability = 0.5f;
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(c.Token(logits, i), xtc.Token(logits, i));
+}
+
+TEST(SamplerTest, GreedyIgnoresTheSamplersOfProbabilities) {
+  Case c;
+  c.params.typical_p = 0.1f;
+  c.params.top_n_sigma = 1;
+  c.params.xtc_probability = 1;
+  EXPECT_EQ(c.Token({1, 1.1f, 1.05f}), 1);
+  EXPECT_TRUE(NeedsOnlyArgMax(c.params));
+  for (const auto change : {+[](SamplingParams* p) { p->dry_multiplier = 1; },
+                            +[](SamplingParams* p) { p->bad_words = {"a"}; },
+                            +[](SamplingParams* p) { p->allowed_token_ids = {1}; }}) {
+    SamplingParams params;
+    change(&params);
+    EXPECT_FALSE(NeedsOnlyArgMax(params));
+  }
+}
+
 TEST(SamplerTest, PenaltiesAndBias) {
   Case c;
-  c.counts.AddPrompt(0);
-  c.counts.AddOutput(1);
-  c.counts.AddOutput(1);
+  c.state.counts.emplace();
+  c.state.counts->AddPrompt(0);
+  c.state.AddOutput(1);
+  c.state.AddOutput(1);
   c.params.repetition_penalty = 2;
   EXPECT_EQ(c.Token({10, 8, 6}), 2);    // 5, 4, 6
   EXPECT_EQ(c.Token({-2, -2, -3}), 2);  // -4, -4, -3
@@ -288,6 +373,26 @@ TEST(SamplingParamsTest, NamesTheFieldThatIsOutOfRange) {
   has(message([&](auto* p) { p->presence_penalty = nan; }), "presence_penalty");
   has(message([&](auto* p) { p->logit_bias = {{100, 1}}; }), "logit_bias key is 100");
   has(message([&](auto* p) { p->logit_bias = {{5, nan}}; }), "logit_bias of token 5");
+  for (const float bad : {nan, kInfinity, 0.0f, 1.1f}) {
+    has(message([&](auto* p) { p->typical_p = bad; }), "typical_p");
+  }
+  for (const float bad : {nan, kInfinity, -0.1f}) {
+    has(message([&](auto* p) { p->top_n_sigma = bad; }), "top_n_sigma");
+    has(message([&](auto* p) { p->dry_multiplier = bad; }), "dry_multiplier");
+    has(message([&](auto* p) { p->dry_base = bad; }), "dry_base");
+    has(message([&](auto* p) { p->xtc_probability = bad; }), "xtc_probability");
+    has(message([&](auto* p) { p->xtc_threshold = bad; }), "xtc_threshold");
+  }
+  has(message([&](auto* p) { p->dry_base = 0.9f; }), "dry_base");
+  has(message([&](auto* p) { p->xtc_probability = 1.1f; }), "from 0 to 1");
+  has(message([&](auto* p) { p->dry_allowed_length = -1; }), "dry_allowed_length");
+  has(message([&](auto* p) { p->dry_penalty_last_n = -2; }), "dry_penalty_last_n");
+  has(message([&](auto* p) { p->dry_sequence_breakers = {"a", ""}; }), "dry_sequence_breakers[1]");
+  has(message([&](auto* p) { p->dry_sequence_breakers = {std::string(65, 'a')}; }), "64 bytes");
+  has(message([&](auto* p) { p->dry_sequence_breakers.assign(129, "a"); }), "128");
+  has(message([&](auto* p) { p->bad_words = {std::string(257, 'a')}; }), "bad_words[0]");
+  has(message([&](auto* p) { p->bad_words.assign(129, "a"); }), "bad_words has 129 entries");
+  has(message([&](auto* p) { p->allowed_token_ids = {5, 100}; }), "allowed_token_ids is 100");
   EXPECT_TRUE(SamplingParams().Validate(100).ok());
 }
 

@@ -15,7 +15,8 @@ namespace {
 
 class PromptBranchesTest : public SchedulerTest {
  protected:
-  // A model with a recurrent state of two blocks.
+  // A model with a recurrent state of two blocks. All blocks have KV of an earlier sequence, so
+  // that there is no memory for spare checkpoints.
   void StartHybrid(int64_t blocks) {
     const SchedulerOptions options = {
         .limits = {.rows = 512, .logit_rows = 8}, .prefill_chunk = 256, .max_sequences = 8};
@@ -26,6 +27,12 @@ class PromptBranchesTest : public SchedulerTest {
     cache_ =
         KvCache::Create({full, state}, {.memory_bytes = static_cast<size_t>(blocks) * 512}).value();
     ASSERT_EQ(cache_->block_bytes(), 512u);
+    KvLease earlier = cache_->NewLease("earlier");
+    const std::vector<int32_t> tokens((blocks - 2) * kTokens, 1);
+    earlier.Reserve(static_cast<int64_t>(tokens.size()))->Keep();
+    earlier.Commit(tokens);
+    earlier.Reset();
+    ASSERT_EQ(cache_->blocks_cached(), blocks);
     scheduler_ = std::make_unique<BatchScheduler>(options, cache_.get(), decoder_.get());
   }
 

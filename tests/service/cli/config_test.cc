@@ -417,6 +417,12 @@ TEST(ParseConfigTest, SamplingIsChecked) {
   EXPECT_THAT(config.generation.stop, ElementsAre("x", "y"));
   EXPECT_THAT(config.generation.logit_bias, ElementsAre(Pair(5, -1.5f)));
   EXPECT_EQ(config.generation.max_tokens, 7);
+  EXPECT_THAT(Complaint(with({"--typical-p", "0"})), HasSubstr("--typical-p: "));
+  const Config dry = Good(with({"--dry-multiplier", "0.8", "--dry-penalty-last-n", "-1",
+                                "--dry-sequence-breaker", "x", "--bad-word", "y"}));
+  EXPECT_FLOAT_EQ(*dry.generation.dry.multiplier, 0.8f);
+  EXPECT_THAT(dry.generation.dry.sequence_breakers, ElementsAre("x"));
+  EXPECT_THAT(dry.generation.bad_words, ElementsAre("y"));
 }
 
 TEST(ParseConfigTest, ExactKeepsKvInF32) {

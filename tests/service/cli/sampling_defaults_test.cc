@@ -36,13 +36,19 @@ TEST(ReadDefaultSamplingTest, KeysAreTaken) {
                                                    .F32("general.sampling.temp", 0.6f)
                                                    .F32("general.sampling.top_p", 0.95f)
                                                    .U32("general.sampling.top_k", 20)
-                                                   .F32("general.sampling.penalty_repeat", 1.1f)),
+                                                   .F32("general.sampling.penalty_repeat", 1.1f)
+                                                   .F32("general.sampling.typical_p", 0.9f)
+                                                   .F32("general.sampling.xtc_probability", 0.5f)
+                                                   .F32("general.sampling.xtc_threshold", 0.2f)),
                                           10);
   ASSERT_TRUE(params.ok()) << params.status();
   EXPECT_FLOAT_EQ(params->temperature, 0.6f);
   EXPECT_FLOAT_EQ(params->top_p, 0.95f);
   EXPECT_EQ(params->top_k, 20);
   EXPECT_FLOAT_EQ(params->repetition_penalty, 1.1f);
+  EXPECT_FLOAT_EQ(params->typical_p, 0.9f);
+  EXPECT_FLOAT_EQ(params->xtc_probability, 0.5f);
+  EXPECT_FLOAT_EQ(params->xtc_threshold, 0.2f);
 }
 
 TEST(ReadDefaultSamplingTest, BadValuesNameTheFile) {

@@ -1,5 +1,6 @@
 #include "service/grpc/convert.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,6 +22,7 @@ namespace tidepool::service {
 namespace {
 
 using absl::StatusCode;
+using testing::HasSubstr;
 
 TEST(StatusTest, CodesAreTheSameBothWays) {
   for (int code = 1; code <= 16; ++code) {
@@ -100,7 +102,56 @@ TEST(CheckTest, SamplingHasLimits) {
               for (int i = 0; i < 1025; ++i) (*s->mutable_logit_bias())[i] = 1;
             }),
             StatusCode::kInvalidArgument);
-  EXPECT_EQ(code([](v1::Sampling* s) { s->set_typical_p(1); }), StatusCode::kUnimplemented);
+}
+
+TEST(CheckTest, NewerSamplersHaveLimits) {
+  const auto message = [](auto set) {
+    v1::GenerateRequest request;
+    request.set_text("x");
+    set(request.mutable_sampling());
+    return std::string(CheckGenerateRequest(request).message());
+  };
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float bad : {-1.0f, NAN, inf, -inf}) {
+    EXPECT_THAT(message([&](auto* s) { s->set_typical_p(bad); }), HasSubstr("typical_p"));
+    EXPECT_THAT(message([&](auto* s) { s->set_top_n_sigma(bad); }), HasSubstr("top_n_sigma"));
+    EXPECT_THAT(message([&](auto* s) { s->set_xtc_probability(bad); }), HasSubstr("xtc_prob"));
+    EXPECT_THAT(message([&](auto* s) { s->set_xtc_threshold(bad); }), HasSubstr("xtc_threshold"));
+    EXPECT_THAT(message([&](auto* s) { s->set_dry_multiplier(bad); }), HasSubstr("dry_mult"));
+    EXPECT_THAT(message([&](auto* s) { s->set_dry_base(bad); }), HasSubstr("dry_base"));
+  }
+  EXPECT_THAT(message([](auto* s) { s->set_dry_allowed_length(-1); }), HasSubstr("dry_allowed"));
+  EXPECT_THAT(message([](auto* s) { s->set_dry_penalty_last_n(-2); }), HasSubstr("dry_penalty"));
+  EXPECT_THAT(message([](auto* s) { s->add_dry_sequence_breakers(""); }),
+              HasSubstr("dry_sequence_breakers[0] is 0 bytes long"));
+  EXPECT_THAT(message([](auto* s) { s->add_dry_sequence_breakers("\xff"); }),
+              HasSubstr("dry_sequence_breakers"));
+  EXPECT_THAT(message([](auto* s) { s->add_bad_words("\xff"); }), HasSubstr("bad_words"));
+  EXPECT_THAT(message([](auto* s) { s->add_bad_words(std::string(257, 'x')); }),
+              HasSubstr("1 to 256 bytes"));
+  EXPECT_THAT(message([](auto* s) { s->add_allowed_token_ids(-1); }),
+              HasSubstr("allowed_token_ids is -1"));
+}
+
+TEST(CheckTest, WorkersOfEarlierReleasesLackFields) {
+  const auto field = [](int32_t understands, auto set) {
+    v1::GenerateRequest request;
+    set(&request);
+    return std::string(CheckUnderstood(request, understands).message());
+  };
+  EXPECT_THAT(field(0, [](auto* r) { r->set_echo(true); }), HasSubstr("echo"));
+  EXPECT_EQ(field(1, [](auto* r) { r->set_echo(true); }), "");
+  EXPECT_THAT(field(1, [](auto* r) { r->set_regex("a"); }), HasSubstr("constraint"));
+  EXPECT_EQ(field(2, [](auto* r) { r->set_regex("a"); }), "");
+  for (const auto set : {+[](v1::Sampling* s) { s->set_typical_p(0.5f); },
+                         +[](v1::Sampling* s) { s->set_top_n_sigma(1); },
+                         +[](v1::Sampling* s) { s->set_dry_multiplier(1); },
+                         +[](v1::Sampling* s) { s->set_xtc_probability(1); },
+                         +[](v1::Sampling* s) { s->add_bad_words("a"); },
+                         +[](v1::Sampling* s) { s->add_allowed_token_ids(1); }}) {
+    EXPECT_THAT(field(2, [&](auto* r) { set(r->mutable_sampling()); }), HasSubstr("sampling."));
+    EXPECT_EQ(field(3, [&](auto* r) { set(r->mutable_sampling()); }), "");
+  }
 }
 
 TEST(CheckTest, StopsHaveLimits) {
@@ -138,7 +189,18 @@ TEST(ConvertTest, SamplingRoundTrips) {
                                      .repetition_penalty = 1.1f,
                                      .frequency_penalty = -1,
                                      .presence_penalty = 2,
-                                     .logit_bias = {{1, 2.0f}, {7, -3.0f}}};
+                                     .logit_bias = {{1, 2.0f}, {7, -3.0f}},
+                                     .typical_p = 0.25f,
+                                     .top_n_sigma = 1.5f,
+                                     .xtc_probability = 0.5f,
+                                     .xtc_threshold = 0.2f,
+                                     .dry_multiplier = 0.8f,
+                                     .dry_base = 2,
+                                     .dry_allowed_length = 3,
+                                     .dry_penalty_last_n = 64,
+                                     .dry_sequence_breakers = {"a", "b"},
+                                     .bad_words = {"c"},
+                                     .allowed_token_ids = {4, 5}};
   v1::Sampling wire;
   ToProto(sampling, &wire);
   const engine::SamplingParams back = FromProto(wire, engine::SamplingParams());
@@ -151,6 +213,17 @@ TEST(ConvertTest, SamplingRoundTrips) {
   EXPECT_EQ(back.frequency_penalty, sampling.frequency_penalty);
   EXPECT_EQ(back.presence_penalty, sampling.presence_penalty);
   EXPECT_EQ(back.logit_bias, sampling.logit_bias);
+  EXPECT_EQ(back.typical_p, sampling.typical_p);
+  EXPECT_EQ(back.top_n_sigma, sampling.top_n_sigma);
+  EXPECT_EQ(back.xtc_probability, sampling.xtc_probability);
+  EXPECT_EQ(back.xtc_threshold, sampling.xtc_threshold);
+  EXPECT_EQ(back.dry_multiplier, sampling.dry_multiplier);
+  EXPECT_EQ(back.dry_base, sampling.dry_base);
+  EXPECT_EQ(back.dry_allowed_length, sampling.dry_allowed_length);
+  EXPECT_EQ(back.dry_penalty_last_n, sampling.dry_penalty_last_n);
+  EXPECT_EQ(back.dry_sequence_breakers, sampling.dry_sequence_breakers);
+  EXPECT_EQ(back.bad_words, sampling.bad_words);
+  EXPECT_EQ(back.allowed_token_ids, sampling.allowed_token_ids);
 }
 
 TEST(ConvertTest, StartKeepsPromptAndOutputApart) {

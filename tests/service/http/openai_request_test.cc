@@ -338,7 +338,6 @@ TEST(CompletionRequestTest, FaultsAreNamed) {
       {R"("structured_outputs":{"regex":"a","whitespace_pattern":" "})",
        "structured_outputs.whitespace_pattern", "needs json"},
       {R"("json_schema":"{")", "json_schema", "not JSON"},
-      {R"("typical_p":0.5)", "typical_p", "not supported"},
   };
   for (const Refused& row : table) {
     ExpectRefused(Completion(absl::StrCat(R"({"prompt":"x",)", row.fields, "}")), row);

@@ -1,0 +1,21 @@
+// Candidate: a token that may be sampled.
+#ifndef TIDEPOOL_ENGINE_SAMPLING_CANDIDATE_H_
+#define TIDEPOOL_ENGINE_SAMPLING_CANDIDATE_H_
+
+#include <cstdint>
+
+namespace tidepool::engine {
+
+struct Candidate {
+  float value = 0;  // a logit; later a weight: exp((logit - best) / temperature)
+  int32_t id = 0;
+};
+
+// The order of candidates: by value, and of equal values the lower id first.
+inline bool Better(const Candidate& a, const Candidate& b) {
+  return a.value != b.value ? a.value > b.value : a.id < b.id;
+}
+
+}  // namespace tidepool::engine
+
+#endif  // TIDEPOOL_ENGINE_SAMPLING_CANDIDATE_H_

@@ -1,0 +1,81 @@
+// Compiles the schemas of tests/golden/schemas and tries their instances, compact, spaced and
+// indented. Nothing invalid may be accepted. Valid instances that are rejected, and schemas that
+// are refused, must be exactly the ones in a file, which only gets shorter.
+//
+//   schema_collection_test SCHEMAS KNOWN_MISSES [--renew]
+#include <fstream>
+#include <iostream>
+#include <set>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "engine/grammar/compile.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/engine/grammar/grammar_cases.h"
+#include "tests/engine/grammar/schema_checks.h"
+
+namespace tidepool::engine::grammar {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kMinSchemas = 500;
+constexpr double kMinWhole = 0.88;  // of the schemas
+
+std::string schemas_file;  // NOLINT(runtime/string): set by main before any test
+std::string misses_file;   // NOLINT(runtime/string)
+bool renew = false;
+
+// Returns whether the schema compiles, and its instances are accepted and rejected as they must be.
+bool IsWhole(const Json& line, std::set<std::string>* misses) {
+  const std::string name = line["name"].get<std::string>();
+  const auto grammar = CompileGrammar(Schema(line["schema"].dump()), nullptr);
+  if (!grammar.ok()) {
+    misses->insert(absl::StrCat(name, " | refused: ", grammar.status().message()));
+    return false;
+  }
+  bool whole = true;
+  for (const Json& invalid : line["invalid"]) {
+    for (const std::string& text : TextsOf(invalid["instance"])) {
+      if (!Accepts(*grammar, text)) continue;
+      ADD_FAILURE() << name << " accepts what is invalid because of "
+                    << invalid["because"].get<std::string>() << ": " << text;
+      whole = false;
+    }
+  }
+  for (const Json& valid : line["valid"]) {
+    for (const std::string& text : TextsOf(valid)) {
+      if (Accepts(*grammar, text)) continue;
+      misses->insert(absl::StrCat(name, " | rejected: ", text));
+      whole = false;
+    }
+  }
+  return whole;
+}
+
+TEST(SchemaCollectionTest, AcceptsNothingInvalidAndMissesOnlyWhatIsKnown) {
+  int schemas = 0, whole = 0;
+  std::set<std::string> misses;
+  std::ifstream stream(schemas_file);
+  for (std::string text; std::getline(stream, text);) {
+    ++schemas;
+    whole += static_cast<int>(IsWhole(Json::parse(text), &misses));
+  }
+  std::cout << whole << " of " << schemas << " schemas are whole\n";
+  EXPECT_GE(schemas, kMinSchemas);
+  EXPECT_GE(whole, kMinWhole * schemas);
+  CompareWithKnownMisses(misses, misses_file, renew ? Misses::kRenew : Misses::kCompare);
+}
+
+}  // namespace
+}  // namespace tidepool::engine::grammar
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  if (argc < 3) return 2;
+  tidepool::engine::grammar::schemas_file = argv[1];
+  tidepool::engine::grammar::misses_file = argv[2];
+  tidepool::engine::grammar::renew = argc > 3;
+  return RUN_ALL_TESTS();
+}
