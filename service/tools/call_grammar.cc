@@ -59,9 +59,9 @@ absl::StatusOr<Expr> CallGrammar::EmitArguments(const Tool& tool) {
 
 absl::StatusOr<Expr> CallGrammar::EmitCall(absl::string_view skipped) {
   if (rules_.tools.size() > kMaxTools) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("there are ", rules_.tools.size(), " tools; at most ", kMaxTools,
-                     " can be called if calls are constrained"));
+    return absl::InvalidArgumentError(absl::StrCat("there are ", rules_.tools.size(),
+                                                   " tools; at most ", kMaxTools,
+                                                   " can be called if calls are constrained"));
   }
   std::vector<Expr> calls;
   for (const Tool& tool : rules_.tools) {

@@ -46,8 +46,8 @@ constexpr absl::string_view kTool = "t";  // a name for the only tool
 
 class ParameterWriter {
  public:
-  ParameterWriter(const ToolFormat& format, absl::string_view schema,
-                  const ResponseTexts& texts, GrammarIr* ir)
+  ParameterWriter(const ToolFormat& format, absl::string_view schema, const ResponseTexts& texts,
+                  GrammarIr* ir)
       : format_(format),
         schema_(schema),
         texts_(texts),
@@ -128,8 +128,9 @@ class ParameterWriter {
       ASSIGN_OR_RETURN(const Expr json, EmitJsonSchema("{}", {.root = RootValue::kNoString}, &ir_));
       value = ir_.Alt({value, ir_.Seq({Text(format_.parameter.json_key_end), json})});
     }
-    return ir_.Repeat(ir_.Seq({Text(format_.parameter.key_begin), name, value, Text(format_.parameter.value_end)}), 0,
-                      engine::grammar::kNoLimit);
+    return ir_.Repeat(ir_.Seq({Text(format_.parameter.key_begin), name, value,
+                               Text(format_.parameter.value_end)}),
+                      0, engine::grammar::kNoLimit);
   }
 
   static absl::Status Check(const Json& root) {
@@ -155,8 +156,8 @@ class ParameterWriter {
   }
 
   absl::StatusOr<Expr> Parameter(const std::string& name) {
-    const bool plain = std::all_of(name.begin(), name.end(),
-                                   [this](char c) { return IsNameCharacter(c); });
+    const bool plain =
+        std::all_of(name.begin(), name.end(), [this](char c) { return IsNameCharacter(c); });
     if (name.empty() || name.size() > kMaxNameBytes || !plain) {
       return Refuse("properties", absl::StrCat("the name ", base::Quoted(name),
                                                " cannot be written in this model's syntax; use "
@@ -176,14 +177,16 @@ class ParameterWriter {
       strings = pool_.And({strings, UntypedText()});
     }
     const Expr text = ir_.Match(pool_.And({strings, TextWithout(EndMarker(), &pool_)}));
-    const absl::string_view json_end = says_form ? format_.parameter.json_key_end : format_.parameter.key_end;
-    const Expr as_text = strings == kNoRegex ? kNoExpr : Member(name, format_.parameter.key_end, text);
+    const absl::string_view json_end =
+        says_form ? format_.parameter.json_key_end : format_.parameter.key_end;
+    const Expr as_text =
+        strings == kNoRegex ? kNoExpr : Member(name, format_.parameter.key_end, text);
     return ir_.Alt({as_text, only_strings ? kNoExpr : Member(name, json_end, json)});
   }
 
   Expr Member(const std::string& name, absl::string_view key_end, Expr value) {
-    return ir_.Seq(
-        {Text(absl::StrCat(format_.parameter.key_begin, name, key_end)), value, Text(format_.parameter.value_end)});
+    return ir_.Seq({Text(absl::StrCat(format_.parameter.key_begin, name, key_end)), value,
+                    Text(format_.parameter.value_end)});
   }
 
   // A text that is certainly not the JSON or Python of another value.

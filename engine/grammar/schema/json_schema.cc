@@ -73,8 +73,8 @@ class Emitter final : public SubschemaEmitter {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SubschemaEmitter>> SubschemaEmitter::Create(
-    absl::string_view schema, GrammarIr* ir) {
+absl::StatusOr<std::unique_ptr<SubschemaEmitter>> SubschemaEmitter::Create(absl::string_view schema,
+                                                                           GrammarIr* ir) {
   ASSIGN_OR_RETURN(std::unique_ptr<SchemaDocument> document, SchemaDocument::Parse(schema));
   ASSIGN_OR_RETURN(const Regex whitespace, WhitespaceRegex("", &ir->regexes()));
   return std::make_unique<Emitter>(std::move(document), whitespace, OneOf::kExact, ir);

@@ -1,5 +1,5 @@
-// Random texts of the grammar of calls, read by the response parser: every text has calls, and their
-// arguments match the schemas.
+// Random texts of the grammar of calls, read by the response parser: every text has calls, and
+// their arguments match the schemas.
 #include <map>
 #include <memory>
 #include <random>
@@ -53,10 +53,9 @@ class CallRoundTripTest : public testing::Test {
       schemas_[name] =
           CompileGrammar({.kind = GrammarKind::kJsonSchema, .text = schema}, nullptr).value();
     }
-    tools_ = absl::StrCat(R"([{"type": "function", "function": {"name": "order", "parameters": )",
-                          kOrder,
-                          R"(}}, {"type": "function", "function": {"name": "ping", "parameters": )",
-                          kPing, "}}]");
+    tools_ = absl::StrCat(
+        R"([{"type": "function", "function": {"name": "order", "parameters": )", kOrder,
+        R"(}}, {"type": "function", "function": {"name": "ping", "parameters": )", kPing, "}}]");
   }
 
   std::shared_ptr<const Grammar> Calls(v1::ToolSyntax syntax) {
