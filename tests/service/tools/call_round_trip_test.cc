@@ -18,6 +18,7 @@
 namespace tidepool::service {
 namespace {
 
+using engine::grammar::CompileGrammar;
 using engine::grammar::Grammar;
 using engine::grammar::GrammarIr;
 using engine::grammar::GrammarKind;
