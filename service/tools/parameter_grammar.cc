@@ -28,6 +28,7 @@ using engine::grammar::Regex;
 using engine::grammar::RegexPool;
 using engine::grammar::ResponseTexts;
 using engine::grammar::RootValue;
+using engine::grammar::SubschemaEmitter;
 using Json = nlohmann::ordered_json;
 
 // Keywords without an effect on objects whose properties are all declared.
@@ -71,7 +72,7 @@ class ParameterWriter {
       return Refuse("required", absl::StrCat("names ", base::Quoted(name.dump()),
                                              ", which is not in properties; declare it"));
     }
-    ASSIGN_OR_RETURN(emitter_, engine::grammar::SubschemaEmitter::Create(schema_, &ir_));
+    ASSIGN_OR_RETURN(emitter_, SubschemaEmitter::Create(schema_, &ir_));
     std::vector<Part> parts;
     for (const auto& [name, schema] : properties.items()) {
       ASSIGN_OR_RETURN(const Expr parameter, Parameter(name));
@@ -117,7 +118,8 @@ class ParameterWriter {
     for (int c = 0; c < 128; ++c) letters.set(c, IsNameCharacter(static_cast<char>(c)));
     const Expr name = ir_.Match(pool_.Repeat(pool_.Bytes(letters), 1, kMaxNameBytes));
     if (is_python()) {
-      ASSIGN_OR_RETURN(const Expr any, EmitJsonSchema("{}", {}, &ir_));
+      ASSIGN_OR_RETURN(emitter_, SubschemaEmitter::Create("{}", &ir_));
+      ASSIGN_OR_RETURN(const Expr any, emitter_->Emit("", RootValue::kAny));
       const Expr one = ir_.Seq({name, Text("="), any});
       const Expr more = ir_.Repeat(ir_.Seq({Text(", "), one}), 0, engine::grammar::kNoLimit);
       return ir_.Repeat(ir_.Seq({one, more}), 0, 1);
@@ -125,7 +127,8 @@ class ParameterWriter {
     const Expr text = ir_.Match(TextWithout(EndMarker(), &pool_));
     Expr value = ir_.Seq({Text(format_.parameter.key_end), text});
     if (!format_.parameter.json_key_end.empty()) {
-      ASSIGN_OR_RETURN(const Expr json, EmitJsonSchema("{}", {.root = RootValue::kNoString}, &ir_));
+      ASSIGN_OR_RETURN(emitter_, SubschemaEmitter::Create("{}", &ir_));
+      ASSIGN_OR_RETURN(const Expr json, emitter_->Emit("", RootValue::kNoString));
       value = ir_.Alt({value, ir_.Seq({Text(format_.parameter.json_key_end), json})});
     }
     return ir_.Repeat(ir_.Seq({Text(format_.parameter.key_begin), name, value,
@@ -217,7 +220,7 @@ class ParameterWriter {
   GrammarIr& ir_;
   RegexPool& pool_;
   const ToolSchemas types_;
-  std::unique_ptr<engine::grammar::SubschemaEmitter> emitter_;
+  std::unique_ptr<SubschemaEmitter> emitter_;
 };
 
 }  // namespace
