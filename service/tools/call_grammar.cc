@@ -13,16 +13,22 @@
 namespace tidepool::service {
 namespace {
 
-using engine::grammar::EmitJsonSchema;
 using engine::grammar::Expr;
+using engine::grammar::GrammarIr;
 using engine::grammar::Marker;
 using engine::grammar::Parts;
 using engine::grammar::Regex;
 using engine::grammar::RootValue;
+using engine::grammar::SubschemaEmitter;
 
 constexpr char kAnyObject[] = R"({"type":"object"})";
 constexpr size_t kMaxNameBytes = 128;
 constexpr size_t kMaxTools = 128;
+
+absl::StatusOr<Expr> EmitJsonObject(const std::string& schema, GrammarIr* ir) {
+  ASSIGN_OR_RETURN(const auto emitter, SubschemaEmitter::Create(schema, ir));
+  return emitter->Emit("", RootValue::kObject);
+}
 
 std::string PlaceOf(const Tool& tool) { return absl::StrCat("tools[", tool.index, "].function"); }
 
@@ -46,10 +52,9 @@ absl::StatusOr<Expr> CallGrammar::EmitArguments(const Tool& tool) {
   const bool exact = (rules_.all_strict || tool.strict) && !tool.parameters.empty();
   const std::string place = absl::StrCat(PlaceOf(tool), ".parameters");
   const std::string schema = exact ? tool.parameters : "";
-  const absl::StatusOr<Expr> arguments =
-      format_.form == ArgumentForm::kJson
-          ? EmitJsonSchema(exact ? schema : kAnyObject, {.root = RootValue::kObject}, &ir_)
-          : EmitParameters(format_, schema, texts_, &ir_);
+  const absl::StatusOr<Expr> arguments = format_.form == ArgumentForm::kJson
+                                             ? EmitJsonObject(exact ? schema : kAnyObject, &ir_)
+                                             : EmitParameters(format_, schema, texts_, &ir_);
   if (!arguments.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(place, ": ", arguments.status().message()));
   }
@@ -59,9 +64,9 @@ absl::StatusOr<Expr> CallGrammar::EmitArguments(const Tool& tool) {
 
 absl::StatusOr<Expr> CallGrammar::EmitCall(absl::string_view skipped) {
   if (rules_.tools.size() > kMaxTools) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("there are ", rules_.tools.size(), " tools; at most ", kMaxTools,
-                     " can be called if calls are constrained"));
+    return absl::InvalidArgumentError(absl::StrCat("there are ", rules_.tools.size(),
+                                                   " tools; at most ", kMaxTools,
+                                                   " can be called if calls are constrained"));
   }
   std::vector<Expr> calls;
   for (const Tool& tool : rules_.tools) {

@@ -28,6 +28,7 @@ using engine::grammar::Regex;
 using engine::grammar::RegexPool;
 using engine::grammar::ResponseTexts;
 using engine::grammar::RootValue;
+using engine::grammar::SubschemaEmitter;
 using Json = nlohmann::ordered_json;
 
 // Keywords without an effect on objects whose properties are all declared.
@@ -46,8 +47,8 @@ constexpr absl::string_view kTool = "t";  // a name for the only tool
 
 class ParameterWriter {
  public:
-  ParameterWriter(const ToolFormat& format, absl::string_view schema,
-                  const ResponseTexts& texts, GrammarIr* ir)
+  ParameterWriter(const ToolFormat& format, absl::string_view schema, const ResponseTexts& texts,
+                  GrammarIr* ir)
       : format_(format),
         schema_(schema),
         texts_(texts),
@@ -71,7 +72,7 @@ class ParameterWriter {
       return Refuse("required", absl::StrCat("names ", base::Quoted(name.dump()),
                                              ", which is not in properties; declare it"));
     }
-    ASSIGN_OR_RETURN(emitter_, engine::grammar::SubschemaEmitter::Create(schema_, &ir_));
+    ASSIGN_OR_RETURN(emitter_, SubschemaEmitter::Create(schema_, &ir_));
     std::vector<Part> parts;
     for (const auto& [name, schema] : properties.items()) {
       ASSIGN_OR_RETURN(const Expr parameter, Parameter(name));
@@ -117,7 +118,8 @@ class ParameterWriter {
     for (int c = 0; c < 128; ++c) letters.set(c, IsNameCharacter(static_cast<char>(c)));
     const Expr name = ir_.Match(pool_.Repeat(pool_.Bytes(letters), 1, kMaxNameBytes));
     if (is_python()) {
-      ASSIGN_OR_RETURN(const Expr any, EmitJsonSchema("{}", {}, &ir_));
+      ASSIGN_OR_RETURN(emitter_, SubschemaEmitter::Create("{}", &ir_));
+      ASSIGN_OR_RETURN(const Expr any, emitter_->Emit("", RootValue::kAny));
       const Expr one = ir_.Seq({name, Text("="), any});
       const Expr more = ir_.Repeat(ir_.Seq({Text(", "), one}), 0, engine::grammar::kNoLimit);
       return ir_.Repeat(ir_.Seq({one, more}), 0, 1);
@@ -125,11 +127,13 @@ class ParameterWriter {
     const Expr text = ir_.Match(TextWithout(EndMarker(), &pool_));
     Expr value = ir_.Seq({Text(format_.parameter.key_end), text});
     if (!format_.parameter.json_key_end.empty()) {
-      ASSIGN_OR_RETURN(const Expr json, EmitJsonSchema("{}", {.root = RootValue::kNoString}, &ir_));
+      ASSIGN_OR_RETURN(emitter_, SubschemaEmitter::Create("{}", &ir_));
+      ASSIGN_OR_RETURN(const Expr json, emitter_->Emit("", RootValue::kNoString));
       value = ir_.Alt({value, ir_.Seq({Text(format_.parameter.json_key_end), json})});
     }
-    return ir_.Repeat(ir_.Seq({Text(format_.parameter.key_begin), name, value, Text(format_.parameter.value_end)}), 0,
-                      engine::grammar::kNoLimit);
+    return ir_.Repeat(ir_.Seq({Text(format_.parameter.key_begin), name, value,
+                               Text(format_.parameter.value_end)}),
+                      0, engine::grammar::kNoLimit);
   }
 
   static absl::Status Check(const Json& root) {
@@ -155,8 +159,8 @@ class ParameterWriter {
   }
 
   absl::StatusOr<Expr> Parameter(const std::string& name) {
-    const bool plain = std::all_of(name.begin(), name.end(),
-                                   [this](char c) { return IsNameCharacter(c); });
+    const bool plain =
+        std::all_of(name.begin(), name.end(), [this](char c) { return IsNameCharacter(c); });
     if (name.empty() || name.size() > kMaxNameBytes || !plain) {
       return Refuse("properties", absl::StrCat("the name ", base::Quoted(name),
                                                " cannot be written in this model's syntax; use "
@@ -176,14 +180,16 @@ class ParameterWriter {
       strings = pool_.And({strings, UntypedText()});
     }
     const Expr text = ir_.Match(pool_.And({strings, TextWithout(EndMarker(), &pool_)}));
-    const absl::string_view json_end = says_form ? format_.parameter.json_key_end : format_.parameter.key_end;
-    const Expr as_text = strings == kNoRegex ? kNoExpr : Member(name, format_.parameter.key_end, text);
+    const absl::string_view json_end =
+        says_form ? format_.parameter.json_key_end : format_.parameter.key_end;
+    const Expr as_text =
+        strings == kNoRegex ? kNoExpr : Member(name, format_.parameter.key_end, text);
     return ir_.Alt({as_text, only_strings ? kNoExpr : Member(name, json_end, json)});
   }
 
   Expr Member(const std::string& name, absl::string_view key_end, Expr value) {
-    return ir_.Seq(
-        {Text(absl::StrCat(format_.parameter.key_begin, name, key_end)), value, Text(format_.parameter.value_end)});
+    return ir_.Seq({Text(absl::StrCat(format_.parameter.key_begin, name, key_end)), value,
+                    Text(format_.parameter.value_end)});
   }
 
   // A text that is certainly not the JSON or Python of another value.
@@ -214,7 +220,7 @@ class ParameterWriter {
   GrammarIr& ir_;
   RegexPool& pool_;
   const ToolSchemas types_;
-  std::unique_ptr<engine::grammar::SubschemaEmitter> emitter_;
+  std::unique_ptr<SubschemaEmitter> emitter_;
 };
 
 }  // namespace

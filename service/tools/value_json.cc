@@ -129,12 +129,21 @@ class PythonReader {
     return true;
   }
 
+  bool ReadHex(size_t digits, uint32_t* code) {
+    if (at_ + digits > text_.size() || !absl::SimpleHexAtoi(text_.substr(at_, digits), code)) {
+      return false;
+    }
+    at_ += digits;
+    return true;
+  }
+
   bool ReadEscape(std::string* value) {
     if (at_ + 1 >= text_.size()) return false;
     const char c = text_[at_ + 1];
     at_ += 2;
-    constexpr absl::string_view kNames = "nrtbfav0\\'\"";
-    constexpr absl::string_view kBytes("\n\r\t\b\f\a\v\0\\'\"", 11);
+    // Models also write JSON's escape of a slash.
+    constexpr absl::string_view kNames = "nrtbfav0\\'\"/";
+    constexpr absl::string_view kBytes("\n\r\t\b\f\a\v\0\\'\"/", 12);
     if (const size_t found = kNames.find(c); found != kNames.npos) {
       *value += kBytes[found];
       return true;
@@ -146,11 +155,15 @@ class PythonReader {
       return true;
     }
     uint32_t code = 0;
-    if (at_ + digits > text_.size() || !absl::SimpleHexAtoi(text_.substr(at_, digits), &code)) {
-      return false;
+    if (!ReadHex(digits, &code)) return false;
+    // JSON writes a character above U+FFFF as two escapes.
+    uint32_t low = 0;
+    if (code >= 0xd800 && code < 0xdc00 && text_.substr(at_, 2) == "\\u") {
+      at_ += 2;
+      if (!ReadHex(4, &low) || low < 0xdc00 || low >= 0xe000) return false;
+      code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     }
     if (code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return false;
-    at_ += digits;
     base::AppendUtf8(static_cast<char32_t>(code), value);
     return true;
   }

@@ -81,7 +81,7 @@ class CallsTest(unittest.TestCase):
     def test_every_finished_response_has_valid_calls(self):
         finished = 0
         for seed in range(SEEDS):
-            choice = self.chat(seed=seed)
+            choice = self.chat(seed=seed, parallel_tool_calls=seed % 2 == 0)
             if choice.finish_reason == "length":
                 continue
             finished += 1
@@ -91,7 +91,7 @@ class CallsTest(unittest.TestCase):
             for call in choice.message.tool_calls:
                 check(self, call.function.name, call.function.arguments)
         print(f"{finished} of {SEEDS} responses finished", flush=True)
-        self.assertGreater(finished, SEEDS // 2)
+        self.assertGreater(finished, SEEDS // 4)
 
     def test_only_the_chosen_tools_are_called(self):
         for seed in range(4):
@@ -130,7 +130,7 @@ class CallsTest(unittest.TestCase):
 
     def test_refusals(self):
         for fields, words in [
-                ({"tools": None}, "no tools"),
+                ({"tools": None}, "needs tools"),
                 ({"tool_choice": named("wind")}, "wind"),
                 ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {
                     "mode": "any", "tools": [named("alarm")]}}}, "mode"),

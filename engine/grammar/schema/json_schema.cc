@@ -14,6 +14,8 @@ namespace {
 
 constexpr absl::string_view kWhitespace = R"(( |\n[ \t]{0,20})?)";
 constexpr int32_t kMaxWhitespaceBytes = 256;
+constexpr absl::string_view kReadableNumber =
+    R"(-?[0-9]{1,100}(\.[0-9]{1,100})?([eE][+-]?[0-9]{1,2})?)";
 
 absl::StatusOr<Regex> WhitespaceRegex(absl::string_view pattern, RegexPool* pool) {
   if (pattern.empty()) pattern = kWhitespace;
@@ -37,6 +39,8 @@ class Emitter final : public SubschemaEmitter {
       : document_(std::move(document)),
         normalizer_(document_.get(), &ir->regexes(), one_of),
         emitter_(&normalizer_, whitespace, ir) {}
+
+  void LimitNumbers(Regex form) { emitter_.LimitNumbers(form); }
 
   absl::StatusOr<Expr> Emit(const std::string& pointer, RootValue root) override {
     SchemaTerms& terms = normalizer_.terms();
@@ -73,11 +77,15 @@ class Emitter final : public SubschemaEmitter {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SubschemaEmitter>> SubschemaEmitter::Create(
-    absl::string_view schema, GrammarIr* ir) {
+absl::StatusOr<std::unique_ptr<SubschemaEmitter>> SubschemaEmitter::Create(absl::string_view schema,
+                                                                           GrammarIr* ir) {
   ASSIGN_OR_RETURN(std::unique_ptr<SchemaDocument> document, SchemaDocument::Parse(schema));
   ASSIGN_OR_RETURN(const Regex whitespace, WhitespaceRegex("", &ir->regexes()));
-  return std::make_unique<Emitter>(std::move(document), whitespace, OneOf::kExact, ir);
+  ASSIGN_OR_RETURN(const Regex number,
+                   ParseRegex(kReadableNumber, RegexScope::kWhole, &ir->regexes()));
+  auto emitter = std::make_unique<Emitter>(std::move(document), whitespace, OneOf::kExact, ir);
+  emitter->LimitNumbers(number);
+  return emitter;
 }
 
 absl::StatusOr<Expr> EmitJsonSchema(absl::string_view schema, const JsonSchemaOptions& options,

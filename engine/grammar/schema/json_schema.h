@@ -42,7 +42,9 @@ absl::StatusOr<GrammarIr> CompileJsonSchema(absl::string_view schema,
 absl::StatusOr<Expr> EmitJsonSchema(absl::string_view schema, const JsonSchemaOptions& options,
                                     GrammarIr* ir);
 
-// Adds the values of several subschemas of one schema to a grammar. Thread-compatible.
+// Adds the values of several subschemas of one schema to a grammar. Their numbers have at most 100
+// digits before and after the point, and an exponent of at most two digits, so that every parser of
+// JSON can read them. Thread-compatible.
 class SubschemaEmitter {
  public:
   // `ir` must outlive it. Returns INVALID_ARGUMENT if the schema is not valid as a whole.

@@ -47,7 +47,8 @@ absl::StatusOr<Expr> SchemaEmitter::EmitShapes(const Shapes& shapes) {
   if (shapes.null) choices.push_back(ir_.Match(pool.Literal("null")));
   if (shapes.yes) choices.push_back(ir_.Match(pool.Literal("true")));
   if (shapes.no) choices.push_back(ir_.Match(pool.Literal("false")));
-  choices.push_back(ir_.Match(shapes.numbers));
+  const bool limited = number_form_ != kNoRegex && shapes.numbers != kNoRegex;
+  choices.push_back(ir_.Match(limited ? pool.And({shapes.numbers, number_form_}) : shapes.numbers));
   if (shapes.strings != kNoRegex) {
     choices.push_back(ir_.Match(pool.Quoted(shapes.strings, shapes.escapes)));
   }

@@ -31,6 +31,9 @@ class SchemaEmitter {
   SchemaEmitter(SchemaNormalizer* normalizer, Regex whitespace, GrammarIr* ir)
       : normalizer_(*normalizer), ir_(*ir), tokens_(whitespace, ir) {}
 
+  // Only numbers of this form are written from now on.
+  void LimitNumbers(Regex form) { number_form_ = form; }
+
   // Returns the JSON texts whose value matches `root`. Returns the errors of the normalizer, and
   // INVALID_ARGUMENT if a keyword needs too many rules.
   absl::StatusOr<Expr> Emit(Term root);
@@ -49,6 +52,7 @@ class SchemaEmitter {
   SchemaNormalizer& normalizer_;
   GrammarIr& ir_;
   const JsonTokens tokens_;
+  Regex number_form_ = kNoRegex;  // kNoRegex: any
   absl::flat_hash_map<Term, int32_t> rules_;
   std::deque<Term> left_;  // their rules have no body yet
 };

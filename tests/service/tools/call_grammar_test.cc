@@ -251,7 +251,8 @@ TEST(CallGrammarTest, TextParametersCannotEndEarly) {
 TEST(CallGrammarTest, KeywordArgumentsHaveCommasBetweenThem) {
   const auto grammar = Compile(v1::LLAMA_PYTHONIC, Tool(R"({"type": "object", "properties": {
       "a": {"type": "boolean"}, "b": {"type": "integer"}, "c": {"type": "null"}},
-      "required": ["b"]})"), {});
+      "required": ["b"]})"),
+                               {});
   ASSERT_TRUE(grammar.ok()) << grammar.status();
   for (const char* good : {"b=1", "a=true, b=1", "b=1, c=null", "a=false, b=1, c=null"}) {
     EXPECT_TRUE(Accepts(*grammar, absl::StrCat("[f(", good, ")]"))) << good;
