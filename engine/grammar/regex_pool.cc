@@ -98,14 +98,42 @@ Regex RegexPool::Bytes(const ByteSet& set) {
   return Intern({.kind = Kind::kBytes, .plain = true, .finite = true, .x = SetNumber(set)}, {});
 }
 
+Regex RegexPool::Byte(uint8_t byte) {
+  if (bytes_[byte] == kNoRegex) bytes_[byte] = Bytes(ByteRange(byte, byte));
+  return bytes_[byte];
+}
+
 Regex RegexPool::Literal(absl::string_view text) {
   Regex result = kEmptyRegex;
   for (size_t i = text.size(); i-- > 0;) {
-    ByteSet one;
-    one.set(static_cast<uint8_t>(text[i]));
-    result = Concat(Bytes(one), result);
+    result = Concat(Byte(static_cast<uint8_t>(text[i])), result);
   }
   return result;
+}
+
+// Not recursive, because a text can be long.
+Regex RegexPool::Literals(std::vector<std::string> texts) {
+  std::sort(texts.begin(), texts.end());
+  texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
+  // What follows each beginning of the last text: alternatives, by the size of the beginning.
+  std::vector<std::vector<Regex>> open(1);
+  absl::string_view last;
+  const auto close = [&](size_t size) {
+    for (; open.size() > size + 1; last.remove_suffix(1)) {
+      const Regex rest = Or(std::move(open.back()));
+      open.pop_back();
+      open.back().push_back(Concat(Byte(static_cast<uint8_t>(last.back())), rest));
+    }
+  };
+  for (const std::string& text : texts) {
+    const auto end = std::mismatch(last.begin(), last.end(), text.begin(), text.end()).first;
+    close(static_cast<size_t>(end - last.begin()));
+    open.resize(text.size() + 1);
+    open.back().push_back(kEmptyRegex);
+    last = text;
+  }
+  close(0);
+  return Or(std::move(open[0]));
 }
 
 Regex RegexPool::AnyText() { return any_text_; }

@@ -56,7 +56,6 @@ class ObjectWriter {
     if (!seen_.insert(name).second) return;
     RegexPool& pool = ir_.regexes();
     const Regex key = pool.Literal(name);
-    names_.push_back(key);
     const auto& required = object_.required;
     Member member = {.required =
                          std::find(required.begin(), required.end(), name) != required.end()};
@@ -73,7 +72,9 @@ class ObjectWriter {
   absl::Status CollectOthers() {
     RegexPool& pool = ir_.regexes();
     Regex rest = pool.AnyText();
-    if (!names_.empty()) rest = pool.And({rest, pool.Not(pool.Or(names_))});
+    if (!seen_.empty()) {
+      rest = pool.And({rest, pool.Not(pool.Literals({seen_.begin(), seen_.end()}))});
+    }
     std::vector<KeyClass> classes = {{.keys = rest}};
     for (const PropertyRule& rule : object_.rules) {
       if (rule.name.has_value()) continue;
@@ -209,8 +210,7 @@ class ObjectWriter {
   const ObjectShape& object_;
   SchemaEmitter& emitter_;
   GrammarIr& ir_;
-  std::set<std::string> seen_;
-  std::vector<Regex> names_;
+  std::set<std::string> seen_;  // the names of named_, and of properties that cannot be
   std::vector<Member> named_;
   std::vector<Member> others_;
   int64_t min_ = 0;

@@ -57,16 +57,20 @@ absl::StatusOr<Shapes> SchemaNormalizer::EnumShapes(const Json& schema) {
   if (!values.is_array()) return Error(schema, "enum", "not an array");
   Shapes shapes;
   shapes.escapes = Escapes::kNeeded;
-  std::vector<Regex> numbers, strings;
+  std::vector<Regex> numbers;
+  std::vector<std::string> strings;
   for (const Json& value : values) {
+    if (value.is_string()) {
+      strings.push_back(value.get<std::string>());
+      continue;
+    }
     ASSIGN_OR_RETURN(Shapes one, ValueShapes(value));
     numbers.push_back(std::exchange(one.numbers, kNoRegex));
-    strings.push_back(std::exchange(one.strings, kNoRegex));
     const absl::Status added = sets_.Add(one, &shapes);
     if (!added.ok()) return Error(schema, "enum", added.message());
   }
   shapes.numbers = pool_.Or(std::move(numbers));
-  shapes.strings = pool_.Or(std::move(strings));
+  shapes.strings = pool_.Literals(std::move(strings));
   return shapes;
 }
 
@@ -251,6 +255,7 @@ absl::Status SchemaNormalizer::ApplyArrays(const Context& context, ArrayShape* a
 
 absl::StatusOr<std::vector<PropertyRule>> SchemaNormalizer::RulesOf(const Json& schema) {
   std::vector<PropertyRule> rules;
+  std::vector<std::string> names;
   std::vector<Regex> keys;
   for (const char* keyword : {"properties", "patternProperties"}) {
     if (!schema.contains(keyword)) continue;
@@ -260,19 +265,21 @@ absl::StatusOr<std::vector<PropertyRule>> SchemaNormalizer::RulesOf(const Json& 
       if (keyword[1] == 'r') {
         rule.keys = pool_.Literal(key);
         rule.name = key;
+        names.push_back(key);
       } else {
         const absl::StatusOr<Regex> pattern = ParseRegex(key, RegexScope::kSearch, &pool_);
         if (!pattern.ok()) return Error(schema, keyword, pattern.status().message());
         rule.keys = *pattern;
         rule.is_pattern = true;
+        keys.push_back(rule.keys);
       }
-      keys.push_back(rule.keys);
       rules.push_back(std::move(rule));
     }
   }
   if (!schema.contains("additionalProperties")) return rules;
   const Term value = terms_.Schema(schema["additionalProperties"]);
   if (value == kTrueTerm) return rules;
+  keys.push_back(pool_.Literals(std::move(names)));
   const Regex others = pool_.And({pool_.AnyText(), pool_.Not(pool_.Or(std::move(keys)))});
   rules.push_back({others, std::nullopt, value});
   return rules;

@@ -91,6 +91,21 @@ TEST(RegexPoolTest, ComplementAndIntersectionFindEmptyLanguages) {
   EXPECT_EQ(pool.Or({letters, kNoRegex}), letters);
 }
 
+TEST(RegexPoolTest, LiteralsMatchEachTextAndNoOther) {
+  RegexPool pool;
+  EXPECT_EQ(pool.Literals({}), kNoRegex);
+  EXPECT_EQ(pool.Literals({""}), kEmptyRegex);
+  EXPECT_EQ(pool.Literals({"abc", "abc"}), pool.Literal("abc"));
+  const std::vector<std::string> texts = {"", "a", "abc", "abd", "b", "bcd", "ccd", "\xC3\xA9"};
+  const Regex any = pool.Literals(texts);
+  for (const std::string& text : texts) EXPECT_TRUE(pool.Matches(any, text)) << text;
+  for (const char* text : {"ab", "abcd", "bc", "c", "ac", "\xC3"}) {
+    EXPECT_FALSE(pool.Matches(any, text)) << text;
+  }
+  const std::string text(100'000, 'x');
+  EXPECT_TRUE(pool.Matches(pool.Literals({text, text + "y", text + "z"}), text + "z"));
+}
+
 TEST(RegexPoolTest, FreeCharactersAreThoseThatMayCertainlyCome) {
   RegexPool pool;
   const auto in_string = [&pool](Regex content) {
