@@ -126,7 +126,7 @@ constexpr Shape kShapes[] = {
      .tied = true,
      .qk_norm = true,
      .extras = {.ffn_norm = "post_attention_norm",
-                .delta = {.interval = 2, .k_heads = 2, .v_heads = 4, .dim = 32, .rotated = 32}}},
+                .delta = {.interval = 2, .k_heads = 2, .v_heads = 4, .dim = 64, .rotated = 32}}},
     {.name = "qwen3.5-9b",
      .architecture = "qwen35",
      .layers = 32,

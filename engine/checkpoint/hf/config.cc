@@ -451,8 +451,7 @@ absl::StatusOr<HfModel> ReadConfig(const std::string& path, const Json& config,
   const JsonMembers whole(path, merged, text.prefix);
   ASSIGN_OR_RETURN(HfModel model, ConfigReader(whole, *family, parts, metadata).Read());
   if (family->architecture == "qwen3vl") WriteImageLayers(config, *family, metadata);
-  model.nested = text.nested;
-  model.config_prefix = text.prefix;
+  if (text.nested) model.text_prefix = text.prefix;
   return model;
 }
 

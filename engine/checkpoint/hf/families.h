@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -204,13 +205,12 @@ struct HfModel {
   // number of tokens that the convolutions of layers without attention read
   int64_t conv_width = 0;
   int64_t draft_layers = 0;  // number of draft layers (after the last layer); they are ignored
-  // Whether the embedding is also the output weight. If `nested` is true, this is only the case if
-  // the files have no output weight.
+  // Whether the embedding is also the output weight. If `text_prefix` is set, this is only the case
+  // if the files have no output weight.
   bool tied = false;
-  // Whether the model is the text model inside a multimodal checkpoint. Its settings in config.json
-  // are then usually under "text_config.", which is the prefix.
-  bool nested = false;
-  std::string config_prefix;
+  // Set if the model is the text model inside a multimodal checkpoint: the prefix of its settings
+  // in config.json, "text_config." or "".
+  std::optional<std::string> text_prefix;
   std::vector<float> rope_divisors;  // of llama3 scaling; empty: no such scaling
   std::vector<float> rope_long;      // of longrope scaling; empty: no such scaling
   std::vector<float> rope_short;

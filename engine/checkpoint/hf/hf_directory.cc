@@ -83,7 +83,7 @@ absl::StatusOr<HfDirectory> HfDirectory::Open(const std::string& path) {
                    hf::ReadConfig(directory.FilePath(kConfig), config, &metadata));
   hf::AddConfigKeys(directory.FilePath(kConfig), model, &directory.names_);
   metadata.SetString("general.name", NameOf(directory.path_));
-  if (model.nested) {
+  if (model.text_prefix.has_value()) {
     absl::StrAppend(&directory.format_, ", text model of ", hf::Shown(config["model_type"]));
   }
   RETURN_IF_ERROR(directory.ReadText(config, model.vocab_size, &metadata));

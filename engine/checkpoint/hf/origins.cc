@@ -152,7 +152,7 @@ TensorOrigin OriginOfExperts(const TensorSource& source, int64_t expert) {
 }
 
 void AddConfigKeys(const std::string& path, const HfModel& model, FileNames* names) {
-  const absl::string_view prefix = model.config_prefix;
+  const std::string prefix = model.text_prefix.value_or("");
   const auto add = [&](absl::string_view gguf, absl::string_view key) {
     if (key.empty()) return;
     constexpr absl::string_view kRope = "rope:";

@@ -100,13 +100,14 @@ class Namer {
     bool has_output = false;
     for (const TensorSource& source : sources) {
       sources_.emplace(source.tensor->name, &source);
-      has_output |= model.nested && TextName(source.tensor->name) == kOutput;
+      has_output |= model.text_prefix.has_value() && TextName(source.tensor->name) == kOutput;
     }
     tied_ = model.tied && !has_output;
   }
 
   absl::Status Add(const TensorSource& source) {
-    const std::string name = model_.nested ? TextName(source.tensor->name) : source.tensor->name;
+    const std::string name =
+        model_.text_prefix.has_value() ? TextName(source.tensor->name) : source.tensor->name;
     if (name.empty()) return absl::OkStatus();
     absl::string_view rest = name;
     if (model_.family->mtp && ConsumeAny(kMtpPrefixes, &rest)) return AddDraft(rest, source);
