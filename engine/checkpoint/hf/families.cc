@@ -167,7 +167,7 @@ constexpr absl::string_view kHeadDim[] = {"head_dim"};
 constexpr absl::string_view kKvHeads[] = {"num_key_value_heads"};
 constexpr absl::string_view kContext[] = {"original_max_position_embeddings"};
 
-// The published LLaVA and Idefics models omit many keys in their text_config.
+// The published LLaVA, Idefics and Gemma 3 models omit many keys in their text_config.
 constexpr char kLlamaDefaults[] =
     R"({"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
         "num_attention_heads": 32, "vocab_size": 32000, "max_position_embeddings": 2048,
@@ -178,46 +178,40 @@ constexpr char kMistralDefaults[] =
         "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "sliding_window": 4096})";
 constexpr char kGemmaDefaults[] =
     R"({"head_dim": 256, "tie_word_embeddings": true, "rms_norm_eps": 1e-6,
-        "max_position_embeddings": 8192,
-        "hidden_activation": "gelu_pytorch_tanh"})";
+        "max_position_embeddings": 8192, "hidden_activation": "gelu_pytorch_tanh"})";
 constexpr char kGemma2Defaults[] =
-    R"({"head_dim": 256, "tie_word_embeddings": true, "rms_norm_eps": 1e-6,
-        "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256,
-        "sliding_window": 4096, "sliding_window_pattern": 2,
-        "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0})";
-// The published models omit many keys in their text_config.
+    R"({"head_dim": 256, "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "hidden_activation":
+        "gelu_pytorch_tanh", "query_pre_attn_scalar": 256, "sliding_window": 4096,
+        "sliding_window_pattern": 2, "attn_logit_softcapping": 50.0, "final_logit_softcapping":
+        30.0})";
 constexpr char kGemma3Defaults[] =
-    R"({"head_dim": 256, "tie_word_embeddings": true, "rms_norm_eps": 1e-6,
-        "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256,
-        "sliding_window": 4096, "sliding_window_pattern": 6, "rope_theta": 1000000.0,
-        "rope_local_base_freq": 10000.0, "num_attention_heads": 8, "num_key_value_heads": 4,
-        "vocab_size": 262208, "max_position_embeddings": 131072})";
+    R"({"head_dim": 256, "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "hidden_activation":
+        "gelu_pytorch_tanh", "query_pre_attn_scalar": 256, "sliding_window": 4096,
+        "sliding_window_pattern": 6, "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0,
+        "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 262208,
+        "max_position_embeddings": 131072})";
 constexpr char kGptOssDefaults[] =
-    R"({"head_dim": 64, "sliding_window": 128, "sliding_window_pattern": 2,
-        "rope_theta": 150000.0, "attention_bias": true,
-        "rope_parameters": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0,
-                            "beta_slow": 1.0, "truncate": false,
-                            "original_max_position_embeddings": 4096}})";
+    R"({"head_dim": 64, "sliding_window": 128, "sliding_window_pattern": 2, "rope_theta": 150000.0,
+        "attention_bias": true, "rope_parameters": {"rope_type": "yarn", "factor": 32.0,
+        "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false, "original_max_position_embeddings":
+        4096}})";
 constexpr char kQwen3NextDefaults[] =
-    R"({"head_dim": 256, "partial_rotary_factor": 0.25, "rms_norm_eps": 1e-6,
-        "norm_topk_prob": true, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
-        "linear_value_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32})";
+    R"({"head_dim": 256, "partial_rotary_factor": 0.25, "rms_norm_eps": 1e-6, "norm_topk_prob":
+        true, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+        "linear_num_key_heads": 16, "linear_num_value_heads": 32})";
 constexpr char kQwen35Defaults[] =
     R"({"head_dim": 256, "partial_rotary_factor": 0.25, "rms_norm_eps": 1e-6,
         "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
         "linear_num_key_heads": 16, "linear_num_value_heads": 32})";
 constexpr char kLfm2Defaults[] =
-    R"({"tie_word_embeddings": true, "norm_eps": 1e-5, "conv_L_cache": 3,
-        "rope_theta": 1000000.0, "block_auto_adjust_ff_dim": true, "block_multiple_of": 256,
-        "block_ffn_dim_multiplier": 1.0})";
+    R"({"tie_word_embeddings": true, "norm_eps": 1e-5, "conv_L_cache": 3, "rope_theta": 1000000.0,
+        "block_auto_adjust_ff_dim": true, "block_multiple_of": 256, "block_ffn_dim_multiplier": 1.0})";
 constexpr char kLfm2MoeDefaults[] =
-    R"({"tie_word_embeddings": true, "norm_eps": 1e-5, "conv_L_cache": 3,
-        "rope_theta": 1000000.0, "num_dense_layers": 2, "norm_topk_prob": true,
-        "routed_scaling_factor": 1.0})";
+    R"({"tie_word_embeddings": true, "norm_eps": 1e-5, "conv_L_cache": 3, "rope_theta": 1000000.0,
+        "num_dense_layers": 2, "norm_topk_prob": true, "routed_scaling_factor": 1.0})";
 constexpr char kQwenDefaults[] = R"({"sliding_window": 4096})";
 constexpr char kQwen2VlDefaults[] =
-    R"({"sliding_window": 4096, "max_window_layers": 80, "rope_theta": 1000000.0,
-        "rms_norm_eps": 1e-5})";
+    R"({"sliding_window": 4096, "max_window_layers": 80, "rope_theta": 1e6, "rms_norm_eps": 1e-5})";
 
 constexpr HfFamily kFamilies[] = {
     {.model_type = "llama",

@@ -180,6 +180,8 @@ void AddConfigKeys(const std::string& path, const HfModel& model, FileNames* nam
   add("interleave_moe_layer_step", experts.interval);
   add("rope.layers", model.family->no_rope);
   if (model.parts.Has(Part::kMla)) add("rope.dimension_count", "qk_rope_head_dim");
+  names->AddKey(absl::StrCat(model.family->architecture, ".n_deepstack_layers"),
+                {path, "vision_config.deepstack_visual_indexes"});
   // These tensors are made from numbers in config.json.
   const KeyName numbers[] = {{"rope_freqs.weight", "factor"},
                              {"rope_factors_long.weight", "long_factor"},

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "engine/grammar/compile.h"
 #include "engine/grammar/matcher.h"
@@ -16,10 +17,13 @@ namespace {
 
 constexpr char kStartText[] = "<|start|>";
 
-std::shared_ptr<const Grammar> Finished(Expr start, GrammarIr ir) {
-  ir.set_start(start);
-  EXPECT_TRUE(ir.Finish().ok());
-  return std::make_shared<const Grammar>(std::move(ir));
+// `ir` is a reference, because `start` may be made of it in the same call.
+std::shared_ptr<const Grammar> Finished(Expr start, const GrammarIr& ir) {
+  GrammarIr copy = ir;
+  copy.set_start(start);
+  const absl::Status finished = copy.Finish();
+  EXPECT_TRUE(finished.ok()) << finished;
+  return std::make_shared<const Grammar>(std::move(copy));
 }
 
 bool Accepts(const std::shared_ptr<const Grammar>& grammar, absl::string_view text) {
@@ -27,8 +31,8 @@ bool Accepts(const std::shared_ptr<const Grammar>& grammar, absl::string_view te
   return matcher.AcceptText(text) == text.size() && matcher.accepts();
 }
 
-bool Accepts(Expr start, GrammarIr ir, absl::string_view text) {
-  return Accepts(Finished(start, std::move(ir)), text);
+bool Accepts(Expr start, const GrammarIr& ir, absl::string_view text) {
+  return Accepts(Finished(start, ir), text);
 }
 
 Expr Json(GrammarIr* ir) {
