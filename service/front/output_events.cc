@@ -66,14 +66,14 @@ void OutputEvents::Read(absl::string_view text, int64_t tokens, OutputPieces* pi
   const bool after = parser_.in_reasoning();
   if (before && after) {
     reasoning_tokens_ += tokens;
-  } else if (before || after) {
-    // The reasoning begins or ends in this text. Its share of the text is its share of the tokens.
-    size_t bytes = 0;
-    for (const OutputPiece& piece : *pieces) {
-      if (piece.kind == OutputPiece::Kind::kReasoning) bytes += piece.text.size();
-    }
-    if (!text.empty()) reasoning_tokens_ += tokens * std::min(bytes, text.size()) / text.size();
+    return;
   }
+  // If reasoning begins or ends in this text, its share of the text is its share of the tokens.
+  size_t bytes = 0;
+  for (const OutputPiece& piece : *pieces) {
+    if (piece.kind == OutputPiece::Kind::kReasoning) bytes += piece.text.size();
+  }
+  if (!text.empty()) reasoning_tokens_ += tokens * std::min(bytes, text.size()) / text.size();
 }
 
 void OutputEvents::AddTo(v1::GenerateResponse* message) {
