@@ -212,8 +212,7 @@ absl::StatusOr<std::string> EchoText(const v1::GenerateRequest& request, const P
 // Returns the control tokens that are markers in the responses to this chat. In harmony, every
 // response has markers. Other models write markers of calls only if they know tools.
 std::vector<int32_t> MarkerTokens(const WorkerModel& model, const v1::Chat& chat) {
-  const bool has_tools =
-      chat.has_tools_json() && chat.tool_choice().mode() != v1::ToolChoice::NONE;
+  const bool has_tools = chat.has_tools_json() && chat.tool_choice().mode() != v1::ToolChoice::NONE;
   const v1::ToolSyntax syntax = has_tools || model.tool_syntax == v1::HARMONY
                                     ? model.tool_syntax
                                     : v1::TOOL_SYNTAX_UNSPECIFIED;
