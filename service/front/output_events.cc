@@ -1,7 +1,6 @@
 #include "service/front/output_events.h"
 
-#include <algorithm>
-#include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "service/tools/call_id.h"
@@ -60,35 +59,34 @@ std::shared_ptr<const ToolSchemas> ToolsOf(const v1::GenerateRequest& request) {
   return std::make_shared<ToolSchemas>(chat.tools_json());
 }
 
-void OutputEvents::Read(absl::string_view text, int64_t tokens, OutputPieces* pieces) {
-  const bool before = parser_.in_reasoning();
-  parser_.Feed(text, pieces);
-  const bool after = parser_.in_reasoning();
-  if (before && after) {
-    reasoning_tokens_ += tokens;
-  } else if (before || after) {
-    // The reasoning begins or ends in this text. Its share of the text is its share of the tokens.
-    size_t bytes = 0;
-    for (const OutputPiece& piece : *pieces) {
-      if (piece.kind == OutputPiece::Kind::kReasoning) bytes += piece.text.size();
-    }
-    if (!text.empty()) reasoning_tokens_ += tokens * std::min(bytes, text.size()) / text.size();
+void OutputEvents::Count(absl::string_view text, int64_t tokens, const OutputPieces& pieces) {
+  text_bytes_ += static_cast<int64_t>(text.size());
+  tokens_ += tokens;
+  for (const OutputPiece& piece : pieces) {
+    if (piece.kind != OutputPiece::Kind::kReasoning) continue;
+    reasoning_bytes_ += static_cast<int64_t>(piece.text.size());
   }
 }
 
 void OutputEvents::AddTo(v1::GenerateResponse* message) {
   OutputPieces pieces;
-  Read(message->text(), message->token_ids_size(), &pieces);
+  parser_.Feed(message->text(), &pieces);
   if (message->finish_reason() != v1::FINISH_REASON_UNSPECIFIED) parser_.Finish(&pieces);
+  Count(message->text(), message->token_ids_size(), pieces);
   for (OutputPiece& piece : pieces) {
     AppendEvent(EventOf(std::move(piece), names_), message->mutable_events());
   }
-  if (message->has_usage()) message->mutable_usage()->set_reasoning_tokens(reasoning_tokens_);
+  if (!message->has_usage() || text_bytes_ == 0) return;
+  // Messages contain several tokens, and how many depends on the speed of the client. So the
+  // estimate is made from the whole response: it is the same whenever the response is.
+  message->mutable_usage()->set_reasoning_tokens((tokens_ * reasoning_bytes_ + text_bytes_ / 2) /
+                                                 text_bytes_);
 }
 
 void OutputEvents::Skip(absl::string_view text, int64_t tokens) {
   OutputPieces pieces;
-  Read(text, tokens, &pieces);
+  parser_.Feed(text, &pieces);
+  Count(text, tokens, pieces);
 }
 
 }  // namespace tidepool::service

@@ -34,19 +34,22 @@ class OutputEvents {
   OutputEvents(const ResponseFormat& format, Names names)
       : names_(std::move(names)), parser_(format) {}
 
-  // Adds the events of the next message of the response, and the number of reasoning tokens to its
-  // usage.
+  // Adds the events of the next message of the response, and an estimate of the number of reasoning
+  // tokens to its usage.
   void AddTo(v1::GenerateResponse* message);
   // Reads the beginning of the response, which the client already has.
   void Skip(absl::string_view text, int64_t tokens);
 
  private:
-  // Reads text that consists of this number of tokens.
-  void Read(absl::string_view text, int64_t tokens, OutputPieces* pieces);
+  // Counts a part of the response and the pieces that were found in it.
+  void Count(absl::string_view text, int64_t tokens, const OutputPieces& pieces);
 
   const Names names_;
   ResponseParser parser_;
-  int64_t reasoning_tokens_ = 0;
+  // Sums over the response so far.
+  int64_t text_bytes_ = 0;
+  int64_t reasoning_bytes_ = 0;
+  int64_t tokens_ = 0;
 };
 
 }  // namespace tidepool::service

@@ -177,8 +177,9 @@ Match ParameterReader::FindEnd(absl::string_view text, TextEnd end, size_t* valu
 }
 
 Matched ParameterReader::Follows(absl::string_view text) const {
+  constexpr int kMaxRepeats = 3;
   size_t repeats = 0;
-  while (true) {
+  for (int count = 0;; ++count) {
     const size_t begin = SkipSpace(text, repeats);
     const absl::string_view rest = text.substr(begin);
     const Match next = std::max(MatchText(rest, syntax_.format->parameter.key_begin).match,
@@ -186,6 +187,7 @@ Matched ParameterReader::Follows(absl::string_view text) const {
     if (next == Match::kYes) return {next, repeats};
     const Matched repeat = own_lines_ ? MatchText(rest, value_end_) : Matched();
     if (repeat.match != Match::kYes) return {std::max(next, repeat.match), repeats};
+    if (count == kMaxRepeats) return {Match::kNo};
     repeats = begin + repeat.length;
   }
 }

@@ -1,5 +1,6 @@
 #include "service/tools/response_parser.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -97,7 +98,10 @@ bool ResponseParser::TakeReasoning(bool last, OutputPieces* out) {
   absl::string_view certain = text.substr(0, end);
   if (end == text.npos && !last) certain.remove_suffix(BeginsAtEnd(text, end_));
   // The white space before the end marker belongs to the marker.
-  if (end != text.npos || !last) certain = absl::StripTrailingAsciiWhitespace(certain);
+  if (end != text.npos || !last) {
+    const size_t solid = absl::StripTrailingAsciiWhitespace(certain).size();
+    certain.remove_suffix(std::min(certain.size() - solid, kMaxSpace));
+  }
   AddText(Kind::kReasoning, 0, certain, out);
   if (end == text.npos) {
     held_.erase(0, certain.size());

@@ -65,7 +65,8 @@ Matched MatchAny(absl::string_view text, absl::Span<const absl::string_view> pat
 }
 
 size_t SkipSpace(absl::string_view text, size_t from) {
-  while (from < text.size() && absl::ascii_isspace(static_cast<unsigned char>(text[from]))) ++from;
+  const size_t end = std::min(text.size(), from + kMaxSpace);
+  while (from < end && absl::ascii_isspace(static_cast<unsigned char>(text[from]))) ++from;
   return from;
 }
 

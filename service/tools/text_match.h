@@ -29,7 +29,12 @@ Matched MatchText(absl::string_view text, absl::string_view pattern);
 // later, returns kPartial.
 Matched MatchAny(absl::string_view text, absl::Span<const absl::string_view> patterns);
 
-// Returns the position of the first byte at or after `from` that is not white space.
+// More white space than this is not between markers. So text is never held back, or read again, for
+// long.
+inline constexpr size_t kMaxSpace = 256;
+
+// Returns the position of the first byte at or after `from` that is not white space, but at most
+// from + kMaxSpace.
 size_t SkipSpace(absl::string_view text, size_t from = 0);
 
 // Returns the length of the longest suffix of `text` that is a proper prefix of `word`.

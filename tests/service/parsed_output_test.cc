@@ -52,7 +52,7 @@ TEST_F(ParsedOutputTest, StreamsTheParts) {
   ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
   EXPECT_EQ(Shown(answer), "Hm.|Look:| id f{\"x\":1}");
   EXPECT_EQ(answer.text, absl::StrCat("<|start|>", kReply));
-  EXPECT_GE(answer.last().usage().reasoning_tokens(), 3);
+  EXPECT_EQ(answer.last().usage().reasoning_tokens(), 3);
   // Without the field, the text is that of the tokens.
   v1::GenerateRequest raw = Chat();
   raw.clear_parse_output();
@@ -80,8 +80,8 @@ TEST_F(ParsedOutputTest, ResumesAfterAnyToken) {
   EXPECT_EQ(Shown(rest), "|Look:| id f{\"x\":1}");
   for (const v1::GenerateResponse& message : rest.messages) {
     for (const v1::OutputEvent& event : message.events()) {
-      if (event.tool_call().id().empty()) continue;
-      EXPECT_EQ(event.tool_call().id(), id);
+      const std::string& other = event.tool_call().id();
+      EXPECT_TRUE(other.empty() || other == id) << other;
     }
   }
 }

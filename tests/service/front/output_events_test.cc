@@ -82,7 +82,7 @@ TEST_F(OutputEventsTest, MessagesHaveTheirParts) {
   worker->runs[0]->SayText("", v1::STOP);
   TakeAll(&client);
   EXPECT_EQ(WithoutId(Shown(EventsOf(client))), Expected());
-  EXPECT_EQ(client.messages.back().usage().reasoning_tokens(), 3 + 7);
+  EXPECT_EQ(client.messages.back().usage().reasoning_tokens(), 3);
 }
 
 TEST_F(OutputEventsTest, WithoutTheFieldThereAreNone) {

@@ -124,6 +124,7 @@ TEST_F(PromptTest, NamesTheControlTokensThatAreMarkers) {
 
 TEST_F(PromptTest, ToolsAreDescribedIfTheTemplateDoesNotSupportThem) {
   engine_.worker.tool_syntax = v1::GENERIC_TOOLS;
+  engine_.worker.context_length = 2048;
   v1::GenerateRequest* request = request_.mutable_request();
   request->set_echo(true);
   Ask("hi");
@@ -147,6 +148,7 @@ TEST_F(PromptTest, ToolsAreDescribedIfTheTemplateDoesNotSupportThem) {
 // Templates of some models reject a system message.
 TEST_F(PromptTest, ToolsAreDescribedToTheUserIfThereIsNoSystemMessage) {
   engine_.worker.tool_syntax = v1::GENERIC_TOOLS;
+  engine_.worker.context_length = 2048;
   engine_.worker.chat_template = engine::ChatTemplate::Parse(
       "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
       "{{ messages[0].content }}");
