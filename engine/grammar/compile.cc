@@ -29,7 +29,6 @@ absl::StatusOr<Expr> EmitChoice(const std::vector<std::string>& choices, Grammar
     return absl::InvalidArgumentError(
         absl::StrCat("choice: ", choices.size(), " choices; give 1 to ", kMaxChoices));
   }
-  std::vector<Regex> texts;
   size_t bytes = 0;
   for (const std::string& choice : choices) {
     RETURN_IF_ERROR(base::CheckUtf8(choice, "a choice"));
@@ -38,10 +37,8 @@ absl::StatusOr<Expr> EmitChoice(const std::vector<std::string>& choices, Grammar
       return absl::InvalidArgumentError(
           absl::StrCat("choice: more than ", kMaxChoiceBytes, " bytes in all"));
     }
-    texts.push_back(ir->regexes().Literal(choice));
   }
-  const Regex regex = ir->regexes().Or(std::move(texts));
-  return EmitTerminal(regex, "choice", ir);
+  return EmitTerminal(ir->regexes().Literals(choices), "choice", ir);
 }
 
 JsonSchemaOptions SchemaOptions(const GrammarSource& source) {

@@ -2,18 +2,17 @@
 #ifndef TIDEPOOL_ENGINE_GRAMMAR_GRAMMAR_CACHE_H_
 #define TIDEPOOL_ENGINE_GRAMMAR_GRAMMAR_CACHE_H_
 
-#include <cstddef>
-#include <list>
 #include <memory>
 #include <string>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "engine/grammar/compile.h"
 #include "engine/grammar/grammar.h"
+#include "engine/grammar/grammar_ir.h"
 #include "engine/grammar/token_trie.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "kernels/base/mutex.h"
+#include "kernels/base/recent_cache.h"
 
 namespace tidepool::engine::grammar {
 
@@ -25,24 +24,17 @@ class GrammarCache {
 
   using CompileFn = absl::FunctionRef<absl::StatusOr<GrammarIr>()>;
 
-  // Returns the errors of CompileGrammar.
-  absl::StatusOr<std::shared_ptr<const Grammar>> Get(const GrammarSource& source);
-  // Returns the grammar that `compile` makes. Requires: equal keys have equal grammars.
+  // Returns the grammar that `compile` makes, or its error. Requires: equal keys have equal
+  // grammars.
   absl::StatusOr<std::shared_ptr<const Grammar>> Get(const std::string& key, CompileFn compile);
 
   // Returns the vocabulary's trie. The first call builds it, which takes about 50 ms.
   std::shared_ptr<const TokenTrie> trie();
 
  private:
-  struct Entry {
-    std::string key;
-    std::shared_ptr<const Grammar> grammar;
-  };
-  static constexpr size_t kMaxEntries = 32;
-
   const Tokenizer& tokenizer_;
+  base::RecentCache<std::string, Grammar, 32> grammars_;
   base::Mutex mutex_;
-  std::list<Entry> entries_ TIDEPOOL_GUARDED_BY(mutex_);  // the last used one is the first
   std::shared_ptr<const TokenTrie> trie_ TIDEPOOL_GUARDED_BY(mutex_);
 };
 

@@ -21,7 +21,6 @@ struct GrammarSource {
   std::vector<std::string> choices;
   std::string whitespace_pattern;  // of kJsonSchema; empty: the default
   bool coerce_one_of = false;      // of kJsonSchema: treat oneOf as anyOf
-  bool operator==(const GrammarSource&) const = default;
 };
 
 }  // namespace tidepool::engine::grammar

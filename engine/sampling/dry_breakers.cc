@@ -107,22 +107,7 @@ int32_t DryBreakers::Next(int32_t node, int32_t token) const {
 
 absl::StatusOr<std::shared_ptr<const DryBreakers>> DryBreakerCache::Get(
     const std::vector<std::string>& texts) {
-  {
-    const base::MutexLock lock(&mutex_);
-    const auto found = std::find_if(entries_.begin(), entries_.end(),
-                                    [&texts](const Entry& entry) { return entry.texts == texts; });
-    if (found != entries_.end()) {
-      entries_.splice(entries_.begin(), entries_, found);
-      return found->breakers;
-    }
-  }
-  // Two callers may create the same breakers at the same time.
-  ASSIGN_OR_RETURN(std::shared_ptr<const DryBreakers> breakers,
-                   DryBreakers::Create(texts, *tokenizer_));
-  const base::MutexLock lock(&mutex_);
-  entries_.push_front({texts, breakers});
-  if (entries_.size() > kMaxEntries) entries_.pop_back();
-  return breakers;
+  return breakers_.Get(texts, [&] { return DryBreakers::Create(texts, *tokenizer_); });
 }
 
 }  // namespace tidepool::engine

@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <list>
 #include <memory>
 #include <string>
 #include <utility>
@@ -20,7 +19,7 @@
 #include "absl/types/span.h"
 #include "engine/grammar/token_mask.h"
 #include "engine/tokenizer/tokenizer.h"
-#include "kernels/base/mutex.h"
+#include "kernels/base/recent_cache.h"
 
 namespace tidepool::engine {
 
@@ -67,15 +66,8 @@ class DryBreakerCache {
   absl::StatusOr<std::shared_ptr<const DryBreakers>> Get(const std::vector<std::string>& texts);
 
  private:
-  struct Entry {
-    std::vector<std::string> texts;
-    std::shared_ptr<const DryBreakers> breakers;
-  };
-  static constexpr size_t kMaxEntries = 8;
-
   const Tokenizer* const tokenizer_;
-  base::Mutex mutex_;
-  std::list<Entry> entries_ TIDEPOOL_GUARDED_BY(mutex_);  // the last used one first
+  base::RecentCache<std::vector<std::string>, DryBreakers, 8> breakers_;
 };
 
 }  // namespace tidepool::engine

@@ -6,35 +6,6 @@ namespace {
 using engine::grammar::GrammarKind;
 using engine::grammar::GrammarSource;
 
-// GenerateRequest and Constraint have the same fields.
-template <typename Message>
-std::optional<GrammarSource> SourceOf(const Message& message) {
-  GrammarSource source;
-  source.whitespace_pattern = message.whitespace_pattern();
-  source.coerce_one_of = message.coerce_one_of();
-  switch (message.constraint_case()) {
-    case Message::kJsonSchema:
-      source.kind = GrammarKind::kJsonSchema;
-      source.text = message.json_schema();
-      return source;
-    case Message::kRegex:
-      source.kind = GrammarKind::kRegex;
-      source.text = message.regex();
-      return source;
-    case Message::kChoice:
-      source.kind = GrammarKind::kChoice;
-      source.choices.assign(message.choice().texts().begin(), message.choice().texts().end());
-      return source;
-    case Message::kGrammar:
-      source.kind = GrammarKind::kGbnf;
-      source.text = message.grammar();
-      return source;
-    case Message::CONSTRAINT_NOT_SET:
-      break;
-  }
-  return std::nullopt;
-}
-
 void CopyChat(const v1::GenerateRequest& request, worker::v1::ChatOutput* out) {
   const v1::Chat& chat = request.chat();
   // Without tools in the prompt, there are no calls.
@@ -50,7 +21,32 @@ void CopyChat(const v1::GenerateRequest& request, worker::v1::ChatOutput* out) {
 }  // namespace
 
 std::optional<GrammarSource> ConstraintOf(const worker::v1::Start& start) {
-  return SourceOf(start.constraint());
+  using worker::v1::Constraint;
+  const Constraint& message = start.constraint();
+  GrammarSource source;
+  source.whitespace_pattern = message.whitespace_pattern();
+  source.coerce_one_of = message.coerce_one_of();
+  switch (message.constraint_case()) {
+    case Constraint::kJsonSchema:
+      source.kind = GrammarKind::kJsonSchema;
+      source.text = message.json_schema();
+      return source;
+    case Constraint::kRegex:
+      source.kind = GrammarKind::kRegex;
+      source.text = message.regex();
+      return source;
+    case Constraint::kChoice:
+      source.kind = GrammarKind::kChoice;
+      source.choices.assign(message.choice().texts().begin(), message.choice().texts().end());
+      return source;
+    case Constraint::kGrammar:
+      source.kind = GrammarKind::kGbnf;
+      source.text = message.grammar();
+      return source;
+    case Constraint::CONSTRAINT_NOT_SET:
+      break;
+  }
+  return std::nullopt;
 }
 
 void CopyConstraint(const v1::GenerateRequest& request, worker::v1::Start* start) {

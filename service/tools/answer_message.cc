@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "nlohmann/json.hpp"
@@ -18,26 +20,30 @@ void SeparateAnswer(v1::ToolSyntax syntax, v1::ChatMessage* message) {
   parser.Feed(message->content(), &pieces);
   parser.Finish(&pieces);
   std::string content, reasoning;
-  Json calls = Json::array();
-  std::string arguments;
+  struct Call {
+    std::string name, arguments;
+  };
+  std::vector<Call> calls;
   for (const OutputPiece& piece : pieces) {
     if (piece.kind == OutputPiece::Kind::kContent) content += piece.text;
     if (piece.kind == OutputPiece::Kind::kReasoning) reasoning += piece.text;
-    if (piece.kind == OutputPiece::Kind::kCall) {
-      calls.push_back({{"type", "function"}, {"function", {{"name", piece.text}}}});
-      arguments.clear();
-    }
-    if (piece.kind == OutputPiece::Kind::kArguments) {
-      arguments += piece.text;
-      const Json json = Json::parse(arguments, nullptr, /*allow_exceptions=*/false);
-      calls.back()["function"]["arguments"] = json.is_object() ? json : Json(arguments);
-    }
+    if (piece.kind == OutputPiece::Kind::kCall) calls.push_back({.name = piece.text});
+    if (piece.kind == OutputPiece::Kind::kArguments) calls.back().arguments += piece.text;
   }
   message->set_content(content);
   if (!reasoning.empty()) message->set_reasoning_content(reasoning);
-  if (!calls.empty()) {
+  Json list = Json::array();
+  for (const Call& call : calls) {
+    Json function = {{"name", call.name}};
+    if (!call.arguments.empty()) {
+      const Json json = Json::parse(call.arguments, nullptr, /*allow_exceptions=*/false);
+      function["arguments"] = json.is_object() ? json : Json(call.arguments);
+    }
+    list.push_back({{"type", "function"}, {"function", std::move(function)}});
+  }
+  if (!list.empty()) {
     message->set_tool_calls_json(
-        calls.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace));
+        list.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace));
   }
 }
 

@@ -14,8 +14,6 @@
 namespace tidepool::service {
 namespace {
 
-constexpr size_t kMaxKeyBytes = 256;
-
 // A JSON object, which is passed on verbatim. Outside of strings, a marker ends it, also if the
 // object is not complete.
 class JsonReader final : public ArgumentReader {

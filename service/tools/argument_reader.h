@@ -13,6 +13,8 @@
 
 namespace tidepool::service {
 
+inline constexpr size_t kMaxKeyBytes = 256;  // of the name of an argument
+
 // Whether more text of the response may follow.
 enum class TextEnd : uint8_t { kOpen, kLast };
 

@@ -11,8 +11,6 @@
 namespace tidepool::service {
 namespace {
 
-constexpr size_t kMaxKeyBytes = 256;
-
 constexpr ValueTypes kAnyJson = {.string = true,
                                  .number = true,
                                  .integer = true,

@@ -63,7 +63,7 @@ struct ToolFormat {
 };
 
 // Returns the format, or null if the syntax is unspecified or not known to this release. The result
-// is valid for ever.
+// is never freed.
 const ToolFormat* FormatOf(v1::ToolSyntax syntax);
 
 // Returns all formats, one for each known syntax.

@@ -25,10 +25,14 @@ constexpr char kSchema[] = R"({"type": "object", "required": ["a", "b"], "proper
     "a": {"enum": ["x", "yy"]}, "b": {"type": "array", "items": {"type": "boolean"},
     "maxItems": 3}}, "additionalProperties": false})";
 
+std::shared_ptr<const grammar::Grammar> Compiled(const GrammarSource& source, GrammarCache* cache) {
+  return cache->Get(source.text, [&source] { return grammar::CompileIr(source, nullptr); }).value();
+}
+
 GenerationRequest Constrained(const GrammarSource& source, GrammarCache* cache) {
   GenerationRequest request = MakeRequest({1, 2, 3}, 200);
   request.stopping.ignore_eos = false;
-  request.grammar = cache->Get(source).value();
+  request.grammar = Compiled(source, cache);
   request.token_trie = cache->trie();
   return request;
 }
@@ -325,8 +329,8 @@ TEST(GrammarCacheTest, KeepsTheGrammarsThatWereUsedLast) {
   const auto tokenizer = fakes::MakeByteTokenizer();
   GrammarCache cache(tokenizer.get());
   const auto get = [&cache](int number) {
-    return cache.Get({.kind = GrammarKind::kRegex, .text = "a{" + std::to_string(number) + "}"})
-        .value();
+    return Compiled({.kind = GrammarKind::kRegex, .text = "a{" + std::to_string(number) + "}"},
+                    &cache);
   };
   const auto first = get(1);
   for (int i = 2; i < 32; ++i) get(i);

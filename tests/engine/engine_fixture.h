@@ -30,6 +30,20 @@ struct Answer {
   std::vector<StreamChunk> chunks;
 };
 
+inline bool SameLogprob(const TokenLogprob& a, const TokenLogprob& b) {
+  return a.token_id == b.token_id && a.logprob == b.logprob && a.top == b.top;
+}
+
+// Expects the same tokens, with log-probabilities that are equal in every bit.
+inline void ExpectSame(const Answer& answer, const Answer& expected) {
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.tokens, expected.tokens);
+  ASSERT_EQ(answer.logprobs.size(), expected.logprobs.size());
+  for (size_t i = 0; i < answer.logprobs.size(); ++i) {
+    EXPECT_TRUE(SameLogprob(answer.logprobs[i], expected.logprobs[i])) << "token " << i;
+  }
+}
+
 // Reads a stream to its end, granting credit for all that it takes.
 inline Answer ReadAll(Stream* stream) {
   Answer answer;

@@ -53,19 +53,6 @@ GenerationRequest MakeLogged(int number) {
   return request;
 }
 
-bool SameLogprob(const TokenLogprob& a, const TokenLogprob& b) {
-  return a.token_id == b.token_id && a.logprob == b.logprob && a.top == b.top;
-}
-
-void ExpectSame(const Answer& answer, const Answer& expected) {
-  ASSERT_TRUE(answer.status.ok()) << answer.status;
-  EXPECT_EQ(answer.tokens, expected.tokens);
-  ASSERT_EQ(answer.logprobs.size(), expected.logprobs.size());
-  for (size_t i = 0; i < answer.logprobs.size(); ++i) {
-    EXPECT_TRUE(SameLogprob(answer.logprobs[i], expected.logprobs[i])) << "token " << i;
-  }
-}
-
 class EngineHybridsTest : public testing::TestWithParam<HybridCase> {
  protected:
   EngineHybridsTest() {

@@ -1,11 +1,13 @@
 // DRY, XTC, bad_words and the other samplers through the engine.
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "engine/engine.h"
-#include "engine/grammar/grammar_cache.h"
+#include "engine/grammar/compile.h"
+#include "engine/grammar/token_trie.h"
 #include "gtest/gtest.h"
 #include "tests/engine/engine_fixture.h"
 
@@ -124,7 +126,6 @@ TEST(SamplersTest, OnlyAllowedTokensAreSampled) {
 
 TEST(SamplersTest, ARequestThatExcludesAllTokensFails) {
   TestEngine test;
-  grammar::GrammarCache cache(test.tokenizer.get());
   const auto expect = [&test](const GenerationRequest& request, std::vector<const char*> named) {
     const Answer answer = test.Run(request);
     EXPECT_EQ(answer.status.code(), absl::StatusCode::kInvalidArgument);
@@ -142,8 +143,10 @@ TEST(SamplersTest, ARequestThatExcludesAllTokensFails) {
   request.sampling.bad_words = {"qqq"};
   expect(request, {"position 2", "allowed_token_ids and bad_words exclude"});
   request.sampling.bad_words = {};
-  request.grammar = cache.Get({.kind = grammar::GrammarKind::kRegex, .text = "qa"}).value();
-  request.token_trie = cache.trie();
+  request.grammar =
+      grammar::CompileGrammar({.kind = grammar::GrammarKind::kRegex, .text = "qa"}, nullptr)
+          .value();
+  request.token_trie = std::make_shared<const grammar::TokenTrie>(*test.tokenizer);
   expect(request, {"position 1", "the constraint and allowed_token_ids exclude"});
   request.sampling.allowed_token_ids = {'a', 'q', fakes::kEndToken};
   EXPECT_EQ(test.Run(request).text, "qa");

@@ -31,7 +31,7 @@ struct Answer {
 
 class ServeTest : public testing::Test {
  protected:
-  void Start(TestEngineOptions options = {}) {
+  void Start(const TestEngineOptions& options = {}) {
     engine_ = std::make_unique<TestEngine>(options);
     auto store = SqliteSessionStore::Open({.path = store_path_});
     ASSERT_TRUE(store.ok()) << store.status();

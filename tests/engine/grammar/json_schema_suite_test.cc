@@ -25,10 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-std::string suite_folder;  // NOLINT(runtime/string): set by main before any test
-std::string misses_file;   // NOLINT(runtime/string)
-bool renew = false;
-
 struct Totals {
   int tests = 0;
   int passed = 0;
@@ -63,7 +59,8 @@ void RunGroup(const std::string& file, const Json& group, Totals* totals) {
 
 Totals RunDraft(const std::string& draft) {
   std::vector<fs::path> files;
-  for (const auto& entry : fs::recursive_directory_iterator(fs::path(suite_folder) / draft)) {
+  for (const auto& entry :
+       fs::recursive_directory_iterator(fs::path(arguments.collection) / draft)) {
     if (entry.path().extension() == ".json") files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
@@ -71,7 +68,7 @@ Totals RunDraft(const std::string& draft) {
   for (const fs::path& path : files) {
     std::ifstream stream(path);
     const Json groups = Json::parse(stream);
-    const std::string file = path.lexically_relative(suite_folder).string();
+    const std::string file = path.lexically_relative(arguments.collection).string();
     for (const Json& group : groups) RunGroup(file, group, &totals);
   }
   return totals;
@@ -87,17 +84,10 @@ TEST(JsonSchemaSuiteTest, AcceptsNothingInvalidAndMissesOnlyWhatIsKnown) {
     for (const std::string& wrong : totals.false_accepts) ADD_FAILURE() << "accepted: " << wrong;
     misses.insert(totals.misses.begin(), totals.misses.end());
   }
-  CompareWithKnownMisses(misses, misses_file, renew ? Misses::kRenew : Misses::kCompare);
+  CompareWithKnownMisses(misses);
 }
 
 }  // namespace
 }  // namespace tidepool::engine::grammar
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  if (argc < 3) return 2;
-  tidepool::engine::grammar::suite_folder = argv[1];
-  tidepool::engine::grammar::misses_file = argv[2];
-  tidepool::engine::grammar::renew = argc > 3;
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return tidepool::engine::grammar::RunCollectionTest(argc, argv); }

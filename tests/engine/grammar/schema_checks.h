@@ -37,14 +37,28 @@ inline std::vector<std::string> TextsOf(const nlohmann::ordered_json& value) {
   return {value.dump(), Spaced(value), value.dump(2)};
 }
 
-enum class Misses : uint8_t { kCompare, kRenew };
+// The arguments of a test of a collection: COLLECTION KNOWN_MISSES [--renew].
+struct CollectionArguments {
+  std::string collection;  // a file or a folder
+  std::string misses_file;
+  bool renew = false;  // write the file of known misses
+};
+inline CollectionArguments arguments;  // NOLINT(runtime/string): set by RunCollectionTest
 
-// Expects that `misses` are exactly the lines of the file, or writes the file.
-inline void CompareWithKnownMisses(const std::set<std::string>& misses, const std::string& file,
-                                   Misses action) {
+// The main function of such a test.
+inline int RunCollectionTest(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  if (argc < 3) return 2;
+  arguments = {.collection = argv[1], .misses_file = argv[2], .renew = argc > 3};
+  return RUN_ALL_TESTS();
+}
+
+// Expects that `misses` are exactly the known ones, or writes these.
+inline void CompareWithKnownMisses(const std::set<std::string>& misses) {
+  const std::string& file = arguments.misses_file;
   std::set<std::string> lines, known;
   for (const std::string& miss : misses) lines.insert(absl::StrReplaceAll(miss, {{"\n", " "}}));
-  if (action == Misses::kRenew) {
+  if (arguments.renew) {
     std::ofstream stream(file);
     for (const std::string& line : lines) stream << line << "\n";
     return;

@@ -23,10 +23,6 @@ using Json = nlohmann::ordered_json;
 constexpr int kMinSchemas = 500;
 constexpr double kMinWhole = 0.88;  // of the schemas
 
-std::string schemas_file;  // NOLINT(runtime/string): set by main before any test
-std::string misses_file;   // NOLINT(runtime/string)
-bool renew = false;
-
 // Returns whether the schema compiles, and its instances are accepted and rejected as they must be.
 bool IsWhole(const Json& line, std::set<std::string>* misses) {
   const std::string name = line["name"].get<std::string>();
@@ -57,7 +53,7 @@ bool IsWhole(const Json& line, std::set<std::string>* misses) {
 TEST(SchemaCollectionTest, AcceptsNothingInvalidAndMissesOnlyWhatIsKnown) {
   int schemas = 0, whole = 0;
   std::set<std::string> misses;
-  std::ifstream stream(schemas_file);
+  std::ifstream stream(arguments.collection);
   for (std::string text; std::getline(stream, text);) {
     ++schemas;
     whole += static_cast<int>(IsWhole(Json::parse(text), &misses));
@@ -65,17 +61,10 @@ TEST(SchemaCollectionTest, AcceptsNothingInvalidAndMissesOnlyWhatIsKnown) {
   std::cout << whole << " of " << schemas << " schemas are whole\n";
   EXPECT_GE(schemas, kMinSchemas);
   EXPECT_GE(whole, kMinWhole * schemas);
-  CompareWithKnownMisses(misses, misses_file, renew ? Misses::kRenew : Misses::kCompare);
+  CompareWithKnownMisses(misses);
 }
 
 }  // namespace
 }  // namespace tidepool::engine::grammar
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  if (argc < 3) return 2;
-  tidepool::engine::grammar::schemas_file = argv[1];
-  tidepool::engine::grammar::misses_file = argv[2];
-  tidepool::engine::grammar::renew = argc > 3;
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return tidepool::engine::grammar::RunCollectionTest(argc, argv); }

@@ -14,20 +14,13 @@
 #include "absl/strings/str_replace.h"
 #include "service/base/version.h"
 #include "service/http/json.h"
-#include "tests/service/http/raw_client.h"
-#include "tests/service/serve_fixture.h"
+#include "tests/service/http/http_fixture.h"
 
 namespace tidepool::service {
 namespace {
 
-class HttpOpenApiTest : public ServeTest {
+class HttpOpenApiTest : public HttpFixture {
  protected:
-  std::unique_ptr<RawClient> Connect() {
-    const std::string address = server_->http_address();
-    int port = 0;
-    EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port)) << address;
-    return std::make_unique<RawClient>(port);
-  }
   Json Document() {
     const RawAnswer answer = Connect()->Get("/openapi.json");
     EXPECT_EQ(answer.status, 200);

@@ -14,8 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "service/http/json.h"
-#include "tests/service/http/raw_client.h"
-#include "tests/service/serve_fixture.h"
+#include "tests/service/http/http_fixture.h"
 
 namespace tidepool::service {
 namespace {
@@ -26,7 +25,7 @@ constexpr char kStream[] =
     R"({"prompt":"Hello","max_tokens":60,"ignore_eos":true,"temperature":1,"stream":true,)"
     R"("stream_options":{"include_usage":true}})";
 
-class HttpResumeTest : public ServeTest {
+class HttpResumeTest : public HttpFixture {
  protected:
   using Headers = std::vector<std::pair<std::string, std::string>>;
 
@@ -35,12 +34,6 @@ class HttpResumeTest : public ServeTest {
     std::string data;
   };
 
-  std::unique_ptr<RawClient> Connect() {
-    const std::string address = server_->http_address();
-    int port = 0;
-    EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port)) << address;
-    return std::make_unique<RawClient>(port);
-  }
   std::unique_ptr<RawClient> Ask(const std::string& path, const std::string& body,
                                  const Headers& headers) {
     auto client = Connect();

@@ -8,47 +8,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
 #include "service/http/json.h"
-#include "tests/service/http/raw_client.h"
-#include "tests/service/serve_fixture.h"
+#include "tests/service/http/http_fixture.h"
 
 namespace tidepool::service {
 namespace {
 
-class HttpToolsTest : public ServeTest {
- protected:
-  std::unique_ptr<RawClient> Connect() {
-    const std::string address = server_->http_address();
-    int port = 0;
-    EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port)) << address;
-    return std::make_unique<RawClient>(port);
-  }
-  RawAnswer Post(const std::string& path, const std::string& body) {
-    return Connect()->Post(path, body);
-  }
-  static Json Parsed(const RawAnswer& answer) {
-    const absl::StatusOr<Json> json = ParseJsonBody(answer.body);
-    EXPECT_TRUE(json.ok()) << answer.body;
-    return json.ok() ? *json : Json();
-  }
-  // Returns the events of a stream, without [DONE], which must be the last one.
-  static std::vector<Json> Events(const RawAnswer& answer) {
-    std::vector<Json> events;
-    absl::string_view rest = answer.body;
-    while (absl::ConsumePrefix(&rest, "data: ")) {
-      const size_t end = rest.find("\n\n");
-      if (end == absl::string_view::npos) break;
-      const std::string line(rest.substr(0, end));
-      rest.remove_prefix(end + 2);
-      if (line == "[DONE]") {
-        EXPECT_EQ(rest, "");
-        return events;
-      }
-      events.push_back(*ParseJsonBody(line));
-    }
-    ADD_FAILURE() << "no [DONE] in " << answer.body;
-    return events;
-  }
-};
+class HttpToolsTest : public HttpFixture {};
 
 TEST_F(HttpToolsTest, AChatWithTools) {
   Start({.tool_syntax = v1::TOOL_CALL_TAGS});

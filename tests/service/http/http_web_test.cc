@@ -11,29 +11,22 @@
 #include "kernels/base/mutex.h"
 #include "service/cli/log.h"
 #include "service/http/json.h"
-#include "tests/service/http/raw_client.h"
-#include "tests/service/serve_fixture.h"
+#include "tests/service/http/http_fixture.h"
 
 namespace tidepool::service {
 namespace {
 
 constexpr char kBody[] = R"({"prompt":"Hello","max_tokens":2})";
 
-class HttpWebTest : public ServeTest {
+class HttpWebTest : public HttpFixture {
  protected:
-  std::unique_ptr<RawClient> Connect() {
-    const std::string address = server_->http_address();
-    int port = 0;
-    EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port)) << address;
-    return std::make_unique<RawClient>(port);
-  }
   // `lines` are the headers, each with its line break.
   RawAnswer Ask(const std::string& target, const std::string& lines) {
     const auto client = Connect();
     client->Send(absl::StrCat(target, " HTTP/1.1\r\n", lines, "\r\n"));
     return client->ReadAnswer();
   }
-  RawAnswer Post(const std::string& lines, const std::string& body = kBody) {
+  RawAnswer PostPrompt(const std::string& lines, const std::string& body = kBody) {
     const auto client = Connect();
     client->Send(absl::StrCat("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n", lines,
                               "Content-Type: application/json\r\nContent-Length: ", body.size(),
@@ -92,9 +85,9 @@ TEST_F(HttpWebTest, AllowedPagesMayCallAndRead) {
   EXPECT_TRUE(absl::StrContains(preflight.head, ", x-my\r\n")) << preflight.head;
 
   const std::pair<RawAnswer, int> answers[] = {
-      {Post(origin), 200},
-      {Post(origin, R"({"prompt":"Hello","max_tokens":2,"stream":true})"), 200},
-      {Post(origin, "{"), 400},
+      {PostPrompt(origin), 200},
+      {PostPrompt(origin, R"({"prompt":"Hello","max_tokens":2,"stream":true})"), 200},
+      {PostPrompt(origin, "{"), 400},
       {Ask("GET /nothing", absl::StrCat("Host: localhost\r\n", origin)), 404},
       {Ask("GET /v1/models", absl::StrCat("Host: evil.example\r\n", origin)), 403},
       {Ask("POST /v1/completions",
@@ -115,7 +108,7 @@ TEST_F(HttpWebTest, OtherPagesMayNot) {
                                   "Access-Control-Request-Method: POST\r\n");
   EXPECT_FALSE(absl::StrContains(preflight.head, "Access-Control")) << preflight.head;
   EXPECT_TRUE(Has(preflight, "Vary: Origin")) << preflight.head;
-  const RawAnswer refused = Post("Origin: https://evil.example\r\n");
+  const RawAnswer refused = PostPrompt("Origin: https://evil.example\r\n");
   EXPECT_EQ(refused.status, 403);
   EXPECT_FALSE(absl::StrContains(refused.head, "Access-Control")) << refused.head;
   EXPECT_TRUE(absl::StrContains(refused.body, "--cors-origin")) << refused.body;
@@ -123,11 +116,11 @@ TEST_F(HttpWebTest, OtherPagesMayNot) {
 
 TEST_F(HttpWebTest, EncodedBodiesAreRefused) {
   Start();
-  const RawAnswer refused = Post("Content-Encoding: gzip\r\n", "\x1f\x8b\x08");
+  const RawAnswer refused = PostPrompt("Content-Encoding: gzip\r\n", "\x1f\x8b\x08");
   EXPECT_EQ(refused.status, 415);
   EXPECT_TRUE(absl::StrContains(refused.body, "Content-Encoding is 'gzip'")) << refused.body;
   EXPECT_TRUE(Has(refused, "Accept-Encoding: identity")) << refused.head;
-  EXPECT_EQ(Post("Content-Encoding: identity\r\n").status, 200);
+  EXPECT_EQ(PostPrompt("Content-Encoding: identity\r\n").status, 200);
 }
 
 TEST_F(HttpWebTest, RefusalsLeaveALineAndACount) {
@@ -139,16 +132,16 @@ TEST_F(HttpWebTest, RefusalsLeaveALineAndACount) {
     lines.push_back(LogText(line, fields));
   };
   Start();
-  EXPECT_EQ(Post("", R"({"prompt":"a secret","max_tokens":-1})").status, 400);
-  EXPECT_EQ(Post("", "{").status, 400);
+  EXPECT_EQ(PostPrompt("", R"({"prompt":"a secret","max_tokens":-1})").status, 400);
+  EXPECT_EQ(PostPrompt("", "{").status, 400);
   EXPECT_EQ(Connect()->Get("/no/such").status, 404);
   EXPECT_EQ(Ask("GET /metrics", "Host: evil.example\r\n").status, 403);
   const auto garbage = Connect();
   garbage->Send("nonsense\r\n\r\n");
   EXPECT_EQ(garbage->ReadAnswer().status, 400);
   // A generation that failed is logged by RequestLog, not by HttpLog.
-  EXPECT_EQ(Post("", R"({"prompt":"x","model":"other"})").status, 404);
-  EXPECT_EQ(Post("").status, 200);
+  EXPECT_EQ(PostPrompt("", R"({"prompt":"x","model":"other"})").status, 404);
+  EXPECT_EQ(PostPrompt("").status, 200);
   {
     base::MutexLock lock(&mutex);
     EXPECT_EQ(lines, (std::vector<std::string>{
@@ -190,14 +183,14 @@ TEST_F(HttpWebTest, AliasesAreModels) {
   EXPECT_EQ((*ParseJsonBody(Connect()->Get("/v1/models/org/small").body))["id"], "org/small");
   const auto answered = [&](const std::string& model) {
     const RawAnswer answer =
-        Post("", absl::StrCat(R"({"prompt":"Hello","max_tokens":2)", model, "}"));
+        PostPrompt("", absl::StrCat(R"({"prompt":"Hello","max_tokens":2)", model, "}"));
     EXPECT_EQ(answer.status, 200) << answer.body;
     return (*ParseJsonBody(answer.body))["model"].get<std::string>();
   };
   EXPECT_EQ(answered(""), "gpt-4o");
   EXPECT_EQ(answered(R"(,"model":"org/small")"), "org/small");
   EXPECT_EQ(answered(R"(,"model":"scripted")"), "scripted");
-  const RawAnswer unknown = Post("", R"({"prompt":"Hello","model":"gpt-5"})");
+  const RawAnswer unknown = PostPrompt("", R"({"prompt":"Hello","model":"gpt-5"})");
   EXPECT_EQ(unknown.status, 404);
   EXPECT_TRUE(absl::StrContains(unknown.body, "served: gpt-4o, org/small, scripted"))
       << unknown.body;
@@ -207,7 +200,7 @@ TEST_F(HttpWebTest, TheOverflowErrorIsKnownToClients) {
   Start({.context = 64});
   for (const size_t bytes : {size_t{70}, size_t{100000}}) {
     const RawAnswer answer =
-        Post("", absl::StrCat(R"({"prompt":")", std::string(bytes, 'x'), "\"}"));
+        PostPrompt("", absl::StrCat(R"({"prompt":")", std::string(bytes, 'x'), "\"}"));
     EXPECT_EQ(answer.status, 400);
     EXPECT_TRUE(absl::StrContains(answer.body, "this model's maximum context length is 64 tokens"))
         << answer.body;

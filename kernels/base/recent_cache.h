@@ -1,0 +1,58 @@
+// RecentCache: keeps the values that were used last, because making them is slow.
+//
+//   RecentCache<std::string, Grammar, 32> cache;
+//   ASSIGN_OR_RETURN(std::shared_ptr<const Grammar> grammar, cache.Get(key, [&] { ... }));
+#ifndef TIDEPOOL_KERNELS_BASE_RECENT_CACHE_H_
+#define TIDEPOOL_KERNELS_BASE_RECENT_CACHE_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <list>
+#include <memory>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "kernels/base/mutex.h"
+
+namespace tidepool::base {
+
+// Thread-safe. For few entries: Get compares the key with all of them.
+template <typename Key, typename Value, size_t kMaxEntries>
+class RecentCache {
+ public:
+  using Shared = std::shared_ptr<const Value>;
+
+  // Returns the value of `key`. If it is not in the cache, it is the one that `make` returns.
+  // Requires: equal keys have equal values. Errors are returned and not kept.
+  absl::StatusOr<Shared> Get(const Key& key, absl::FunctionRef<absl::StatusOr<Shared>()> make) {
+    {
+      const MutexLock lock(&mutex_);
+      const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                      [&key](const Entry& entry) { return entry.key == key; });
+      if (found != entries_.end()) {
+        entries_.splice(entries_.begin(), entries_, found);
+        return found->value;
+      }
+    }
+    // Two callers may make the same value at the same time.
+    absl::StatusOr<Shared> value = make();
+    if (!value.ok()) return value;
+    const MutexLock lock(&mutex_);
+    entries_.push_front({key, *value});
+    if (entries_.size() > kMaxEntries) entries_.pop_back();
+    return value;
+  }
+
+ private:
+  struct Entry {
+    Key key;
+    Shared value;
+  };
+
+  Mutex mutex_;
+  std::list<Entry> entries_ TIDEPOOL_GUARDED_BY(mutex_);  // the last used one is the first
+};
+
+}  // namespace tidepool::base
+
+#endif  // TIDEPOOL_KERNELS_BASE_RECENT_CACHE_H_
