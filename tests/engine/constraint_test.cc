@@ -293,6 +293,7 @@ TEST(ReasoningLimitTest, PreemptionChangesNothing) {
   TestEngine small(options);
   small.model.Hold();
   std::vector<std::unique_ptr<Stream>> streams;
+  streams.reserve(requests.size());
   for (const GenerationRequest& request : requests) streams.push_back(small.Submit(request));
   small.model.Release();
   for (size_t i = 0; i < streams.size(); ++i) {

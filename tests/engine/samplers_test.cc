@@ -66,6 +66,7 @@ TEST(SamplersTest, PreemptionAndChunksChangeNothing) {
   std::vector<std::vector<int32_t>> expected;
   TestEngine roomy;
   roomy.model.SetScript(Repeat);
+  expected.reserve(kStreams);
   for (int i = 0; i < kStreams; ++i) expected.push_back(roomy.Run(Everything(i)).tokens);
   EngineOptions small = MakeOptions();
   small.kv_memory_bytes = MemoryOfBlocks(13);
@@ -74,6 +75,7 @@ TEST(SamplersTest, PreemptionAndChunksChangeNothing) {
   test.model.SetScript(Repeat);
   test.model.Hold();
   std::vector<std::unique_ptr<Stream>> streams;
+  streams.reserve(kStreams);
   for (int i = 0; i < kStreams; ++i) streams.push_back(test.Submit(Everything(i)));
   test.model.Release();
   for (int i = 0; i < kStreams; ++i) EXPECT_EQ(ReadAll(streams[i].get()).tokens, expected[i]);
@@ -126,7 +128,8 @@ TEST(SamplersTest, OnlyAllowedTokensAreSampled) {
 
 TEST(SamplersTest, ARequestThatExcludesAllTokensFails) {
   TestEngine test;
-  const auto expect = [&test](const GenerationRequest& request, std::vector<const char*> named) {
+  const auto expect = [&test](const GenerationRequest& request,
+                              const std::vector<const char*>& named) {
     const Answer answer = test.Run(request);
     EXPECT_EQ(answer.status.code(), absl::StatusCode::kInvalidArgument);
     for (const char* name : named) {

@@ -145,8 +145,8 @@ TEST_F(HttpWebTest, RefusalsLeaveALineAndACount) {
   {
     base::MutexLock lock(&mutex);
     EXPECT_EQ(lines, (std::vector<std::string>{
-                         "http request refused status=400 method=POST path=/v1/completions "
-                         "param=max_tokens",
+                         absl::StrCat("http request refused status=400 method=POST ",
+                                      "path=/v1/completions param=max_tokens"),
                          "http request refused status=400 method=POST path=/v1/completions",
                          "http request refused status=404 method=GET path=/no/such code=not_found",
                          "http request refused status=403 method=GET path=/metrics",
