@@ -3,6 +3,7 @@
 #define TIDEPOOL_KERNELS_MEMORY_H_
 
 #include <cstddef>
+#include <optional>
 
 namespace tidepool::kernels {
 
@@ -22,6 +23,10 @@ class Memory {
   // Whether host code may read and write this memory. If not, only ops and copies of the backend
   // may.
   virtual bool on_host() const = 0;
+
+  // The number of bytes that are free, or nullopt if it is unknown. Some of them may be of no use to
+  // Allocate.
+  virtual std::optional<size_t> available() const { return std::nullopt; }
 };
 
 // The memory of the host.

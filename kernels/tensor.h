@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 #include "kernels/base/check.h"
@@ -100,6 +102,14 @@ class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(size_t bytes, Memory* memory = HostMemory());
+  // Returns nullopt if `memory` has no `bytes` bytes (above 0) left.
+  static std::optional<Buffer> Try(size_t bytes, Memory* memory) {
+    Buffer buffer;
+    buffer.data_ = {memory->Allocate(bytes), Free{memory}};
+    buffer.size_ = bytes;
+    if (buffer.data() == nullptr) return std::nullopt;
+    return buffer;
+  }
 
   std::byte* data() const { return data_.get(); }
   size_t size() const { return size_; }
@@ -116,8 +126,9 @@ class Buffer {
 // The memory of one forward pass. Allocations are valid until Reset. Thread-compatible.
 class Arena {
  public:
-  explicit Arena(size_t bytes, Memory* memory = HostMemory())
-      : buffer_(bytes, memory), base_(buffer_.data()), capacity_(buffer_.size()) {}
+  explicit Arena(size_t bytes, Memory* memory = HostMemory()) : Arena(Buffer(bytes, memory)) {}
+  explicit Arena(Buffer buffer)
+      : buffer_(std::move(buffer)), base_(buffer_.data()), capacity_(buffer_.size()) {}
   // Returns an arena without memory, for a dry run of a pass. Afterwards, high_water() is the size
   // of the arena that the pass needs. The memory that it allocates must not be accessed.
   static Arena Counting() { return Arena(); }

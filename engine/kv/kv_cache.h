@@ -46,6 +46,7 @@
 #include "engine/kv/state_lease.h"
 #include "engine/model/batch.h"
 #include "engine/model/kv_spec.h"
+#include "kernels/backend.h"
 
 namespace tidepool::engine {
 
@@ -195,12 +196,14 @@ class KvLease {
 struct KvCacheOptions {
   size_t memory_bytes = 0;
   std::string seed;  // seed of block hashes
+  kernels::KernelBackend* backend = nullptr;  // the same as KvBlocksOptions::backend
 };
 
-// Engine thread only. The memory is only reserved address space until a block is written.
+// Engine thread only. Memory of the host is only reserved address space until a block is written.
 class KvCache {
  public:
-  // If not even one token fits, returns INVALID_ARGUMENT, which names --kv-memory.
+  // If not even one token fits, returns INVALID_ARGUMENT, which names --kv-memory. Also returns the
+  // errors of KvBlocks::Create.
   static absl::StatusOr<std::unique_ptr<KvCache>> Create(const std::vector<KvSpec>& layers,
                                                          const KvCacheOptions& options);
   ~KvCache();
@@ -236,6 +239,10 @@ class KvCache {
   int64_t blocks_cached() const { return blocks_->pool().cached(); }
   // number of blocks that were never held
   int64_t blocks_untouched() const { return blocks_->pool().untouched(); }
+  // Bytes of blocks that were never held and do not use the host's memory yet.
+  int64_t untouched_bytes() const {
+    return blocks_->on_device() ? 0 : blocks_untouched() * static_cast<int64_t>(block_bytes());
+  }
   size_t block_bytes() const { return layout_.block_bytes; }
   // Number of groups of layers with KV.
   int groups() const { return static_cast<int>(layout_.specs.size()); }
