@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "engine/model/batch.h"
 #include "engine/model/contiguous_kv.h"
+#include "engine/model/workspace.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 #include "moe/offload_stats.h"

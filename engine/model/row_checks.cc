@@ -18,8 +18,8 @@ void RowChecks::Begin(kernels::KernelBackend* backend, const Limits& limits, Che
   backend_ = backend;
   on_host_ = backend->memory()->on_host();
   at_once_ = on_host_ || time == CheckTime::kAtOnce;
-  // The size must not depend on `time`, because dry runs do not know it.
-  capacity_ = limits.rows * (on_host_ ? 1 : limits.scans);
+  // The size does not depend on `time`, because dry runs do not know it.
+  capacity_ = limits.rows * limits.waiting;
   table_ = arena->Allocate<RowScan>(capacity_);
   used_ = 0;
   pending_.clear();

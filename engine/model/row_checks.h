@@ -1,7 +1,7 @@
 // RowChecks: checks the rows of a forward pass. An op looks for numbers that are not finite or too
 // large, and the result of the op is checked on the host.
 //
-//   checks.Begin(backend, {.rows = rows, .scans = scans, .time = CheckTime::kAtEnd}, arena);
+//   checks.Begin(backend, {.rows = rows, .waiting = matrices, .time = CheckTime::kAtEnd}, arena);
 //   RETURN_IF_ERROR(checks.Hidden(kEmbeddingLayer, x));
 //   ... for each layer: checks.Kv(layer, dtype, k, v) and checks.Hidden(layer, x) ...
 //   RETURN_IF_ERROR(checks.Finish());
@@ -26,8 +26,10 @@ enum class CheckTime : uint8_t { kAtOnce, kAtEnd };
 class RowChecks {
  public:
   struct Limits {
-    int64_t rows = 0;   // of the pass
-    int64_t scans = 0;  // maximum number of matrices [rows, any] that are checked
+    int64_t rows = 0;  // of the pass
+    // Maximum number of matrices [rows, any] whose checks wait for the end. 1 if the host can use the
+    // backend's memory.
+    int64_t waiting = 1;
   };
   // Begins a pass, and allocates the memory of its checks. If the host can use the backend's memory,
   // checks are always made at once.

@@ -152,9 +152,10 @@ void TransformerModel::Begin(Pass* pass) const {
       rows.positions[at] = span.positions.empty() ? span.first_slot + i : span.positions[i];
     }
   }
-  // The embedding's output and that of each layer is checked, and keys and values.
-  const auto scans = static_cast<int64_t>(1 + 3 * config_.layers.size());
-  rows.checks.Begin(pass->backend, {.rows = count, .scans = scans}, check_time(), pass->arena);
+  // The output of the embedding and of each layer is checked, and each layer's keys and values.
+  const auto checked = static_cast<int64_t>(1 + 3 * config_.layers.size());
+  rows.checks.Begin(pass->backend, {.rows = count, .waiting = on_host_ ? 1 : checked}, check_time(),
+                    pass->arena);
   pass->x = pass->arena->AllocateMatrix(count, config_.hidden_size);
   pass->backend->Embed(weights_.embedding, rows.ids, pass->x);
   if (config_.embedding_scale != 1) pass->backend->Scale(pass->x, config_.embedding_scale);

@@ -1,6 +1,5 @@
 // The rules about bits: changes that must not change any bit of a model's logits.
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <random>
 #include <string>
@@ -103,8 +102,8 @@ TEST_P(BitsTest, BatchCompositionAndBlocksChangeNoBit) {
   std::mt19937 random(5);
   constexpr int kSequences = 4;
   constexpr int64_t kSlots = 128;
-  const ContiguousKv kv(model.kv_specs(), kSequences, kSlots);
-  std::memset(kv.bytes().data(), 0xff, kv.bytes().size());
+  const ContiguousKv kv(model, kSequences, kSlots);
+  FillWithNans(model, kv.bytes());
   std::vector<int32_t> order(kSequences * kSlots / kernels::kKvBlockTokens);
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), random);
@@ -114,8 +113,9 @@ TEST_P(BitsTest, BatchCompositionAndBlocksChangeNoBit) {
     walkers[i].ids = Ids(40 + 29 * i, 10 + i);
     walkers[i].blocks.assign(order.begin() + i * blocks, order.begin() + (i + 1) * blocks);
   }
-  kernels::Arena workspace(model.WorkspaceBytes({.rows = 200, .logit_rows = 200}));
-  std::memset(workspace.Allocate<std::byte>(workspace.capacity()), 0xff, workspace.capacity());
+  kernels::Arena workspace(model.WorkspaceBytes({.rows = 200, .logit_rows = 200}), model.memory());
+  FillWithNans(
+      model, {workspace.Allocate<std::byte>(workspace.capacity()), workspace.capacity()});
 
   int64_t left = 0;
   for (const Walker& walker : walkers) left += static_cast<int64_t>(walker.ids.size());
@@ -161,8 +161,8 @@ TEST_P(BitsTest, WantedRowsAreThoseOfAllRows) {
   TransformerModel& model = *loaded.model;
   const std::vector<int32_t> ids = Ids(33, 4);
   const std::vector<float> all = AllLogits(&model, ids, 512);
-  const ContiguousKv kv(model.kv_specs(), 1, 64);
-  kernels::Arena workspace(model.WorkspaceBytes({.rows = 33, .logit_rows = 3}));
+  const ContiguousKv kv(model, 1, 64);
+  kernels::Arena workspace(model.WorkspaceBytes({.rows = 33, .logit_rows = 3}), model.memory());
   Batch batch;
   batch.spans.resize(1);
   batch.spans[0].token_ids = ids;

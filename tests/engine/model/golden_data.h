@@ -38,8 +38,8 @@ nlohmann::json ReadJson(const std::string& path);
 
 // A model with all objects that it depends on.
 struct LoadedModel {
-  std::unique_ptr<WeightStore> store;
   std::unique_ptr<kernels::KernelBackend> backend;
+  std::unique_ptr<WeightStore> store;
   std::unique_ptr<TransformerModel> model;
 };
 
@@ -56,6 +56,9 @@ LoadedModel Load(const std::string& path, const RunOptions& options);
 // Logits after every token: [tokens * vocab_size].
 std::vector<float> AllLogits(TransformerModel* model, absl::Span<const int32_t> ids,
                              int64_t chunk_rows);
+
+// Makes all numbers in this part of the model's memory NaN, whatever their type.
+void FillWithNans(const Model& model, absl::Span<std::byte> memory);
 
 // Absolute errors.
 struct Difference {

@@ -1,6 +1,5 @@
 // Models with recurrent states: changes that must not change any bit of their logits.
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <random>
 #include <string>
@@ -85,10 +84,11 @@ TEST_P(HybridBitsTest, BatchCompositionChangesNoBit) {
   constexpr int kSequences = 4;
   const LoadedModel loaded = LoadWith({});
   TransformerModel& model = *loaded.model;
-  ContiguousKv kv(model.kv_specs(), kSequences, 160);
-  std::memset(kv.bytes().data(), 0xff, kv.bytes().size());
-  kernels::Arena workspace(model.WorkspaceBytes({.rows = 200, .logit_rows = 200}));
-  std::memset(workspace.Allocate<std::byte>(workspace.capacity()), 0xff, workspace.capacity());
+  ContiguousKv kv(model, kSequences, 160);
+  FillWithNans(model, kv.bytes());
+  kernels::Arena workspace(model.WorkspaceBytes({.rows = 200, .logit_rows = 200}), model.memory());
+  FillWithNans(
+      model, {workspace.Allocate<std::byte>(workspace.capacity()), workspace.capacity()});
   std::mt19937 random(5);
   std::vector<std::vector<int32_t>> ids;
   int64_t left = 0;
@@ -134,8 +134,8 @@ TEST_P(HybridBitsTest, RowsOfAPassInPartsHaveTheBitsOfTheWhole) {
   constexpr int64_t kLengths[] = {700, 200, 1, 1100};
   const LoadedModel loaded = LoadWith({.threads = 2});
   TransformerModel& model = *loaded.model;
-  ContiguousKv kv(model.kv_specs(), std::size(kLengths), 1100);
-  kernels::Arena workspace(model.WorkspaceBytes({.rows = 2001, .logit_rows = 8}));
+  ContiguousKv kv(model, std::size(kLengths), 1100);
+  kernels::Arena workspace(model.WorkspaceBytes({.rows = 2001, .logit_rows = 8}), model.memory());
   Batch batch;
   for (const int64_t length : kLengths) {
     RowSpan span = SpanOf(Ids(length, static_cast<int>(length)), 0);
@@ -160,8 +160,8 @@ TEST_P(HybridBitsTest, SnapshotsAreTheStatesAfterTheirRows) {
   constexpr int64_t kSnapshots[] = {1, 32, 33, 512, 513, 600};
   const LoadedModel loaded = LoadWith({});
   TransformerModel& model = *loaded.model;
-  ContiguousKv kv(model.kv_specs(), 1, kRows + 8, std::size(kSnapshots));
-  kernels::Arena workspace(model.WorkspaceBytes({.rows = kRows, .logit_rows = 8}));
+  ContiguousKv kv(model, 1, kRows + 8, std::size(kSnapshots));
+  kernels::Arena workspace(model.WorkspaceBytes({.rows = kRows, .logit_rows = 8}), model.memory());
   const std::vector<int32_t> ids = Ids(kRows + 8, 9);
   RowSpan span = SpanOf(absl::MakeConstSpan(ids).first(kRows), 0);
   span.logit_rows.clear();
