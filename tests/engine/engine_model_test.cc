@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "engine/engine.h"
 #include "engine/kv/kv_cache.h"
+#include "engine/model/workspace.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/tokenizer_spec.h"
 #include "tests/engine/engine_fixture.h"
