@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "engine/engine_inbox.h"
 #include "engine/engine_kv_disk.h"
 #include "engine/engine_offload.h"
@@ -69,7 +68,6 @@ void NoteStarted(const StepPlan& plan, absl::Duration now, EngineStats* stats) {
 // Large because it owns everything that a step uses.
 class EngineImpl final : public Engine {
  public:
-  // The memory of an engine.
   struct Parts {
     EngineKv kv;
     kernels::Arena workspace;
@@ -445,9 +443,10 @@ void EngineImpl::RefreshStats() {
   stats_.admissions_per_second = pace_.rates().admissions_per_second;
   stats_.deadline_refusals = scheduler_.deadline_refusals();
   stats_.workspace_high_water_bytes = workspace_.high_water();
-  stats_.untouched_bytes = cache_->untouched_bytes();
   if (model_->memory()->on_host()) {
-    stats_.untouched_bytes += static_cast<int64_t>(workspace_.capacity() - workspace_.high_water());
+    stats_.untouched_bytes =
+        cache_->blocks_untouched() * cache_->block_bytes() +
+        static_cast<int64_t>(workspace_.capacity() - stats_.workspace_high_water_bytes);
   }
   stats_.computing = false;
   offload_.Read(&stats_);

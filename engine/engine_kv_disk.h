@@ -51,8 +51,8 @@ class EngineKvDisk {
 
 // The KV cache in memory, and the disk that extends it.
 struct EngineKv {
-  // Returns the errors of KvCache::Create and EngineKvDisk::Open. `clock` and the model must outlive
-  // the result.
+  // Returns the errors of KvCache::Create and EngineKvDisk::Open. `clock` and the model must
+  // outlive the result.
   static absl::StatusOr<EngineKv> Open(const Model& model, const EngineOptions& options,
                                        const base::Clock* clock);
 

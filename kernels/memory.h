@@ -24,8 +24,8 @@ class Memory {
   // may.
   virtual bool on_host() const = 0;
 
-  // The number of bytes that are free, or nullopt if it is unknown. Some of them may be of no use to
-  // Allocate.
+  // The number of bytes that are free, or nullopt if it is unknown. Some of them may be of no use
+  // to Allocate.
   virtual std::optional<size_t> available() const { return std::nullopt; }
 };
 

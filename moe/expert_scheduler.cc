@@ -153,7 +153,9 @@ void ExpertScheduler::Measure(const ExpertShape& shape, kernels::KernelBackend* 
                               Arena* arena) const {
   const size_t mark = arena->used();
   const int64_t pairs = shape.tokens * shape.top_k;
-  const ExpertPlanMemory plan = AllocateExpertPlan(shape.tokens, shape.top_k, arena);
+  Arena host = Arena::Counting();
+  const ExpertPlanMemory plan =
+      AllocateExpertPlan(shape.tokens, shape.top_k, backend_->memory()->on_host() ? arena : &host);
   if (shape.asked.has_value()) (*shape.asked)();
   const int64_t call = std::min(pairs, CallRows(memory_.call_bytes, shape.expert->gate.rows));
   const auto rows = absl::MakeConstSpan(plan.rows, call);

@@ -211,6 +211,17 @@ std::vector<int64_t> ShapeOf(int64_t cols, int64_t rows, int64_t slabs) {
   return {cols, rows, slabs};
 }
 
+// Allocates the memory of a weight. `device` is null for the host. `others` is the size of all
+// weights before it.
+absl::StatusOr<kernels::Buffer> AllocateWeight(absl::string_view name, size_t bytes, size_t others,
+                                               kernels::KernelBackend* device) {
+  return kernels::AllocateBuffer(
+      bytes,
+      {.what = absl::StrCat("after ", others, " bytes of other weights, tensor ", name),
+       .remedy = "use a smaller model, or quantise it further with --quantize-to"},
+      device == nullptr ? kernels::HostMemory() : device->memory());
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WeightStore>> WeightStore::Create(Checkpoint file,
@@ -238,7 +249,7 @@ WeightStore::WeightStore(Checkpoint file, int threads, const WeightStoreOptions&
       quantize_to_(options.quantize_to),
       threads_(threads),
       device_(options.backend == nullptr || options.backend->memory()->on_host() ? nullptr
-                                                                               : options.backend),
+                                                                                 : options.backend),
       used_(file_.tensors().size(), false) {
   types_.reserve(file_.tensors().size());
   if (quantize_to_.has_value()) {
@@ -306,9 +317,9 @@ absl::StatusOr<PackedMatrix> WeightStore::Matrix(const MatrixRef& ref) {
   if (found != matrices_.end()) return found->second;
   PackedMatrix matrix = place.shape;
   if (contents_ == WeightContents::kPacked) {
-    ASSIGN_OR_RETURN(
-        kernels::Buffer buffer,
-        Allocate(*place.tensor, PackedBytes(matrix.dtype, matrix.rows, matrix.cols)));
+    ASSIGN_OR_RETURN(kernels::Buffer buffer,
+                     AllocateWeight(ref.name, PackedBytes(matrix.dtype, matrix.rows, matrix.cols),
+                                    weight_bytes_, device_));
     RETURN_IF_ERROR(PackRows(place, device_, buffer.data()));
     matrix.data = buffer.data();
     weight_bytes_ += buffer.size();
@@ -316,16 +327,6 @@ absl::StatusOr<PackedMatrix> WeightStore::Matrix(const MatrixRef& ref) {
   }
   matrices_.emplace(key, matrix);
   return matrix;
-}
-
-absl::StatusOr<kernels::Buffer> WeightStore::Allocate(const GgufTensor& tensor,
-                                                      size_t bytes) const {
-  return kernels::AllocateBuffer(
-      bytes,
-      {.what = absl::StrCat(file_.path(), ": after ", weight_bytes_,
-                            " bytes of other weights, tensor ", tensor.name),
-       .remedy = "use a smaller model, or quantise it further with --quantize-to"},
-      device_ == nullptr ? kernels::HostMemory() : device_->memory());
 }
 
 absl::Status WeightStore::PackRows(const Place& place, kernels::KernelBackend* device,
@@ -382,7 +383,7 @@ absl::StatusOr<absl::Span<const float>> WeightStore::InMemory(absl::string_view 
   auto found = device_vectors_.find(index);
   if (found == device_vectors_.end()) {
     const size_t bytes = values.size() * sizeof(float);
-    ASSIGN_OR_RETURN(kernels::Buffer buffer, Allocate(*tensor, bytes));
+    ASSIGN_OR_RETURN(kernels::Buffer buffer, AllocateWeight(name, bytes, weight_bytes_, device_));
     device_->CopyIn({reinterpret_cast<const std::byte*>(values.data()), bytes}, buffer.data());
     found = device_vectors_.emplace(index, std::move(buffer)).first;
   }

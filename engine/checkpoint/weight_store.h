@@ -90,8 +90,8 @@ class WeightStore {
 
   // Returns a matrix. The first call for a `ref` packs it, and later calls return the same weights.
   // Returns INVALID_ARGUMENT with the tensor's name if the tensor is missing, has another shape or
-  // an unsupported type, or contains a NaN or an infinity (in quantised blocks: in a scale). Returns
-  // RESOURCE_EXHAUSTED if the matrix does not fit into the memory.
+  // an unsupported type, or contains a NaN or an infinity (in quantised blocks: in a scale).
+  // Returns RESOURCE_EXHAUSTED if the matrix does not fit into the memory.
   absl::StatusOr<kernels::PackedMatrix> Matrix(const MatrixRef& ref);
 
   // Returns the type and shape of the matrix, without data. Marks the tensor as used. Returns the
@@ -167,7 +167,6 @@ class WeightStore {
   absl::StatusOr<Place> Locate(const MatrixRef& ref);
   // `device` is null if `out` is in the host's memory.
   absl::Status PackRows(const Place& place, kernels::KernelBackend* device, std::byte* out);
-  absl::StatusOr<kernels::Buffer> Allocate(const GgufTensor& tensor, size_t bytes) const;
   absl::StatusOr<absl::Span<const float>> InMemory(absl::string_view name,
                                                    absl::Span<const float> values);
 

@@ -34,9 +34,9 @@ class Runner {
     const int64_t rows =
         test.phase == moe::Phase::kPrefill ? std::min(test.tokens, options.chunk_rows) : 1;
     ASSIGN_OR_RETURN(ContiguousKv kv, ContiguousKv::Create(*model, test.sequences, test.tokens));
-    ASSIGN_OR_RETURN(kernels::Arena workspace,
-                     MakeWorkspace(*model, {.rows = rows * test.sequences,
-                                            .logit_rows = test.sequences}));
+    ASSIGN_OR_RETURN(
+        kernels::Arena workspace,
+        MakeWorkspace(*model, {.rows = rows * test.sequences, .logit_rows = test.sequences}));
     return Runner(model, test, options.cost, rows, {std::move(kv), std::move(workspace)});
   }
 

@@ -45,8 +45,6 @@ class KvBlocks {
   const BlockPool& pool() const { return pool_; }
   // May be a device's memory.
   std::byte* memory() const { return memory_; }
-  // Whether a block uses memory before its first write.
-  bool on_device() const { return device_ != nullptr; }
   size_t block_bytes() const { return block_bytes_; }
   // Null if there is no disk.
   KvDisk* disk() const { return disk_; }
@@ -80,9 +78,9 @@ class KvBlocks {
   KvDisk* disk_ = nullptr;
   kernels::KernelBackend* const device_;  // null if the memory is the host's
   std::byte* memory_ = nullptr;
-  size_t mapped_bytes_ = 0;         // of the host's memory
-  kernels::Buffer device_memory_;   // owns memory_ if it is a device's
-  std::vector<std::byte> copy_;     // of a device's block
+  size_t mapped_bytes_ = 0;        // of the host's memory
+  kernels::Buffer device_memory_;  // owns memory_ if it is a device's
+  std::vector<std::byte> copy_;    // of a device's block
 };
 
 }  // namespace tidepool::engine

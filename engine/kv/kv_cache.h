@@ -195,7 +195,7 @@ class KvLease {
 
 struct KvCacheOptions {
   size_t memory_bytes = 0;
-  std::string seed;  // seed of block hashes
+  std::string seed;                           // seed of block hashes
   kernels::KernelBackend* backend = nullptr;  // the same as KvBlocksOptions::backend
 };
 
@@ -239,10 +239,6 @@ class KvCache {
   int64_t blocks_cached() const { return blocks_->pool().cached(); }
   // number of blocks that were never held
   int64_t blocks_untouched() const { return blocks_->pool().untouched(); }
-  // Bytes of blocks that were never held and do not use the host's memory yet.
-  int64_t untouched_bytes() const {
-    return blocks_->on_device() ? 0 : blocks_untouched() * static_cast<int64_t>(block_bytes());
-  }
   size_t block_bytes() const { return layout_.block_bytes; }
   // Number of groups of layers with KV.
   int groups() const { return static_cast<int>(layout_.specs.size()); }

@@ -47,10 +47,10 @@ absl::StatusOr<ContiguousKv> ContiguousKv::Create(const Model& model, int sequen
                                                   int64_t slots) {
   ContiguousKv kv(model, Shape{sequences, slots});
   ASSIGN_OR_RETURN(kernels::Buffer memory,
-                   kernels::AllocateBuffer(kv.MemoryBytes(),
-                                           {.what = "the KV cache",
-                                            .remedy = "use a smaller model, or fewer tokens"},
-                                           model.memory()));
+                   kernels::AllocateBuffer(
+                       kv.MemoryBytes(),
+                       {.what = "the KV cache", .remedy = "use a smaller model, or fewer tokens"},
+                       model.memory()));
   kv.SetMemory(std::move(memory));
   return kv;
 }

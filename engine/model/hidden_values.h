@@ -20,9 +20,9 @@ inline constexpr int32_t kNotZero = -2;
 
 // Checks the rows of the residual stream after a layer. `rows` is what ScanRows found in each row,
 // with infinity as the limit. Must be called for the embedding first, then for each layer in order.
-// If a number is NaN or infinite, returns INTERNAL with the layer and the first such number. Updates
-// zero_since [rows.size()]: for each row, the layer after which the row became all zeros, or
-// kNotZero.
+// If a number is NaN or infinite, returns INTERNAL with the layer and the first such number.
+// Updates zero_since [rows.size()]: for each row, the layer after which the row became all zeros,
+// or kNotZero.
 absl::Status CheckHiddenValues(int layer, absl::Span<const kernels::RowScan> rows,
                                absl::Span<int32_t> zero_since);
 

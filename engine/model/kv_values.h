@@ -16,8 +16,8 @@ float KvLimit(kernels::DType dtype);
 
 // Checks the keys or the values of a layer before they are stored. `what` is "key" or "value".
 // `rows` is what ScanRows found in each row, with KvLimit(dtype) as the limit. If KV of `dtype`
-// cannot represent a number, returns INTERNAL with the layer, the first such number, and the remedy.
-// Such a number is NaN, infinite, or too large.
+// cannot represent a number, returns INTERNAL with the layer, the first such number, and the
+// remedy. Such a number is NaN, infinite, or too large.
 absl::Status CheckKvValues(int layer, absl::string_view what, kernels::DType dtype,
                            absl::Span<const kernels::RowScan> rows);
 

@@ -51,9 +51,9 @@ absl::Status RowChecks::Finish() {
   copy_.resize(used_);
   used_ = 0;
   const std::vector<Pending> pending = std::exchange(pending_, {});
-  RETURN_IF_ERROR(
-      backend_->CopyOut(reinterpret_cast<const std::byte*>(table_),
-                        {reinterpret_cast<std::byte*>(copy_.data()), copy_.size() * sizeof(RowScan)}));
+  RETURN_IF_ERROR(backend_->CopyOut(
+      reinterpret_cast<const std::byte*>(table_),
+      {reinterpret_cast<std::byte*>(copy_.data()), copy_.size() * sizeof(RowScan)}));
   absl::Span<const RowScan> scans = copy_;
   for (const Pending& one : pending) {
     RETURN_IF_ERROR(Evaluate(one.check, scans.first(one.rows)));

@@ -27,12 +27,12 @@ class RowChecks {
  public:
   struct Limits {
     int64_t rows = 0;  // of the pass
-    // Maximum number of matrices [rows, any] whose checks wait for the end. 1 if the host can use the
-    // backend's memory.
+    // Maximum number of matrices [rows, any] whose checks wait for the end. 1 if the host can use
+    // the backend's memory.
     int64_t waiting = 1;
   };
-  // Begins a pass, and allocates the memory of its checks. If the host can use the backend's memory,
-  // checks are always made at once.
+  // Begins a pass, and allocates the memory of its checks. If the host can use the backend's
+  // memory, checks are always made at once.
   void Begin(kernels::KernelBackend* backend, const Limits& limits, CheckTime time,
              kernels::Arena* arena);
 
@@ -42,13 +42,13 @@ class RowChecks {
   // Checks keys and values before they are stored (CheckKvValues). v may have no columns.
   absl::Status Kv(int layer, kernels::DType dtype, kernels::ConstMatrixView k,
                   kernels::ConstMatrixView v);
-  // Returns the first error of checks that are made at the end, in the order of the calls. Waits for
-  // the backend.
+  // Returns the first error of checks that are made at the end, in the order of the calls. Waits
+  // for the backend.
   absl::Status Finish();
 
   bool at_once() const { return at_once_; }
-  // For each row: the layer since which the row is all zeros, or kNotZero. Valid after Finish, or at
-  // any time if at_once().
+  // For each row: the layer since which the row is all zeros, or kNotZero. Valid after Finish, or
+  // at any time if at_once().
   absl::Span<const int32_t> zero_since() const { return zero_since_; }
 
  private:

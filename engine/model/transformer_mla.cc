@@ -48,17 +48,17 @@ MatrixView TransformerModel::LatentQuery(int layer, const Pass& pass, const Acti
   pass.backend->MatMulHeads(pass.backend->Quantize(nope, arena), w.mla.k_b, latent);
   const MatrixView query = arena->AllocateMatrix(rows, int64_t{config.heads} * config.head_dim);
   pass.backend->CopyHeads({.heads = config.heads,
-              .cols = mla.kv_rank,
-              .from_dim = mla.kv_rank,
-              .to_dim = config.head_dim},
-             latent, query);
+                           .cols = mla.kv_rank,
+                           .from_dim = mla.kv_rank,
+                           .to_dim = config.head_dim},
+                          latent, query);
   pass.backend->CopyHeads({.heads = config.heads,
-              .cols = mla.rope_dim,
-              .from_dim = dim,
-              .from_first = mla.nope_dim,
-              .to_dim = config.head_dim,
-              .to_first = mla.kv_rank},
-             q, query);
+                           .cols = mla.rope_dim,
+                           .from_dim = dim,
+                           .from_first = mla.nope_dim,
+                           .to_dim = config.head_dim,
+                           .to_first = mla.kv_rank},
+                          q, query);
   return query;
 }
 

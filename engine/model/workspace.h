@@ -11,8 +11,8 @@
 
 namespace tidepool::engine {
 
-// Returns a workspace for batches within `limits`, in the model's memory. Returns RESOURCE_EXHAUSTED
-// if it does not fit.
+// Returns a workspace for batches within `limits`, in the model's memory. Returns
+// RESOURCE_EXHAUSTED if it does not fit.
 inline absl::StatusOr<kernels::Arena> MakeWorkspace(const Model& model, const BatchLimits& limits) {
   absl::StatusOr<kernels::Buffer> buffer = kernels::AllocateBuffer(
       model.WorkspaceBytes(limits),

@@ -138,8 +138,8 @@ TEST_P(EngineModelTest, WhatLiesInUnwrittenSlotsDoesNotMatter) {
     auto cache = KvCache::Create(loaded.model->kv_specs(),
                                  {.memory_bytes = 1 << 20, .backend = loaded.backend.get()})
                      .value();
-    const std::vector<float> filled(
-        cache->blocks_total() * cache->block_bytes() / sizeof(float), fill);
+    const std::vector<float> filled(cache->blocks_total() * cache->block_bytes() / sizeof(float),
+                                    fill);
     loaded.backend->CopyIn(
         {reinterpret_cast<const std::byte*>(filled.data()), filled.size() * sizeof(float)},
         cache->view().layers[0].arena);

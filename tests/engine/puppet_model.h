@@ -69,8 +69,8 @@ class PuppetModels {
   PuppetModel Make(moe::TieredOptions tiered, const MakeOptions& options) {
     PuppetModel made;
     made.backend = *kernels::MakeCpuBackend({.threads = options.threads});
-    made.store = *WeightStore::Create(*GgufFile::Open(path_), {.threads = options.threads,
-                                                               .backend = made.backend.get()});
+    made.store = *WeightStore::Create(*GgufFile::Open(path_),
+                                      {.threads = options.threads, .backend = made.backend.get()});
     const ModelConfig config = *ModelConfig::Parse(made.store->file());
     auto records = OpenPack(
         config, {.store = made.store.get(), .digest = std::string(32, 'd'), .path = pack_});

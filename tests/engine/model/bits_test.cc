@@ -8,6 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/base/check.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "tests/engine/model/golden_data.h"
 
 namespace tidepool::engine {
@@ -55,6 +56,13 @@ std::vector<float> Logits(const BitsCase& test_case, const RunOptions& options,
   return AllLogits(LoadWith(test_case, options).model.get(), ids, 512);
 }
 
+// The logits of the CPU's backend.
+std::vector<float> Expected(const BitsCase& test_case, absl::Span<const int32_t> ids) {
+  RunOptions options = OptionsOf(test_case);
+  options.backend = TestBackend::kCpu;
+  return Logits(test_case, options, ids);
+}
+
 class BitsTest : public testing::TestWithParam<BitsCase> {
  protected:
   static LoadedModel LoadDefault() { return LoadWith(GetParam(), OptionsOf(GetParam())); }
@@ -63,7 +71,7 @@ class BitsTest : public testing::TestWithParam<BitsCase> {
 TEST_P(BitsTest, AnyChunkGivesTheSameBits) {
   const std::vector<int32_t> ids = Ids(150, 1);
   const LoadedModel loaded = LoadDefault();
-  const std::vector<float> expected = AllLogits(loaded.model.get(), ids, 512);
+  const std::vector<float> expected = Expected(GetParam(), ids);
   for (const int64_t chunk : {1, 7, 32, 64}) {
     EXPECT_TRUE(SameBits(AllLogits(loaded.model.get(), ids, chunk), expected)) << "chunk " << chunk;
   }
@@ -77,7 +85,7 @@ TEST_P(IsaBitsTest, AnyThreadsAndIsaGiveTheSameBits) {
     GTEST_SKIP() << backend.status().message();
   }
   const std::vector<int32_t> ids = Ids(90, 2);
-  const std::vector<float> expected = Logits(test_case, OptionsOf(test_case), ids);
+  const std::vector<float> expected = Expected(test_case, ids);
   for (const int threads : {1, 2, 3}) {
     RunOptions options = OptionsOf(test_case);
     options.threads = threads;
@@ -114,8 +122,7 @@ TEST_P(BitsTest, BatchCompositionAndBlocksChangeNoBit) {
     walkers[i].blocks.assign(order.begin() + i * blocks, order.begin() + (i + 1) * blocks);
   }
   kernels::Arena workspace(model.WorkspaceBytes({.rows = 200, .logit_rows = 200}), model.memory());
-  FillWithNans(
-      model, {workspace.Allocate<std::byte>(workspace.capacity()), workspace.capacity()});
+  FillWithNans(model, {workspace.Allocate<std::byte>(workspace.capacity()), workspace.capacity()});
 
   int64_t left = 0;
   for (const Walker& walker : walkers) left += static_cast<int64_t>(walker.ids.size());

@@ -82,12 +82,12 @@ LoadedModel Load(const std::string& path, const RunOptions& options) {
   CHECK_OK(file.status());
   auto config = ModelConfig::Parse(*file);
   CHECK_OK(config.status());
-  auto backend = kernels::MakeCpuBackend(
-      {.threads = options.threads, .precision = options.precision, .isa = options.isa});
-  CHECK_OK(backend.status());
-  loaded.backend = *std::move(backend);
-  auto store = WeightStore::Create(*std::move(file),
-                                   {.threads = 2, .backend = loaded.backend.get()});
+  loaded.backend = MakeTestBackend({.backend = options.backend,
+                                    .threads = options.threads,
+                                    .precision = options.precision,
+                                    .isa = options.isa});
+  auto store =
+      WeightStore::Create(*std::move(file), {.threads = 2, .backend = loaded.backend.get()});
   CHECK_OK(store.status());
   loaded.store = *std::move(store);
   auto model = TransformerModel::Create(*config, loaded.store.get(), loaded.backend.get(),

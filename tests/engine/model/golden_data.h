@@ -14,8 +14,9 @@
 #include "engine/model/contiguous_kv.h"
 #include "engine/model/transformer.h"
 #include "kernels/backend.h"
-#include "kernels/cpu/cpu_backend.h"
+#include "kernels/device.h"
 #include "nlohmann/json.hpp"
+#include "tests/engine/model/test_backend.h"
 
 namespace tidepool::engine {
 
@@ -48,6 +49,7 @@ struct RunOptions {
   kernels::DType kv_dtype = kernels::DType::kF32;
   kernels::Isa isa = kernels::Isa::kBest;
   int threads = 1;
+  TestBackend backend = TestBackend::kFromEnvironment;
 };
 
 // Ends the process with the error when the file cannot be loaded.

@@ -152,7 +152,8 @@ TEST(TransformerTest, RowsAttendedInPartsHaveTheBitsOfTheWhole) {
     return std::vector<float>(step->logits.data,
                               step->logits.data + step->logits.rows * step->logits.cols);
   };
-  kernels::Arena workspace(loaded.model->WorkspaceBytes({.rows = kRows, .logit_rows = 9}), loaded.model->memory());
+  kernels::Arena workspace(loaded.model->WorkspaceBytes({.rows = kRows, .logit_rows = 9}),
+                           loaded.model->memory());
   const std::vector<float> together = logits(absl::MakeSpan(spans), &workspace);
   std::vector<float> apart;
   for (size_t i = 0; i < spans.size(); ++i) {
