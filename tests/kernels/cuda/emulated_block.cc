@@ -20,9 +20,8 @@ int WarpOf(int thread) { return thread / kWarpLanes; }
 
 }  // namespace
 
-EmulatedBlock::EmulatedBlock(uint64_t seed, const std::function<void()>& kernel)
-    : kernel_(kernel),
-      random_(seed),
+EmulatedBlock::EmulatedBlock(uint64_t seed)
+    : random_(seed),
       fibers_(std::make_unique<FiberPool>([this](int thread) { RunThread(thread); })) {}
 
 EmulatedBlock::~EmulatedBlock() = default;
@@ -45,13 +44,16 @@ void EmulatedBlock::Shuffle() {
 }
 
 void EmulatedBlock::RunThread(int thread) {
-  kernel_();
+  (*kernel_)();
   slots_[thread].reset();
   states_[thread] = State::kDone;
   ++done_;
 }
 
-std::string EmulatedBlock::Run(Grid grid, Grid block, int threads, int shared_bytes) {
+std::string EmulatedBlock::Run(const std::function<void()>& kernel, const LaunchShape& shape,
+                               const Grid& block) {
+  const auto [grid, threads, shared_bytes] = shape;
+  kernel_ = &kernel;
   grid_ = grid;
   block_ = block;
   threads_ = threads;

@@ -17,6 +17,12 @@ namespace tidepool::kernels::cuda {
 
 class FiberPool;
 
+struct LaunchShape {
+  Grid grid;
+  int threads = 0;
+  int shared_bytes = 0;
+};
+
 // What a lane brings to an exchange of its warp, and what it gets.
 struct LaneSlot {
   uint64_t in[4] = {};
@@ -40,11 +46,11 @@ struct ByteShadow {
 // of.
 class EmulatedBlock {
  public:
-  EmulatedBlock(uint64_t seed, const std::function<void()>& kernel);
+  explicit EmulatedBlock(uint64_t seed);
   ~EmulatedBlock();
 
-  // Runs one block. Returns an empty string, or the first error.
-  std::string Run(Grid grid, Grid block, int threads, int shared_bytes);
+  // Runs one block of `kernel`. Returns an empty string, or the first error.
+  std::string Run(const std::function<void()>& kernel, const LaunchShape& shape, const Grid& block);
 
   // The block that runs now. Only kernels may call this, and the methods below.
   static EmulatedBlock& Current();
@@ -88,7 +94,7 @@ class EmulatedBlock {
   bool Ordered(int other, uint32_t clock, uint32_t warp_clock) const;
   std::string Place() const;
 
-  const std::function<void()>& kernel_;
+  const std::function<void()>* kernel_ = nullptr;
   uint64_t random_;
   std::unique_ptr<FiberPool> fibers_;
   Grid grid_, block_;

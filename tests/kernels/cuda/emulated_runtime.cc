@@ -44,7 +44,7 @@ void Stream::RunKernel(const LaunchShape& shape, const std::function<void()>& ke
   if (!error_.empty()) return;
   const Grid& grid = shape.grid;
   const int64_t blocks = int64_t{grid.x} * grid.y * grid.z;
-  EmulatedBlock block(++seed_, kernel);
+  ++seed_;
   // A step that has no common factor with the number of blocks visits all of them.
   int64_t step = static_cast<int64_t>(seed_ * 0x9e3779b97f4a7c15 >> 33) % blocks + 1;
   while (std::gcd(step, blocks) != 1) step = step % blocks + 1;
@@ -52,7 +52,7 @@ void Stream::RunKernel(const LaunchShape& shape, const std::function<void()>& ke
   for (int64_t i = 0; i < blocks && error_.empty(); ++i, at = (at + step) % blocks) {
     const Grid place = {static_cast<int>(at % grid.x), static_cast<int>(at / grid.x % grid.y),
                         static_cast<int>(at / grid.x / grid.y)};
-    error_ = block.Run(grid, place, shape.threads, shape.shared_bytes);
+    error_ = block_.Run(kernel, shape, place);
   }
 }
 

@@ -8,23 +8,17 @@
 #include <string>
 #include <utility>
 
-#include "kernels/cuda/device_types.h"
+#include "tests/kernels/cuda/emulated_block.h"
 
 namespace tidepool::kernels::cuda {
 
 // The seed of the order in which blocks and threads run. A new stream reads it.
 void SetEmulationSeed(uint64_t seed);
 
-struct LaunchShape {
-  Grid grid;
-  int threads = 0;
-  int shared_bytes = 0;
-};
-
 // Thread-compatible.
 class Stream {
  public:
-  explicit Stream(uint64_t seed) : seed_(seed) {}
+  explicit Stream(uint64_t seed) : seed_(seed), block_(seed) {}
 
   void Add(std::function<void()> work) { work_.push_back(std::move(work)); }
   void AddKernel(const LaunchShape& shape, std::function<void()> kernel);
@@ -39,6 +33,7 @@ class Stream {
   void RunKernel(const LaunchShape& shape, const std::function<void()>& kernel);
 
   uint64_t seed_;
+  EmulatedBlock block_;
   uint64_t done_ = 0;
   std::deque<std::function<void()>> work_;
   std::string error_;

@@ -77,6 +77,7 @@ void FiberPool::Pause() {
 // A fiber that is destroyed unwinds its stack with an exception, so it is released instead: its
 // memory is freed here.
 void FiberPool::Abandon(int index) {
+  if (fibers_.size() <= static_cast<size_t>(index)) return;
   std::unique_ptr<Fiber>& fiber = fibers_[index];
   if (fiber == nullptr) return;
   boost::context::stack_context stack = fiber->stack;
