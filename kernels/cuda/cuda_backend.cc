@@ -10,6 +10,7 @@
 #include "kernels/base/status_macros.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/runtime.h"
+#include "kernels/cuda/scratch.h"
 #include "kernels/cuda/staging.h"
 #include "kernels/math.h"
 #include "kernels/ops.h"
@@ -19,11 +20,9 @@ namespace {
 
 // Remove a name here when the op's file is there, and call the op's function below.
 constexpr absl::string_view kMissing[] = {
-    "Zero",        "GatherRows", "CopyHeads",  "ScanRows",   "Embed",
-    "Quantize",    "QuantizeInTwo", "Norm",    "HeadNorm",   "MatMul",
-    "MatMulHead",  "MatMulHeads", "MatMulGlu", "Rope",       "StoreKv",
-    "Attend",      "CausalConv", "DeltaNet",   "GatedNorm",  "Gate",
-    "GroupedFfn",  "CombineExperts", "AccumulateExpert", "AddScaled", "Scale", "AddGated",
+    "Zero",        "GatherRows", "CopyHeads",  "ScanRows",
+    "Quantize",    "QuantizeInTwo", "Norm",    "HeadNorm", "Rope",       "StoreKv",
+    "Attend",      "CausalConv", "DeltaNet",   "GatedNorm",  "Gate",  "CombineExperts", "AccumulateExpert", "AddScaled", "Scale", "AddGated",
 };
 
 [[noreturn]] void DieMissing(absl::string_view op) {
@@ -55,10 +54,12 @@ class CudaBackend final : public KernelBackend {
       : memory_(options.device),
         stream_(std::move(stream)),
         staging_(std::move(staging)),
-        context_{stream_.get(), staging_.get(), options.precision, std::move(device)} {}
+        scratch_(options.device, stream_.get()),
+        context_{stream_.get(), staging_.get(), options.precision, std::move(device), &scratch_} {}
 
   std::string Description() const override { return absl::StrCat("cuda ", context_.device.name); }
   Precision precision() const override { return context_.precision; }
+  int threads() const override { return context_.threads; }
   Memory* memory() override { return &memory_; }
 
   void CopyIn(absl::Span<const std::byte> from, std::byte* to) override {
@@ -79,8 +80,11 @@ class CudaBackend final : public KernelBackend {
   }
   void CopyHeads(const HeadCopy&, ConstMatrixView, MatrixView) override { DieMissing("CopyHeads"); }
   void ScanRows(ConstMatrixView, float, RowScan*) override { DieMissing("ScanRows"); }
-  void Embed(const PackedMatrix&, absl::Span<const int32_t>, MatrixView) override {
-    DieMissing("Embed");
+  void Embed(const PackedMatrix& table, absl::Span<const int32_t> ids, MatrixView out) override {
+    CHECK_EQ(static_cast<int64_t>(ids.size()), out.rows);
+    CHECK_EQ(table.cols, out.cols);
+    for (const int32_t id : ids) CHECK(id >= 0 && id < table.rows) << "row " << id;
+    cuda::EmbedRows(context_, table, ids, out);
   }
   Activation Quantize(ConstMatrixView, Arena*) override { DieMissing("Quantize"); }
   Activation QuantizeInTwo(const Activation&, Arena*) override { DieMissing("QuantizeInTwo"); }
@@ -88,15 +92,25 @@ class CudaBackend final : public KernelBackend {
     DieMissing("Norm");
   }
   void HeadNorm(MatrixView, absl::Span<const float>, float) override { DieMissing("HeadNorm"); }
-  void MatMul(const Activation&, absl::Span<const MatMulTarget>) override { DieMissing("MatMul"); }
-  void MatMulHead(const Activation&, const HeadTarget&, Arena*) override {
-    DieMissing("MatMulHead");
+  void MatMul(const Activation& x, absl::Span<const MatMulTarget> targets) override {
+    for (const MatMulTarget& target : targets) CheckTarget(x, target, precision());
+    cuda::MultiplyTargets(context_, x, targets);
   }
-  void MatMulHeads(const Activation&, absl::Span<const PackedMatrix>, MatrixView) override {
-    DieMissing("MatMulHeads");
+  void MatMulHead(const Activation& x, const HeadTarget& target, Arena* arena) override {
+    CheckHead(x, target, precision());
+    cuda::MultiplyHead(context_, x, target, arena);
   }
-  Activation MatMulGlu(const Activation&, const FfnWeights&, Arena*) override {
-    DieMissing("MatMulGlu");
+  void MatMulHeads(const Activation& x, absl::Span<const PackedMatrix> weights,
+                   MatrixView out) override {
+    CheckHeads(x, weights, out, precision());
+    cuda::MultiplyHeads(context_, x, weights, out);
+  }
+  Activation MatMulGlu(const Activation& x, const FfnWeights& ffn, Arena* arena) override {
+    CheckGlu(x, ffn, precision());
+    const ActivationBuffer result =
+        AllocateActivation(x.values.rows, ffn.gate.rows, precision(), ActivationParts::kAll, arena);
+    cuda::MultiplyGlu(context_, x, ffn, result);
+    return result.View();
   }
 
   // The host computes the tables, because math.h's SinCos uses float64.
@@ -133,8 +147,10 @@ class CudaBackend final : public KernelBackend {
     DieMissing("GatedNorm");
   }
   void Gate(ConstMatrixView, const GateSpec&, int32_t*, float*) override { DieMissing("Gate"); }
-  void GroupedFfn(const Activation&, absl::Span<const ExpertGroup>, MatrixView, Arena*) override {
-    DieMissing("GroupedFfn");
+  void GroupedFfn(const Activation& x, absl::Span<const ExpertGroup> groups, MatrixView out,
+                  Arena* arena) override {
+    CheckGroupedFfn(x, groups, out, precision());
+    cuda::MultiplyGroups(context_, x, groups, out, arena);
   }
   void CombineExperts(ConstMatrixView, int, const int32_t*, const float*, MatrixView) override {
     DieMissing("CombineExperts");
@@ -163,6 +179,7 @@ class CudaBackend final : public KernelBackend {
   DeviceMemory memory_;
   StreamOwner stream_;
   std::unique_ptr<cuda::StagingRing> staging_;
+  cuda::DeviceScratch scratch_;
   cuda::CudaContext context_;
 };
 
