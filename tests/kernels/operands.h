@@ -3,6 +3,7 @@
 #ifndef TIDEPOOL_TESTS_KERNELS_OPERANDS_H_
 #define TIDEPOOL_TESTS_KERNELS_OPERANDS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -13,6 +14,12 @@
 #include "tests/kernels/test_data.h"
 
 namespace tidepool::kernels {
+
+// The elements of a, then those of b.
+inline std::vector<float> Joined(std::vector<float> a, const std::vector<float>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
 
 // Copies `count` elements from a backend's memory. Fails the test if the backend returns an error.
 template <typename T>
@@ -88,9 +95,13 @@ class WeightOperand {
 class ArenaOperand : public Arena {
  public:
   ArenaOperand(KernelBackend& backend, size_t bytes) : Arena(bytes, backend.memory()) {
-    const size_t free = capacity() - kAlignment;
-    CopyIn<std::byte>(backend, std::vector<std::byte>(free, std::byte{0xff}),
-                      Allocate<std::byte>(static_cast<int64_t>(free)));
+    constexpr size_t kChunk = size_t{64} << 10;
+    const std::vector<std::byte> nans(kChunk, std::byte{0xff});
+    while (used() < capacity()) {
+      const size_t count = std::min(kChunk, capacity() - used());
+      CopyIn<std::byte>(backend, absl::MakeConstSpan(nans).first(count),
+                        Allocate<std::byte>(static_cast<int64_t>(count)));
+    }
     Reset();
   }
 };

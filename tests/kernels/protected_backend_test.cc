@@ -7,11 +7,24 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "tests/kernels/op_cases.h"
 #include "tests/kernels/operands.h"
 #include "tests/kernels/test_data.h"
 
 namespace tidepool::kernels {
 namespace {
+
+TEST(ProtectedBackendTest, OpsHaveTheBitsOfTheCpu) {
+  for (const Precision precision : {Precision::kFast, Precision::kExact}) {
+    const auto cpu = *MakeCpuBackend({.precision = precision});
+    for (const uint64_t seed : {1, 2}) {
+      const auto backend =
+          MakeProtectedBackend({.threads = 2, .precision = precision, .seed = seed});
+      ExpectSameBits(*cpu, *backend);
+    }
+  }
+}
 
 TEST(ProtectedBackendTest, CopiesRoundTrip) {
   const auto backend = MakeProtectedBackend({});
