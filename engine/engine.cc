@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "engine/engine_inbox.h"
 #include "engine/engine_kv_disk.h"
 #include "engine/engine_offload.h"
 #include "engine/kv/kv_cache.h"
 #include "engine/mask_thread.h"
+#include "engine/model/workspace.h"
 #include "engine/sampling/dry_breakers.h"
 #include "engine/sampling/output_text.h"
 #include "engine/scheduler/batch_scheduler.h"
@@ -68,8 +68,12 @@ void NoteStarted(const StepPlan& plan, absl::Duration now, EngineStats* stats) {
 // Large because it owns everything that a step uses.
 class EngineImpl final : public Engine {
  public:
+  struct Parts {
+    EngineKv kv;
+    kernels::Arena workspace;
+  };
   EngineImpl(Model* model, const Tokenizer* tokenizer, const base::Clock* clock,
-             const EngineOptions& options, EngineKv kv);
+             const EngineOptions& options, Parts parts);
   ~EngineImpl() override;
 
   absl::StatusOr<std::unique_ptr<Stream>> Submit(GenerationRequest request) override;
@@ -134,7 +138,6 @@ class EngineImpl final : public Engine {
   const std::unique_ptr<EngineKvDisk> kv_disk_;
   const std::unique_ptr<Decoder> decoder_;
   BatchScheduler scheduler_;
-  const size_t workspace_bytes_;
   kernels::Arena workspace_;
   StepCostModel pace_;
   EngineOffload offload_;
@@ -148,15 +151,15 @@ class EngineImpl final : public Engine {
 };
 
 EngineImpl::EngineImpl(Model* model, const Tokenizer* tokenizer, const base::Clock* clock,
-                       const EngineOptions& options, EngineKv kv)
+                       const EngineOptions& options, Parts parts)
     : model_(model),
       tokenizer_(tokenizer),
       clock_(clock),
       options_(options),
       vocab_size_(std::min(model->vocab_size(), tokenizer->vocab_size())),
       shared_(std::make_shared<EngineInbox>(options.max_sequences + options.max_queued)),
-      cache_(std::move(kv.cache)),
-      kv_disk_(std::move(kv.disk)),
+      cache_(std::move(parts.kv.cache)),
+      kv_disk_(std::move(parts.kv.disk)),
       decoder_(MakeAutoregressiveDecoder(vocab_size_)),
       scheduler_({.limits = options.limits,
                   .prefill_chunk = MaxChunk(options),
@@ -164,8 +167,7 @@ EngineImpl::EngineImpl(Model* model, const Tokenizer* tokenizer, const base::Clo
                   .max_concurrent_prefills = options.max_concurrent_prefills,
                   .short_slots = model->short_slots()},
                  cache_.get(), decoder_.get(), kv_disk_->restores()),
-      workspace_bytes_(model->WorkspaceBytes(options.limits)),
-      workspace_(workspace_bytes_),
+      workspace_(std::move(parts.workspace)),
       offload_(model, clock) {
   kv_disk_->OnRead([shared = shared_.get()] { shared->Wake(); });
   PublishAndDeliver();
@@ -441,9 +443,11 @@ void EngineImpl::RefreshStats() {
   stats_.admissions_per_second = pace_.rates().admissions_per_second;
   stats_.deadline_refusals = scheduler_.deadline_refusals();
   stats_.workspace_high_water_bytes = workspace_.high_water();
-  stats_.untouched_bytes =
-      cache_->blocks_untouched() * cache_->block_bytes() +
-      static_cast<int64_t>(workspace_bytes_ - stats_.workspace_high_water_bytes);
+  if (model_->memory()->on_host()) {
+    stats_.untouched_bytes =
+        cache_->blocks_untouched() * cache_->block_bytes() +
+        static_cast<int64_t>(workspace_.capacity() - stats_.workspace_high_water_bytes);
+  }
   stats_.computing = false;
   offload_.Read(&stats_);
 }
@@ -486,12 +490,10 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Model* model, const Token
                                                        const base::Clock* clock,
                                                        const EngineOptions& options) {
   RETURN_IF_ERROR(options.Validate());
-  EngineKv kv;
-  ASSIGN_OR_RETURN(kv.cache,
-                   KvCache::Create(model->kv_specs(), {.memory_bytes = options.kv_memory_bytes,
-                                                       .seed = options.cache_seed}));
-  ASSIGN_OR_RETURN(kv.disk, EngineKvDisk::Open(options, kv.cache.get(), clock));
-  return std::make_unique<EngineImpl>(model, tokenizer, clock, options, std::move(kv));
+  ASSIGN_OR_RETURN(EngineKv kv, EngineKv::Open(*model, options, clock));
+  ASSIGN_OR_RETURN(kernels::Arena workspace, MakeWorkspace(*model, options.limits));
+  return std::make_unique<EngineImpl>(model, tokenizer, clock, options,
+                                      EngineImpl::Parts{std::move(kv), std::move(workspace)});
 }
 
 }  // namespace tidepool::engine

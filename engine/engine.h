@@ -34,7 +34,8 @@ class Engine {
  public:
   // `model`, `tokenizer` and `clock` must outlive the engine. Returns INVALID_ARGUMENT if an option
   // is invalid, if the KV memory or the KV disk is smaller than one block, or if the KV file cannot
-  // be created. Returns FAILED_PRECONDITION if another process uses the KV file.
+  // be created. Returns FAILED_PRECONDITION if another process uses the KV file, and
+  // RESOURCE_EXHAUSTED if the KV or the workspace does not fit into the model's memory.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(Model* model, const Tokenizer* tokenizer,
                                                         const base::Clock* clock,
                                                         const EngineOptions& options);

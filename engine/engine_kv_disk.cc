@@ -53,4 +53,15 @@ void EngineKvDisk::SpillAll() {
   cache_->SpillCached(kSpillTime);
 }
 
+absl::StatusOr<EngineKv> EngineKv::Open(const Model& model, const EngineOptions& options,
+                                        const base::Clock* clock) {
+  EngineKv kv;
+  ASSIGN_OR_RETURN(kv.cache,
+                   KvCache::Create(model.kv_specs(), {.memory_bytes = options.kv_memory_bytes,
+                                                      .seed = options.cache_seed,
+                                                      .backend = model.backend()}));
+  ASSIGN_OR_RETURN(kv.disk, EngineKvDisk::Open(options, kv.cache.get(), clock));
+  return kv;
+}
+
 }  // namespace tidepool::engine

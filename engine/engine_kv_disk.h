@@ -10,6 +10,7 @@
 #include "engine/engine_stats.h"
 #include "engine/kv/kv_cache.h"
 #include "engine/kv/kv_disk.h"
+#include "engine/model/model.h"
 #include "engine/scheduler/kv_restores.h"
 #include "kernels/base/clock.h"
 
@@ -50,6 +51,11 @@ class EngineKvDisk {
 
 // The KV cache in memory, and the disk that extends it.
 struct EngineKv {
+  // Returns the errors of KvCache::Create and EngineKvDisk::Open. `clock` and the model must
+  // outlive the result.
+  static absl::StatusOr<EngineKv> Open(const Model& model, const EngineOptions& options,
+                                       const base::Clock* clock);
+
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<EngineKvDisk> disk;
 };

@@ -53,7 +53,7 @@ struct EngineStats {
   bool work_pending = false;  // the step thread is working, or has work to do
   uint64_t progress = 0;      // increases whenever there is progress, also during a forward pass
   size_t workspace_high_water_bytes = 0;
-  // Bytes of KV and workspace for which the system has not allocated memory yet.
+  // Bytes of KV and workspace in the host's memory that the system has not allocated yet.
   int64_t untouched_bytes = 0;
 };
 

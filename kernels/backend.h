@@ -14,7 +14,9 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "kernels/memory.h"
 #include "kernels/packed_matrix.h"
 #include "kernels/recurrent.h"
 #include "kernels/tensor.h"
@@ -46,6 +48,24 @@ struct MatMulTarget {
   MatrixView out;                // [x.rows, weight.rows]
   absl::Span<const float> bias;  // [weight.rows], or empty; added after the chain is complete
   Store store = Store::kReplace;
+};
+
+// What ScanRows finds in one row.
+struct RowScan {
+  int32_t first_large = -1;  // index of the first element that is NaN or reaches the limit; or -1
+  float large = 0;           // that element
+  bool all_zero = true;
+};
+
+// Copies `cols` elements of each head: from heads of `from_dim` elements, beginning at element
+// `from_first` of the head, to heads of `to_dim` elements, beginning at element `to_first`.
+struct HeadCopy {
+  int heads = 0;
+  int cols = 0;
+  int from_dim = 0;
+  int from_first = 0;
+  int to_dim = 0;
+  int to_first = 0;
 };
 
 // What greedy sampling needs from one row of a product: the largest output. If several outputs are
@@ -232,6 +252,15 @@ struct ExpertTerms {
 // Thread-compatible: one thread may call at a time. An implementation may use its own thread pool
 // inside a call. All scratch memory comes from the caller's Arena. Large because each op is a
 // method.
+//
+// In memory(), as far as a comment does not say otherwise: matrix views, PackedMatrix::data, arenas
+// of KV and of states, spans of weights (norms, biases, sinks, `decay` and so on), the gate of
+// AddGated, HeadTarget::best, and what Gate and ScanRows write. Ops may run after the call has
+// returned, so host code must not access them, except through CopyIn and CopyOut.
+//
+// In host memory: the structs of arguments (FfnWeights, KvLayer, StateArray and so on), and lists:
+// ids, rows, positions, frequencies, block tables, and the rows, tokens and weights of
+// CombineExperts and AccumulateExpert. An op reads them before it returns.
 class KernelBackend {
  public:
   virtual ~KernelBackend() = default;
@@ -243,11 +272,44 @@ class KernelBackend {
   // memory in ops.h depend on it.
   virtual int threads() const { return 1; }
 
+  // The memory that ops read and write.
+  virtual Memory* memory() { return HostMemory(); }
+
+  // Copies host memory into the backend's memory. Reads `from` before it returns.
+  virtual void CopyIn(absl::Span<const std::byte> from, std::byte* to) = 0;
+  // Waits for all earlier ops, then copies backend memory into host memory. Returns the error of
+  // Sync.
+  virtual absl::Status CopyOut(const std::byte* from, absl::Span<std::byte> to) = 0;
+  // Copies backend memory to other backend memory, which must not overlap.
+  virtual void CopyWithin(const std::byte* from, std::byte* to, size_t bytes) = 0;
+  // Waits for all earlier ops. Returns INTERNAL with the device's message if an op failed. After
+  // such an error, all later calls return it too.
+  virtual absl::Status Sync() = 0;
+
+  // out = 0.
+  virtual void Zero(MatrixView out) = 0;
+
+  // out[i] = x[rows[i]].
+  virtual void GatherRows(ConstMatrixView x, absl::Span<const int64_t> rows, MatrixView out) = 0;
+
+  // Copies parts of heads. `from` and `to` have the same number of rows.
+  virtual void CopyHeads(const HeadCopy& copy, ConstMatrixView from, MatrixView to) = 0;
+
+  // Finds, in each row of x, the first element that is NaN or whose magnitude is at least `limit`
+  // (above 0; may be infinity), and whether all elements are 0. out: [x.rows], in the backend's
+  // memory.
+  virtual void ScanRows(ConstMatrixView x, float limit, RowScan* out) = 0;
+
   // out[i] = row ids[i] of `table`, dequantised. Requires: ids are in [0, table.rows).
   virtual void Embed(const PackedMatrix& table, absl::Span<const int32_t> ids, MatrixView out) = 0;
 
   // Converts x to an Activation. The Activation's `values` point to x, without a copy.
   virtual Activation Quantize(ConstMatrixView x, Arena* arena) = 0;
+
+  // Splits each row into two int8 rows: its rounded value, and what the rounding left over. The
+  // result has 2 * x.rows rows: first all rows of x, then row by row x - scale * quant, which is
+  // rounded after the product and after the difference. Requires: x has the int8 form.
+  virtual Activation QuantizeInTwo(const Activation& x, Arena* arena) = 0;
 
   // The RMS norm of each row, multiplied by weight: x * rsqrt(mean(x^2) + eps) * weight.
   virtual Activation Norm(ConstMatrixView x, absl::Span<const float> weight, float eps,
@@ -308,7 +370,7 @@ class KernelBackend {
                                float eps, Arena* arena) = 0;
 
   // Chooses experts from logits [rows, experts]. Writes ids and weights, each [rows, top_k], in
-  // descending order of selection score.
+  // descending order of selection score. ids and weights are in the backend's memory.
   virtual void Gate(ConstMatrixView logits, const GateSpec& spec, int32_t* ids, float* weights) = 0;
 
   // For every group: out[group.out_rows[i]] = the FFN of x's row group.rows[i].

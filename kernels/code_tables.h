@@ -14,6 +14,20 @@ inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -
 inline constexpr int8_t kE2M1Doubled[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                             0, -1, -2, -3, -4, -6, -8, -12};
 
+// A table as two words: byte i of `low` is value i, byte i of `high` is value 8 + i.
+struct CodeWords {
+  uint64_t low = 0;
+  uint64_t high = 0;
+};
+static constexpr CodeWords WordsOf(const int8_t (&table)[16]) {
+  CodeWords words;
+  for (int i = 0; i < 8; ++i) {
+    words.low |= uint64_t{static_cast<uint8_t>(table[i])} << (8 * i);
+    words.high |= uint64_t{static_cast<uint8_t>(table[8 + i])} << (8 * i);
+  }
+  return words;
+}
+
 }  // namespace tidepool::kernels
 
 #endif  // TIDEPOOL_KERNELS_CODE_TABLES_H_

@@ -91,19 +91,6 @@ ArgMax* AllocateHeadScratch(const HeadTarget& target, int threads, Arena* arena)
   return arena->Allocate<ArgMax>(threads * target.rows());
 }
 
-void MergeArgMax(const ArgMax& other, ArgMax* best) {
-  if (other.unsound >= 0 && (best->unsound < 0 || other.unsound < best->unsound)) {
-    best->unsound = other.unsound;
-    best->unsound_value = other.unsound_value;
-  }
-  if (other.index < 0) return;
-  const bool wins = best->index < 0 || other.value > best->value ||
-                    (other.value == best->value && other.index < best->index);
-  if (!wins) return;
-  best->index = other.index;
-  best->value = other.value;
-}
-
 GroupScratch AllocateGroupScratch(absl::Span<const ExpertGroup> groups, Precision precision,
                                   Arena* arena) {
   int64_t rows = 0;
@@ -142,6 +129,36 @@ SlotRange VisibleSlots(const KvSpan& span, int64_t row) {
   const int64_t end = span.mask == Mask::kCausal ? slot + 1 : span.first_slot + span.rows;
   const int64_t begin = span.window == 0 ? 0 : std::max<int64_t>(0, slot - span.window + 1);
   return {begin, end};
+}
+
+void CheckGatherRows(ConstMatrixView x, absl::Span<const int64_t> rows, ConstMatrixView out) {
+  CHECK_EQ(static_cast<int64_t>(rows.size()), out.rows);
+  CHECK_EQ(x.cols, out.cols);
+  for (const int64_t row : rows) {
+    CHECK(row >= 0 && row < x.rows) << "row " << row << " of " << x.rows;
+  }
+}
+
+void CheckCopyHeads(const HeadCopy& copy, ConstMatrixView from, ConstMatrixView to) {
+  CHECK_EQ(from.rows, to.rows);
+  const auto fits = [&copy](int first, int dim, int64_t cols) {
+    return first >= 0 && first + copy.cols <= dim &&
+           (copy.heads - 1) * int64_t{dim} + first + copy.cols <= cols;
+  };
+  CHECK(copy.heads > 0 && copy.cols >= 0 && fits(copy.from_first, copy.from_dim, from.cols) &&
+        fits(copy.to_first, copy.to_dim, to.cols))
+      << copy.heads << " heads of " << copy.cols << " columns from " << copy.from_first << " of "
+      << copy.from_dim << " to " << copy.to_first << " of " << copy.to_dim << ", in rows of "
+      << from.cols << " and " << to.cols;
+}
+
+void CheckScanRows(ConstMatrixView x, float limit) {
+  CHECK(limit > 0) << "limit " << limit;
+  CHECK(x.cols <= INT32_MAX);
+}
+
+void CheckQuantizeInTwo(const Activation& x) {
+  CHECK(x.quants != nullptr) << "the activation has no int8 form";
 }
 
 void CheckMatMul(const Activation& x, const PackedMatrix& weight, Precision precision) {

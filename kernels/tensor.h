@@ -6,9 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 #include "kernels/base/check.h"
+#include "kernels/memory.h"
 
 namespace tidepool::kernels {
 
@@ -93,20 +96,28 @@ struct BasicMatrixView {
 using MatrixView = BasicMatrixView<float>;
 using ConstMatrixView = BasicMatrixView<const float>;
 
-inline constexpr size_t kAlignment = 64;
-
-// Owns host memory that is aligned to kAlignment and not zeroed. Move-only.
+// Owns memory that is aligned to kAlignment and not zeroed. Move-only. Ends the process if `memory`
+// has no `bytes` bytes left.
 class Buffer {
  public:
   Buffer() = default;
-  explicit Buffer(size_t bytes);
+  explicit Buffer(size_t bytes, Memory* memory = HostMemory());
+  // Returns nullopt if `memory` has no `bytes` bytes (above 0) left.
+  static std::optional<Buffer> Try(size_t bytes, Memory* memory) {
+    Buffer buffer;
+    buffer.data_ = {memory->Allocate(bytes), Free{memory}};
+    buffer.size_ = bytes;
+    if (buffer.data() == nullptr) return std::nullopt;
+    return buffer;
+  }
 
   std::byte* data() const { return data_.get(); }
   size_t size() const { return size_; }
 
  private:
   struct Free {
-    void operator()(std::byte* data) const;
+    Memory* memory;
+    void operator()(std::byte* data) const { memory->Free(data); }
   };
   std::unique_ptr<std::byte[], Free> data_;
   size_t size_ = 0;
@@ -115,7 +126,9 @@ class Buffer {
 // The memory of one forward pass. Allocations are valid until Reset. Thread-compatible.
 class Arena {
  public:
-  explicit Arena(size_t bytes) : buffer_(bytes), base_(buffer_.data()), capacity_(buffer_.size()) {}
+  explicit Arena(size_t bytes, Memory* memory = HostMemory()) : Arena(Buffer(bytes, memory)) {}
+  explicit Arena(Buffer buffer)
+      : buffer_(std::move(buffer)), base_(buffer_.data()), capacity_(buffer_.size()) {}
   // Returns an arena without memory, for a dry run of a pass. Afterwards, high_water() is the size
   // of the arena that the pass needs. The memory that it allocates must not be accessed.
   static Arena Counting() { return Arena(); }

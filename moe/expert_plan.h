@@ -29,7 +29,7 @@ struct ExpertPlan {
 };
 
 // Makes a plan. `ids` and `weights` are [tokens, top_k]. The ids of one token are distinct. The
-// plan depends only on the arguments.
+// plan depends only on the arguments. The arena is in the host's memory.
 ExpertPlan MakeExpertPlan(absl::Span<const int32_t> ids, const float* weights, int top_k,
                           kernels::Arena* arena);
 

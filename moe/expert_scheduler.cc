@@ -93,7 +93,7 @@ absl::Status ExpertScheduler::RunOrdered(const ExpertPlan& plan, const Activatio
                                          MatrixView out, Arena* arena) {
   const MatrixView kept = arena->AllocateMatrix(RowsIn(memory_.kept_bytes, out.cols), out.cols);
   const MatrixView sum = arena->AllocateMatrix(out.rows, out.cols);
-  std::fill_n(sum.data, sum.rows * sum.cols, 0.0f);
+  backend_->Zero(sum);
   BoundedMoeLayer layer({.backend = backend_,
                          .source = source_,
                          .plan = &plan,
@@ -110,6 +110,18 @@ absl::Status ExpertScheduler::RunOrdered(const ExpertPlan& plan, const Activatio
   return absl::OkStatus();
 }
 
+// Returns the arena for a plan, which must be in the host's memory.
+Arena* ExpertScheduler::PlanArena(int64_t tokens, int top_k, Arena* arena) {
+  if (backend_->memory()->on_host()) return arena;
+  Arena counting = Arena::Counting();
+  AllocateExpertPlan(tokens, top_k, &counting);
+  if (!plan_arena_.has_value() || plan_arena_->capacity() < counting.high_water()) {
+    plan_arena_.emplace(counting.high_water());
+  }
+  plan_arena_->Reset();
+  return &*plan_arena_;
+}
+
 absl::Status ExpertScheduler::Run(const Routing& routing, const Activation& x, MatrixView out,
                                   Arena* arena) {
   const int64_t tokens = x.values.rows;
@@ -119,7 +131,8 @@ absl::Status ExpertScheduler::Run(const Routing& routing, const Activation& x, M
   const size_t mark = arena->used();
   const size_t pairs = static_cast<size_t>(tokens) * routing.top_k;
   const absl::Span<const int32_t> ids = absl::MakeConstSpan(routing.ids, pairs);
-  const ExpertPlan plan = MakeExpertPlan(ids, routing.weights, routing.top_k, arena);
+  const ExpertPlan plan =
+      MakeExpertPlan(ids, routing.weights, routing.top_k, PlanArena(tokens, routing.top_k, arena));
   source_->Request({.step = routing.step,
                     .layer = routing.moe_layer,
                     .tokens = tokens,
@@ -140,7 +153,9 @@ void ExpertScheduler::Measure(const ExpertShape& shape, kernels::KernelBackend* 
                               Arena* arena) const {
   const size_t mark = arena->used();
   const int64_t pairs = shape.tokens * shape.top_k;
-  const ExpertPlanMemory plan = AllocateExpertPlan(shape.tokens, shape.top_k, arena);
+  Arena host = Arena::Counting();
+  const ExpertPlanMemory plan =
+      AllocateExpertPlan(shape.tokens, shape.top_k, backend_->memory()->on_host() ? arena : &host);
   if (shape.asked.has_value()) (*shape.asked)();
   const int64_t call = std::min(pairs, CallRows(memory_.call_bytes, shape.expert->gate.rows));
   const auto rows = absl::MakeConstSpan(plan.rows, call);

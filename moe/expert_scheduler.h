@@ -28,8 +28,8 @@
 
 namespace tidepool::moe {
 
-// What the gate chose for one layer: ids and weights, each [tokens, top_k]. The choices of a token
-// may be in any order. Requires: the ids of one token are distinct.
+// What the gate chose for one layer: ids and weights, each [tokens, top_k], in the host's memory.
+// The choices of a token may be in any order. Requires: the ids of one token are distinct.
 struct Routing {
   int moe_layer = 0;
   int top_k = 0;
@@ -101,9 +101,12 @@ class ExpertScheduler {
                           kernels::MatrixView out, kernels::Arena* arena);
   absl::Status ComputeWaves(const ExpertPlan& plan, const kernels::Activation& x,
                             kernels::MatrixView expert_out, kernels::Arena* arena);
+  kernels::Arena* PlanArena(int64_t tokens, int top_k, kernels::Arena* arena);
+
   kernels::KernelBackend* const backend_;
   ExpertSource* const source_;
   const SchedulerMemory memory_;
+  std::optional<kernels::Arena> plan_arena_;  // only used if the workspace is on a device
   ExpertLookups lookups_;
   std::atomic<uint64_t> heartbeat_ = 0;
 };

@@ -11,6 +11,7 @@
 #include "engine/checkpoint/dequantize.h"
 #include "engine/checkpoint/quantize.h"
 #include "engine/checkpoint/requantize.h"
+#include "kernels/allocate.h"
 #include "kernels/base/atomic_min.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
@@ -119,8 +120,7 @@ class RowPacker {
  public:
   // `type` is the tensor's own type, or the type that it is quantised to. The packer packs the
   // first `count` rows of `rows`.
-  RowPacker(const GgufTensor& tensor, GgmlType type, const RowsOfMatrix& rows, int64_t count,
-            std::byte* out)
+  RowPacker(const GgufTensor& tensor, GgmlType type, const RowsOfMatrix& rows, int64_t count)
       : tensor_(tensor),
         quantize_to_(type == tensor.type ? std::nullopt : std::optional<GgmlType>(type)),
         as_stored_(type == tensor.type && NativeDType(type).has_value()),
@@ -129,15 +129,16 @@ class RowPacker {
         rows_(count),
         row_bytes_(tensor.row_bytes()),
         panel_bytes_(PackedBytes(dtype_, kPanelRows, cols_)),
-        places_(rows),
-        out_(out) {}
+        places_(rows) {}
 
   int64_t panels() const { return (rows_ + kPanelRows - 1) / kPanelRows; }
+  int64_t panel_bytes() const { return panel_bytes_; }
   int64_t grain() const { return std::max<int64_t>(1, kChunkBytes / panel_bytes_); }
   // The first row of the matrix that has a number that is not finite, or kNoBadRow.
   int64_t bad_row() const { return bad_row_.load(std::memory_order_relaxed); }
 
-  void Pack(int64_t begin_panel, int64_t end_panel) {
+  // Packs the panels [begin_panel, end_panel) into `out`.
+  void Pack(int64_t begin_panel, int64_t end_panel, std::byte* out) {
     const int64_t begin = begin_panel * kPanelRows;
     const int64_t count = std::min(end_panel * kPanelRows, rows_) - begin;
     std::vector<std::byte> gathered;
@@ -161,7 +162,7 @@ class RowPacker {
       Quantize(*quantize_to_, scratch, quantized.data());
       source = quantized.data();
     }
-    kernels::Pack(dtype_, count, cols_, source, out_ + begin_panel * panel_bytes_);
+    kernels::Pack(dtype_, count, cols_, source, out);
   }
 
  private:
@@ -201,7 +202,6 @@ class RowPacker {
   const int64_t row_bytes_;
   const int64_t panel_bytes_;
   const RowsOfMatrix places_;  // the tensor's row for each row of the matrix
-  std::byte* const out_;
   std::atomic<int64_t> bad_row_{kNoBadRow};
 };
 
@@ -209,6 +209,17 @@ class RowPacker {
 std::vector<int64_t> ShapeOf(int64_t cols, int64_t rows, int64_t slabs) {
   if (slabs == 1) return {cols, rows};
   return {cols, rows, slabs};
+}
+
+// Allocates the memory of a weight. `device` is null for the host. `others` is the size of all
+// weights before it.
+absl::StatusOr<kernels::Buffer> AllocateWeight(absl::string_view name, size_t bytes, size_t others,
+                                               kernels::KernelBackend* device) {
+  return kernels::AllocateBuffer(
+      bytes,
+      {.what = absl::StrCat("after ", others, " bytes of other weights, tensor ", name),
+       .remedy = "use a smaller model, or quantise it further with --quantize-to"},
+      device == nullptr ? kernels::HostMemory() : device->memory());
 }
 
 }  // namespace
@@ -237,6 +248,8 @@ WeightStore::WeightStore(Checkpoint file, int threads, const WeightStoreOptions&
       contents_(options.contents),
       quantize_to_(options.quantize_to),
       threads_(threads),
+      device_(options.backend == nullptr || options.backend->memory()->on_host() ? nullptr
+                                                                                 : options.backend),
       used_(file_.tensors().size(), false) {
   types_.reserve(file_.tensors().size());
   if (quantize_to_.has_value()) {
@@ -289,7 +302,7 @@ absl::StatusOr<PackedMatrix> WeightStore::Shape(const MatrixRef& ref) {
 
 absl::Status WeightStore::PackInto(const MatrixRef& ref, std::byte* out) {
   ASSIGN_OR_RETURN(const Place place, Locate(ref));
-  return PackRows(place, out);
+  return PackRows(place, /*device=*/nullptr, out);
 }
 
 absl::Status WeightStore::CheckReadable(const MatrixRef& ref) {
@@ -304,8 +317,10 @@ absl::StatusOr<PackedMatrix> WeightStore::Matrix(const MatrixRef& ref) {
   if (found != matrices_.end()) return found->second;
   PackedMatrix matrix = place.shape;
   if (contents_ == WeightContents::kPacked) {
-    kernels::Buffer buffer(PackedBytes(matrix.dtype, matrix.rows, matrix.cols));
-    RETURN_IF_ERROR(PackRows(place, buffer.data()));
+    ASSIGN_OR_RETURN(kernels::Buffer buffer,
+                     AllocateWeight(ref.name, PackedBytes(matrix.dtype, matrix.rows, matrix.cols),
+                                    weight_bytes_, device_));
+    RETURN_IF_ERROR(PackRows(place, device_, buffer.data()));
     matrix.data = buffer.data();
     weight_bytes_ += buffer.size();
     buffers_.push_back(std::move(buffer));
@@ -314,18 +329,29 @@ absl::StatusOr<PackedMatrix> WeightStore::Matrix(const MatrixRef& ref) {
   return matrix;
 }
 
-absl::Status WeightStore::PackRows(const Place& place, std::byte* out) {
+absl::Status WeightStore::PackRows(const Place& place, kernels::KernelBackend* device,
+                                   std::byte* out) {
   const GgufTensor& tensor = *place.tensor;
   const int64_t rows = place.shape.rows;
-  RowPacker packer(tensor, TypeOf(tensor), place.rows, rows, out);
+  RowPacker packer(tensor, TypeOf(tensor), place.rows, rows);
   if (pool_ == nullptr) pool_ = std::make_unique<base::ThreadPool>(threads_);
   const int64_t panel_source_bytes = kPanelRows * tensor.row_bytes();
-  const int64_t piece = std::max<int64_t>(1, kPieceBytes / panel_source_bytes);
+  int64_t piece_bytes = panel_source_bytes;
+  if (device != nullptr) piece_bytes = std::max(piece_bytes, packer.panel_bytes());
+  const int64_t piece = std::max<int64_t>(1, kPieceBytes / piece_bytes);
+  if (device != nullptr && staging_.size() < static_cast<size_t>(piece * packer.panel_bytes())) {
+    staging_ = kernels::Buffer(piece * packer.panel_bytes());
+  }
   for (int64_t first = 0; first < packer.panels(); first += piece) {
     const int64_t count = std::min(piece, packer.panels() - first);
+    std::byte* const target = out + first * packer.panel_bytes();
+    std::byte* const packed = device == nullptr ? target : staging_.data();
     pool_->ParallelFor(count, packer.grain(), [&](int64_t begin, int64_t end, int) {
-      packer.Pack(first + begin, first + end);
+      packer.Pack(first + begin, first + end, packed + begin * packer.panel_bytes());
     });
+    if (device != nullptr) {
+      device->CopyIn({packed, static_cast<size_t>(count * packer.panel_bytes())}, target);
+    }
     // Only drop pages up to here. If two pieces share a page, it is dropped with the second piece.
     file_.DropRows(tensor, place.rows.first,
                    place.rows.Extent(std::min((first + count) * kPanelRows, rows)));
@@ -344,6 +370,28 @@ absl::Status WeightStore::PackRows(const Place& place, std::byte* out) {
 }
 
 absl::StatusOr<absl::Span<const float>> WeightStore::Vector(absl::string_view name, int64_t size) {
+  ASSIGN_OR_RETURN(const absl::Span<const float> values, HostVector(name, size));
+  return InMemory(name, values);
+}
+
+// Returns the values of a tensor in the memory for weights.
+absl::StatusOr<absl::Span<const float>> WeightStore::InMemory(absl::string_view name,
+                                                              absl::Span<const float> values) {
+  if (device_ == nullptr) return values;
+  const GgufTensor* tensor = file_.FindTensor(name);
+  const size_t index = IndexOf(tensor);
+  auto found = device_vectors_.find(index);
+  if (found == device_vectors_.end()) {
+    const size_t bytes = values.size() * sizeof(float);
+    ASSIGN_OR_RETURN(kernels::Buffer buffer, AllocateWeight(name, bytes, weight_bytes_, device_));
+    device_->CopyIn({reinterpret_cast<const std::byte*>(values.data()), bytes}, buffer.data());
+    found = device_vectors_.emplace(index, std::move(buffer)).first;
+  }
+  return absl::MakeConstSpan(reinterpret_cast<const float*>(found->second.data()), values.size());
+}
+
+absl::StatusOr<absl::Span<const float>> WeightStore::HostVector(absl::string_view name,
+                                                                int64_t size) {
   CHECK(size > 0) << "a bad size for " << name;
   ASSIGN_OR_RETURN(const GgufTensor* tensor, Require(name, {size}));
   const int64_t longest = *std::max_element(tensor->dims.begin(), tensor->dims.end());
@@ -386,7 +434,7 @@ absl::StatusOr<absl::Span<const float>> WeightStore::Rows(const RowsRef& ref) {
   ASSIGN_OR_RETURN(const GgufTensor* tensor, RequireRows(ref));
   const auto [found, is_new] = vectors_.try_emplace(IndexOf(tensor));
   std::vector<float>& values = found->second;
-  if (!is_new) return absl::MakeConstSpan(values);
+  if (!is_new) return InMemory(ref.name, values);
   values.resize(ref.size * ref.count);
   for (int64_t i = 0; i < ref.count; ++i) {
     const absl::Status read =
@@ -396,7 +444,7 @@ absl::StatusOr<absl::Span<const float>> WeightStore::Rows(const RowsRef& ref) {
     return read;
   }
   weight_bytes_ += values.size() * sizeof(float);
-  return absl::MakeConstSpan(values);
+  return InMemory(ref.name, values);
 }
 
 absl::Status WeightStore::ReadRow(const RowsRef& ref, int64_t index, absl::Span<float> out) {

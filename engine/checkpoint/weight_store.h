@@ -7,7 +7,8 @@
 //
 // Matrices of the types in kernels/tensor.h keep their type: F32, F16, BF16 and every quantised
 // type except NVFP4. All others are dequantised exactly to F32. While a tensor is packed, its file
-// pages are dropped, so at most 16 MiB of a tensor are in memory twice.
+// pages are dropped, so at most 16 MiB of a tensor are in memory twice. If the weights are not in
+// the host's memory, they are packed there in parts of at most 16 MiB, which are then copied.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_
 
@@ -25,8 +26,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "kernels/backend.h"
 #include "kernels/base/thread_pool.h"
 #include "kernels/packed_matrix.h"
+#include "kernels/tensor.h"
 
 namespace tidepool::engine {
 
@@ -74,6 +77,9 @@ struct WeightStoreOptions {
   // values are those of the GGUF file that Requantize would write. If unset, matrices keep their
   // types.
   std::optional<GgmlType> quantize_to;
+  // The weights are in the memory of this backend, which must outlive the store. Null: they are in
+  // the host's memory.
+  kernels::KernelBackend* backend = nullptr;
 };
 
 // Thread-compatible. Weights exist as long as the store, and never move.
@@ -85,6 +91,7 @@ class WeightStore {
   // Returns a matrix. The first call for a `ref` packs it, and later calls return the same weights.
   // Returns INVALID_ARGUMENT with the tensor's name if the tensor is missing, has another shape or
   // an unsupported type, or contains a NaN or an infinity (in quantised blocks: in a scale).
+  // Returns RESOURCE_EXHAUSTED if the matrix does not fit into the memory.
   absl::StatusOr<kernels::PackedMatrix> Matrix(const MatrixRef& ref);
 
   // Returns the type and shape of the matrix, without data. Marks the tensor as used. Returns the
@@ -99,8 +106,10 @@ class WeightStore {
   // does, and the errors of Matrix.
   absl::Status CheckReadable(const MatrixRef& ref);
 
-  // Returns a one-dimensional tensor of `size` elements, of any float type, as float32.
+  // Returns a one-dimensional tensor of `size` elements, of any float type, as float32. Vector
+  // returns it in the memory for weights, and HostVector in the host's memory.
   absl::StatusOr<absl::Span<const float>> Vector(absl::string_view name, int64_t size);
+  absl::StatusOr<absl::Span<const float>> HostVector(absl::string_view name, int64_t size);
 
   // The rows of a two-dimensional tensor of any float type, such as the biases of experts. The
   // tensor has the shape {size, count}.
@@ -111,7 +120,7 @@ class WeightStore {
   };
   // Checks the tensor's name, shape and type, and marks the tensor as used.
   absl::Status CheckRows(const RowsRef& ref);
-  // Returns all rows as float32 [count * size].
+  // Returns all rows as float32 [count * size], in the memory for weights.
   absl::StatusOr<absl::Span<const float>> Rows(const RowsRef& ref);
   // Reads row `index` from the file into `out`. The store keeps no copy. Returns the same errors as
   // Rows.
@@ -126,8 +135,11 @@ class WeightStore {
   // type, the packed matrix has another one.
   GgmlType TypeOf(const GgufTensor& tensor) const { return types_[IndexOf(&tensor)]; }
 
-  // Ends the packing threads. The next call that packs starts new ones.
-  void EndThreads() { pool_.reset(); }
+  // Ends the packing threads and frees their memory. The next call that packs starts new ones.
+  void EndThreads() {
+    pool_.reset();
+    staging_ = kernels::Buffer();
+  }
 
   // Bytes in memory of all matrices and vectors that were returned so far.
   size_t weight_bytes() const { return weight_bytes_; }
@@ -153,16 +165,24 @@ class WeightStore {
     kernels::PackedMatrix shape;  // the data is not set
   };
   absl::StatusOr<Place> Locate(const MatrixRef& ref);
-  absl::Status PackRows(const Place& place, std::byte* out);
+  // `device` is null if `out` is in the host's memory.
+  absl::Status PackRows(const Place& place, kernels::KernelBackend* device, std::byte* out);
+  absl::StatusOr<absl::Span<const float>> InMemory(absl::string_view name,
+                                                   absl::Span<const float> values);
 
   Checkpoint file_;
   const WeightContents contents_;
   const std::optional<GgmlType> quantize_to_;
   std::vector<GgmlType> types_;  // the type that each tensor gets, by its index in the file
   const int threads_;
-  std::unique_ptr<base::ThreadPool> pool_;  // created by the first packing; deleted by EndThreads
+  kernels::KernelBackend* const device_;  // null: the weights are in the host's memory
+  // Created by the first packing; deleted by EndThreads. staging_ is memory of the host for packed
+  // rows that are copied to a device.
+  std::unique_ptr<base::ThreadPool> pool_;
+  kernels::Buffer staging_;
   absl::flat_hash_map<MatrixKey, kernels::PackedMatrix> matrices_;
-  absl::flat_hash_map<size_t, std::vector<float>> vectors_;
+  absl::flat_hash_map<size_t, std::vector<float>> vectors_;  // on the host
+  absl::flat_hash_map<size_t, kernels::Buffer> device_vectors_;
   std::vector<kernels::Buffer> buffers_;
   std::vector<bool> used_;  // whether each tensor was used, by its index in the file
   size_t weight_bytes_ = 0;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/model/batch.h"
 #include "engine/model/contiguous_kv.h"
+#include "engine/model/workspace.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine {
@@ -67,8 +68,9 @@ absl::Status ComputeLogits(TransformerModel* model, absl::Span<const int32_t> to
   const int64_t total = static_cast<int64_t>(tokens.size());
   const int64_t chunk = ChunkRows(*model, total, options);
   const int64_t most_logits = options.rows == LogitRows::kAll ? chunk : 1;
-  kernels::Arena workspace(model->WorkspaceBytes({.rows = chunk, .logit_rows = most_logits}));
-  ContiguousKv kv(model->kv_specs(), 1, total);
+  ASSIGN_OR_RETURN(kernels::Arena workspace,
+                   MakeWorkspace(*model, {.rows = chunk, .logit_rows = most_logits}));
+  ASSIGN_OR_RETURN(ContiguousKv kv, ContiguousKv::Create(*model, 1, total));
 
   int64_t first = 0;
   absl::Status observed;

@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "engine/model/batch.h"
 #include "engine/model/contiguous_kv.h"
+#include "engine/model/workspace.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 #include "moe/offload_stats.h"
@@ -28,17 +29,15 @@ uint64_t Mix(uint64_t x) {
 // Thread-compatible. The KV and the workspace of one test, and the bytes that its passes read.
 class Runner {
  public:
-  Runner(Model* model, const ThroughputTest& test, const ThroughputOptions& options)
-      : model_(model),
-        test_(test),
-        cost_(options.cost),
-        rows_(test.phase == moe::Phase::kPrefill ? std::min(test.tokens, options.chunk_rows) : 1),
-        kv_bytes_per_token_(ContiguousKv::BlockBytes(model->kv_specs()) /
-                            static_cast<double>(kernels::kKvBlockTokens)),
-        state_bytes_(static_cast<double>(ContiguousKv::StateBytes(model->kv_specs()))),
-        kv_(model->kv_specs(), test.sequences, test.tokens),
-        workspace_(
-            model->WorkspaceBytes({.rows = rows_ * test.sequences, .logit_rows = test.sequences})) {
+  static absl::StatusOr<Runner> Create(Model* model, const ThroughputTest& test,
+                                       const ThroughputOptions& options) {
+    const int64_t rows =
+        test.phase == moe::Phase::kPrefill ? std::min(test.tokens, options.chunk_rows) : 1;
+    ASSIGN_OR_RETURN(ContiguousKv kv, ContiguousKv::Create(*model, test.sequences, test.tokens));
+    ASSIGN_OR_RETURN(
+        kernels::Arena workspace,
+        MakeWorkspace(*model, {.rows = rows * test.sequences, .logit_rows = test.sequences}));
+    return Runner(model, test, options.cost, rows, {std::move(kv), std::move(workspace)});
   }
 
   absl::Status WarmUp() {
@@ -62,6 +61,21 @@ class Runner {
   ExpertCounts experts() const { return experts_; }
 
  private:
+  struct Parts {
+    ContiguousKv kv;
+    kernels::Arena workspace;
+  };
+  Runner(Model* model, const ThroughputTest& test, const ReadCost& cost, int64_t rows, Parts parts)
+      : model_(model),
+        test_(test),
+        cost_(cost),
+        rows_(rows),
+        kv_bytes_per_token_(ContiguousKv::BlockBytes(model->kv_specs()) /
+                            static_cast<double>(kernels::kKvBlockTokens)),
+        state_bytes_(static_cast<double>(ContiguousKv::StateBytes(model->kv_specs()))),
+        kv_(std::move(parts.kv)),
+        workspace_(std::move(parts.workspace)) {}
+
   absl::Status Pass(int64_t first, int64_t rows) {
     Batch batch;
     const bool wants_logits = test_.phase == moe::Phase::kDecode || first + rows == test_.tokens;
@@ -121,7 +135,7 @@ int64_t KvBytes(const std::vector<KvSpec>& specs, const ThroughputTest& test) {
 absl::StatusOr<Throughput> MeasureThroughput(Model* model, const ThroughputTest& test,
                                              const ThroughputOptions& options) {
   CHECK(test.tokens > 0 && test.sequences > 0 && options.repetitions > 0 && options.chunk_rows > 0);
-  Runner runner(model, test, options);
+  ASSIGN_OR_RETURN(Runner runner, Runner::Create(model, test, options));
   RETURN_IF_ERROR(runner.WarmUp());
   Throughput result;
   result.tokens = test.tokens * test.sequences;

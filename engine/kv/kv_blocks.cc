@@ -8,8 +8,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/allocate.h"
 #include "kernels/base/check.h"
 #include "kernels/base/clock.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/memory.h"
 
 namespace tidepool::engine {
 namespace {
@@ -19,9 +22,30 @@ constexpr absl::Duration kWritePatience = absl::Milliseconds(20);
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<KvBlocks>> KvBlocks::Create(int32_t blocks, size_t block_bytes,
-                                                           int state_group) {
-  const size_t bytes = blocks * block_bytes;
+absl::StatusOr<std::unique_ptr<KvBlocks>> KvBlocks::Create(const KvBlocksOptions& options) {
+  std::unique_ptr<KvBlocks> made(new KvBlocks(options));
+  const size_t bytes = options.blocks * options.block_bytes;
+  if (made->device_ == nullptr) {
+    RETURN_IF_ERROR(made->Map(bytes));
+    return made;
+  }
+  ASSIGN_OR_RETURN(made->device_memory_,
+                   kernels::AllocateBuffer(bytes, {"the KV cache", "give a smaller --kv-memory"},
+                                           made->device_->memory()));
+  made->memory_ = made->device_memory_.data();
+  made->copy_.resize(options.block_bytes);
+  return made;
+}
+
+KvBlocks::KvBlocks(const KvBlocksOptions& options)
+    : pool_(options.blocks),
+      block_bytes_(options.block_bytes),
+      state_group_(options.state_group),
+      device_(options.backend == nullptr || options.backend->memory()->on_host()
+                  ? nullptr
+                  : options.backend) {}
+
+absl::Status KvBlocks::Map(size_t bytes) {
   // Reserves address space. A page uses memory only after its first write.
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -29,13 +53,14 @@ absl::StatusOr<std::unique_ptr<KvBlocks>> KvBlocks::Create(int32_t blocks, size_
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot map ", bytes, " bytes for the KV cache; give a smaller --kv-memory"));
   }
-  std::unique_ptr<KvBlocks> made(new KvBlocks(blocks, block_bytes, state_group));
-  made->memory_ = static_cast<std::byte*>(memory);
-  made->memory_bytes_ = bytes;
-  return made;
+  memory_ = static_cast<std::byte*>(memory);
+  mapped_bytes_ = bytes;
+  return absl::OkStatus();
 }
 
-KvBlocks::~KvBlocks() { munmap(memory_, memory_bytes_); }
+KvBlocks::~KvBlocks() {
+  if (mapped_bytes_ > 0) munmap(memory_, mapped_bytes_);
+}
 
 int32_t KvBlocks::Allocate(BlockUse use) {
   const int32_t evicted = disk_ == nullptr ? kNoBlock : pool_.NextEvicted(use);
@@ -43,8 +68,7 @@ int32_t KvBlocks::Allocate(BlockUse use) {
     // A chunk of a prompt can evict more blocks at once than there are buffers for. Waiting for a
     // buffer costs little: a working disk writes one block in less time than it takes to compute
     // the first row of the chunk.
-    disk_->Write(pool_.KeyOf(evicted), pool_.TokensOf(evicted), BytesOf(evicted),
-                 {.patience = kWritePatience});
+    Write(evicted, {.patience = kWritePatience});
   }
   return pool_.Allocate(use);
 }
@@ -54,7 +78,12 @@ int32_t KvBlocks::Put(const BlockKey& key, absl::Span<const int32_t> tokens,
   CHECK_EQ(bytes.size(), block_bytes_);
   const int32_t block = Allocate();
   if (block == kNoBlock) return kNoBlock;
-  std::memcpy(memory_ + block * block_bytes_, bytes.data(), bytes.size());
+  std::byte* const memory = memory_ + block * block_bytes_;
+  if (device_ == nullptr) {
+    std::memcpy(memory, bytes.data(), bytes.size());
+  } else {
+    device_->CopyIn(bytes, memory);
+  }
   pool_.Index(block, key, tokens);
   return block;
 }
@@ -85,14 +114,23 @@ void KvBlocks::SpillCached(absl::Duration patience) {
   for (int64_t i = 0; i < most; ++i) {
     const absl::Duration left = end - clock.Monotonic();
     if (left <= absl::ZeroDuration()) return;
-    disk_->Write(pool_.KeyOf(blocks[i]), pool_.TokensOf(blocks[i]), BytesOf(blocks[i]),
-                 {.patience = left, .newer = i});
+    Write(blocks[i], {.patience = left, .newer = i});
   }
   disk_->Flush(end - clock.Monotonic());
 }
 
-absl::Span<const std::byte> KvBlocks::BytesOf(int32_t block) const {
-  return {memory_ + block * block_bytes_, block_bytes_};
+// Returns the contents of the block in the host's memory. Valid until the next call.
+absl::StatusOr<absl::Span<const std::byte>> KvBlocks::BytesOf(int32_t block) {
+  const absl::Span<const std::byte> bytes = {memory_ + block * block_bytes_, block_bytes_};
+  if (device_ == nullptr) return bytes;
+  RETURN_IF_ERROR(device_->CopyOut(bytes.data(), absl::MakeSpan(copy_)));
+  return copy_;
+}
+
+// A block that cannot be copied is not written. The next forward pass returns the same error.
+void KvBlocks::Write(int32_t block, const KvDisk::WriteTerms& terms) {
+  const absl::StatusOr<absl::Span<const std::byte>> bytes = BytesOf(block);
+  if (bytes.ok()) disk_->Write(pool_.KeyOf(block), pool_.TokensOf(block), *bytes, terms);
 }
 
 // A state is large, and the next one of the same sequence replaces it after a few tokens. So only

@@ -6,30 +6,44 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "engine/kv/block_pool.h"
 #include "engine/kv/kv_disk.h"
+#include "kernels/backend.h"
+#include "kernels/tensor.h"
 
 namespace tidepool::engine {
 
 // Where a block is searched.
 enum class KvPlaces : uint8_t { kMemory, kMemoryAndDisk };
 
-// Engine thread only. The memory is only reserved address space until a block is written.
+struct KvBlocksOptions {
+  int32_t blocks = 0;
+  size_t block_bytes = 0;
+  // The first number of a BlockKey::group that is used for recurrent states.
+  int state_group = 0;
+  // The blocks are in the memory of this backend, which must outlive them. Null: they are in the
+  // host's memory.
+  kernels::KernelBackend* backend = nullptr;
+};
+
+// Engine thread only. Memory of the host is only reserved address space until a block is written.
 class KvBlocks {
  public:
-  // `state_group` is the first number of a BlockKey::group that is used for recurrent states.
-  static absl::StatusOr<std::unique_ptr<KvBlocks>> Create(int32_t blocks, size_t block_bytes,
-                                                          int state_group);
+  // Returns RESOURCE_EXHAUSTED if the memory has no room.
+  static absl::StatusOr<std::unique_ptr<KvBlocks>> Create(const KvBlocksOptions& options);
   ~KvBlocks();
   KvBlocks(const KvBlocks&) = delete;
   KvBlocks& operator=(const KvBlocks&) = delete;
 
   BlockPool& pool() { return pool_; }
   const BlockPool& pool() const { return pool_; }
+  // May be a device's memory.
   std::byte* memory() const { return memory_; }
   size_t block_bytes() const { return block_bytes_; }
   // Null if there is no disk.
@@ -52,17 +66,21 @@ class KvBlocks {
   void SpillCached(absl::Duration patience);
 
  private:
-  KvBlocks(int32_t blocks, size_t block_bytes, int state_group)
-      : pool_(blocks), block_bytes_(block_bytes), state_group_(state_group) {}
-  absl::Span<const std::byte> BytesOf(int32_t block) const;
+  explicit KvBlocks(const KvBlocksOptions& options);
+  absl::Status Map(size_t bytes);
+  absl::StatusOr<absl::Span<const std::byte>> BytesOf(int32_t block);
+  void Write(int32_t block, const KvDisk::WriteTerms& terms);
   bool IsWorthWriting(int32_t block) const;
 
   BlockPool pool_;
   const size_t block_bytes_;
   const int state_group_;
   KvDisk* disk_ = nullptr;
+  kernels::KernelBackend* const device_;  // null if the memory is the host's
   std::byte* memory_ = nullptr;
-  size_t memory_bytes_ = 0;
+  size_t mapped_bytes_ = 0;        // of the host's memory
+  kernels::Buffer device_memory_;  // owns memory_ if it is a device's
+  std::vector<std::byte> copy_;    // of a device's block
 };
 
 }  // namespace tidepool::engine

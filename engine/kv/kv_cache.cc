@@ -28,8 +28,10 @@ absl::StatusOr<std::unique_ptr<KvCache>> KvCache::Create(const std::vector<KvSpe
   }
   const auto blocks = static_cast<int32_t>(KvBlocksIn(options.memory_bytes, layout));
   std::unique_ptr<KvCache> cache(new KvCache(std::move(layout)));
-  ASSIGN_OR_RETURN(cache->blocks_,
-                   KvBlocks::Create(blocks, cache->block_bytes(), cache->state_groups().first));
+  ASSIGN_OR_RETURN(cache->blocks_, KvBlocks::Create({.blocks = blocks,
+                                                     .block_bytes = cache->block_bytes(),
+                                                     .state_group = cache->state_groups().first,
+                                                     .backend = options.backend}));
   cache->seed_ = options.seed;
   std::byte* const memory = cache->blocks_->memory();
   for (kernels::KvLayer& layer : cache->layout_.view.layers) layer.arena = memory;

@@ -46,6 +46,7 @@
 #include "engine/kv/state_lease.h"
 #include "engine/model/batch.h"
 #include "engine/model/kv_spec.h"
+#include "kernels/backend.h"
 
 namespace tidepool::engine {
 
@@ -194,13 +195,15 @@ class KvLease {
 
 struct KvCacheOptions {
   size_t memory_bytes = 0;
-  std::string seed;  // seed of block hashes
+  std::string seed;                           // seed of block hashes
+  kernels::KernelBackend* backend = nullptr;  // the same as KvBlocksOptions::backend
 };
 
-// Engine thread only. The memory is only reserved address space until a block is written.
+// Engine thread only. Memory of the host is only reserved address space until a block is written.
 class KvCache {
  public:
-  // If not even one token fits, returns INVALID_ARGUMENT, which names --kv-memory.
+  // If not even one token fits, returns INVALID_ARGUMENT, which names --kv-memory. Also returns the
+  // errors of KvBlocks::Create.
   static absl::StatusOr<std::unique_ptr<KvCache>> Create(const std::vector<KvSpec>& layers,
                                                          const KvCacheOptions& options);
   ~KvCache();

@@ -137,7 +137,8 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
                                                              .isa = options.isa}));
   ASSIGN_OR_RETURN(bundle->weights,
                    WeightStore::Create(std::move(file), {.threads = bundle->threads,
-                                                         .quantize_to = options.quantize_to}));
+                                                         .quantize_to = options.quantize_to,
+                                                         .backend = bundle->backend.get()}));
   ExpertOptions experts = options.experts;
   ASSIGN_OR_RETURN(experts.limits.kv_bytes,
                    KvBytes(options.experts.limits, bundle->config, bundle->kv_dtype));

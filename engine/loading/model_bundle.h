@@ -1,7 +1,7 @@
 // ModelBundle: everything that is loaded from one checkpoint, ready for an Engine.
 //
 //   ASSIGN_OR_RETURN(std::unique_ptr<ModelBundle> bundle, LoadModel("model.gguf", {}));
-//   Arena workspace(bundle->model->WorkspaceBytes({}));
+//   ASSIGN_OR_RETURN(Arena workspace, MakeWorkspace(*bundle->model, {}));
 #ifndef TIDEPOOL_ENGINE_LOADING_MODEL_BUNDLE_H_
 #define TIDEPOOL_ENGINE_LOADING_MODEL_BUNDLE_H_
 
@@ -64,8 +64,8 @@ struct ModelBundle {
   // experts are resident.
   int64_t prefill_rows() const;
 
-  std::unique_ptr<WeightStore> weights;
   std::unique_ptr<kernels::KernelBackend> backend;
+  std::unique_ptr<WeightStore> weights;
   std::unique_ptr<TransformerModel> model;
   std::unique_ptr<Tokenizer> tokenizer;
   // If there is no template, this is an error: FAILED_PRECONDITION if the file has none, or the

@@ -76,7 +76,8 @@ struct Batch {
   }
 };
 
-// The result of a forward pass. It points into the workspace, and is valid until the next pass.
+// The result of a forward pass, in the host's memory. It is valid until the next pass of the model,
+// and as long as the pass's workspace.
 struct StepOutput {
   // [batch.logit_rows(), vocab_size]: the spans in order, and in each span its requested rows in
   // order.

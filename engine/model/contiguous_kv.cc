@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "engine/model/state_layout.h"
+#include "kernels/allocate.h"
 #include "kernels/backend.h"
 #include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
 
 namespace tidepool::engine {
 namespace {
@@ -41,28 +43,51 @@ size_t LayOut(const std::vector<KvSpec>& specs, std::vector<kernels::KvLayer>* l
 
 }  // namespace
 
-ContiguousKv::ContiguousKv(const std::vector<KvSpec>& specs, int sequences, int64_t slots,
-                           int spare_states)
-    : sequences_(sequences),
-      blocks_per_sequence_((slots + kKvBlockTokens - 1) / kKvBlockTokens),
-      current_(sequences) {
-  CHECK(sequences > 0 && slots > 0) << sequences << " sequences of " << slots << " slots";
-  const size_t block_bytes = std::max(LayOut(specs, &view_.layers), MinStateBlockBytes(specs));
-  StateLayout state = LayOutState(specs, block_bytes);
+absl::StatusOr<ContiguousKv> ContiguousKv::Create(const Model& model, int sequences,
+                                                  int64_t slots) {
+  ContiguousKv kv(model, Shape{sequences, slots});
+  ASSIGN_OR_RETURN(kernels::Buffer memory,
+                   kernels::AllocateBuffer(
+                       kv.MemoryBytes(),
+                       {.what = "the KV cache", .remedy = "use a smaller model, or fewer tokens"},
+                       model.memory()));
+  kv.SetMemory(std::move(memory));
+  return kv;
+}
+
+ContiguousKv::ContiguousKv(const Model& model, int sequences, int64_t slots, int spare_states)
+    : ContiguousKv(model, Shape{sequences, slots, spare_states}) {
+  SetMemory(kernels::Buffer(MemoryBytes(), model.memory()));
+}
+
+ContiguousKv::ContiguousKv(const Model& model, const Shape& shape)
+    : backend_(model.backend()),
+      sequences_(shape.sequences),
+      blocks_per_sequence_((shape.slots + kKvBlockTokens - 1) / kKvBlockTokens),
+      current_(shape.sequences) {
+  CHECK(shape.sequences > 0 && shape.slots > 0)
+      << shape.sequences << " sequences of " << shape.slots << " slots";
+  const std::vector<KvSpec>& specs = model.kv_specs();
+  block_bytes_ = std::max(LayOut(specs, &view_.layers), MinStateBlockBytes(specs));
+  StateLayout state = LayOutState(specs, block_bytes_);
   parts_ = state.parts;
   view_.states = std::move(state.arrays);
-  const int64_t blocks =
-      blocks_per_sequence_ * sequences + parts_ * (2 * int64_t{sequences} + spare_states);
-  arena_ = kernels::Buffer(blocks * block_bytes);
   for (size_t i = 0; i < specs.size(); ++i) {
     const bool has_kv = specs[i].kind != KvKind::kState;
     view_.group_of_layer.push_back(has_kv ? 0 : -1);
+    view_.layers[i].block_bytes = block_bytes_;
+  }
+  table_.resize(blocks_per_sequence_ * sequences_ +
+                parts_ * (2 * int64_t{sequences_} + shape.spare_states));
+  std::iota(table_.begin(), table_.end(), 0);
+}
+
+void ContiguousKv::SetMemory(kernels::Buffer memory) {
+  arena_ = std::move(memory);
+  for (size_t i = 0; i < view_.layers.size(); ++i) {
     view_.layers[i].arena = arena_.data();
-    view_.layers[i].block_bytes = block_bytes;
     for (kernels::StateArray& array : view_.states[i]) array.arena = arena_.data();
   }
-  table_.resize(blocks);
-  std::iota(table_.begin(), table_.end(), 0);
 }
 
 std::vector<absl::Span<const int32_t>> ContiguousKv::blocks(int sequence) const {
@@ -87,10 +112,14 @@ void ContiguousKv::Commit(int sequence) { current_[sequence] ^= 1; }
 void ContiguousKv::ContinueFrom(int spare, int sequence) {
   const absl::Span<const int32_t> from = spare_state(spare);
   const absl::Span<const int32_t> to = State(2 * int64_t{sequence} + current_[sequence]);
-  const size_t block_bytes = view_.layers.front().block_bytes;
   for (int64_t part = 0; part < parts_; ++part) {
-    std::memcpy(arena_.data() + to[part] * block_bytes, arena_.data() + from[part] * block_bytes,
-                block_bytes);
+    const std::byte* source = arena_.data() + from[part] * block_bytes_;
+    std::byte* target = arena_.data() + to[part] * block_bytes_;
+    if (backend_ == nullptr) {
+      std::memcpy(target, source, block_bytes_);
+    } else {
+      backend_->CopyWithin(source, target, block_bytes_);
+    }
   }
 }
 

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <cstddef>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "engine/model/magnitudes.h"
 
 namespace tidepool::engine {
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 std::string NameOf(int layer) {
   return layer == kEmbeddingLayer ? "embedding" : absl::StrCat("layer ", layer);
@@ -25,17 +22,11 @@ absl::Status Broken(int layer, float value) {
 
 }  // namespace
 
-absl::Status CheckHiddenValues(int layer, kernels::ConstMatrixView x,
+absl::Status CheckHiddenValues(int layer, absl::Span<const kernels::RowScan> rows,
                                absl::Span<int32_t> zero_since) {
-  for (int64_t i = 0; i < x.rows; ++i) {
-    const float* row = x.Row(i);
-    const Magnitudes found =
-        ScanMagnitudes(absl::MakeConstSpan(row, x.cols), MagnitudeBits(kInfinity));
-    if (!found.all_below) {
-      return Broken(layer, *std::find_if(row, row + x.cols,
-                                         [](float value) { return !std::isfinite(value); }));
-    }
-    if (!found.all_zero) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].first_large >= 0) return Broken(layer, rows[i].large);
+    if (!rows[i].all_zero) {
       zero_since[i] = kNotZero;
     } else if (layer == kEmbeddingLayer || zero_since[i] == kNotZero) {
       zero_since[i] = layer;

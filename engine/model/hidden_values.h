@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "kernels/backend.h"
 #include "kernels/tensor.h"
 
 namespace tidepool::engine {
@@ -17,11 +18,12 @@ inline constexpr int kEmbeddingLayer = -1;
 // The value in zero_since for a row that is not all zeros.
 inline constexpr int32_t kNotZero = -2;
 
-// Checks the residual stream x after a layer. Must be called for the embedding first, then for each
-// layer in order. If a number is NaN or infinite, returns INTERNAL with the layer and the first
-// such number. Updates zero_since [x.rows]: for each row, the layer after which the row became all
-// zeros, or kNotZero.
-absl::Status CheckHiddenValues(int layer, kernels::ConstMatrixView x,
+// Checks the rows of the residual stream after a layer. `rows` is what ScanRows found in each row,
+// with infinity as the limit. Must be called for the embedding first, then for each layer in order.
+// If a number is NaN or infinite, returns INTERNAL with the layer and the first such number.
+// Updates zero_since [rows.size()]: for each row, the layer after which the row became all zeros,
+// or kNotZero.
+absl::Status CheckHiddenValues(int layer, absl::Span<const kernels::RowScan> rows,
                                absl::Span<int32_t> zero_since);
 
 // If zero_since is a layer, returns INTERNAL with this layer: the row has been all zeros since

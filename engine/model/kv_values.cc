@@ -7,28 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "engine/model/magnitudes.h"
 
 namespace tidepool::engine {
 namespace {
 
 using kernels::DType;
-
-// Returns the smallest magnitude that would be stored as infinity.
-float Limit(DType dtype) {
-  // the smallest number that becomes infinite as float16, whose largest number is 65,504
-  constexpr float kHalf = 65520;
-  switch (dtype) {
-    case DType::kF16:
-      return kHalf;
-    case DType::kBF16:
-      return std::bit_cast<float>(uint32_t{0x7f7f8000});
-    case DType::kQ8_0:
-      return kHalf * 127;  // the scales of kQ8_0 are float16
-    default:
-      return std::numeric_limits<float>::infinity();
-  }
-}
 
 // Returns the largest magnitude that the type can represent.
 float Largest(DType dtype) {
@@ -45,23 +28,6 @@ float Largest(DType dtype) {
   }
 }
 
-bool AllBelow(kernels::ConstMatrixView rows, int32_t limit) {
-  bool all_below = true;
-  for (int64_t i = 0; i < rows.rows; ++i) {
-    all_below &= ScanMagnitudes(absl::MakeConstSpan(rows.Row(i), rows.cols), limit).all_below;
-  }
-  return all_below;
-}
-
-float FirstNotBelow(kernels::ConstMatrixView rows, int32_t limit) {
-  for (int64_t i = 0; i < rows.rows; ++i) {
-    for (int64_t j = 0; j < rows.cols; ++j) {
-      if (MagnitudeBits(rows.Row(i)[j]) >= limit) return rows.Row(i)[j];
-    }
-  }
-  return 0;
-}
-
 absl::Status Error(int layer, absl::string_view what, DType dtype, float value) {
   const std::string place = absl::StrCat("the model's layer ", layer, " computed a ", what);
   if (std::isnan(value) || std::isinf(value)) {
@@ -76,11 +42,26 @@ absl::Status Error(int layer, absl::string_view what, DType dtype, float value) 
 
 }  // namespace
 
-absl::Status CheckKvValues(int layer, DType dtype, kernels::ConstMatrixView k,
-                           kernels::ConstMatrixView v) {
-  const int32_t limit = MagnitudeBits(Limit(dtype));
-  if (!AllBelow(k, limit)) return Error(layer, "key", dtype, FirstNotBelow(k, limit));
-  if (!AllBelow(v, limit)) return Error(layer, "value", dtype, FirstNotBelow(v, limit));
+float KvLimit(DType dtype) {
+  // the smallest number that becomes infinite as float16, whose largest number is 65,504
+  constexpr float kHalf = 65520;
+  switch (dtype) {
+    case DType::kF16:
+      return kHalf;
+    case DType::kBF16:
+      return std::bit_cast<float>(uint32_t{0x7f7f8000});
+    case DType::kQ8_0:
+      return kHalf * 127;  // the scales of kQ8_0 are float16
+    default:
+      return std::numeric_limits<float>::infinity();
+  }
+}
+
+absl::Status CheckKvValues(int layer, absl::string_view what, DType dtype,
+                           absl::Span<const kernels::RowScan> rows) {
+  for (const kernels::RowScan& row : rows) {
+    if (row.first_large >= 0) return Error(layer, what, dtype, row.large);
+  }
   return absl::OkStatus();
 }
 

@@ -95,10 +95,12 @@ class DeltaNetLoader {
 
   absl::Status LoadDecay() {
     const std::string name = Name("ssm_a");
+    ASSIGN_OR_RETURN(const absl::Span<const float> decays,
+                     store_->HostVector(name, delta_.v_heads));
     ASSIGN_OR_RETURN(weights_.decay, store_->Vector(name, delta_.v_heads));
-    const auto* const bad = std::find_if(weights_.decay.begin(), weights_.decay.end(),
-                                         [](float decay) { return decay > 0; });
-    if (bad == weights_.decay.end()) return absl::OkStatus();
+    const auto* const bad =
+        std::find_if(decays.begin(), decays.end(), [](float decay) { return decay > 0; });
+    if (bad == decays.end()) return absl::OkStatus();
     return store_->file().Error(
         name, absl::StrCat("holds ", *bad, ", expected -exp(A_log), which is not above 0"));
   }

@@ -11,6 +11,8 @@
 #include "absl/status/statusor.h"
 #include "engine/model/batch.h"
 #include "engine/model/kv_spec.h"
+#include "kernels/backend.h"
+#include "kernels/memory.h"
 #include "kernels/tensor.h"
 #include "moe/offload_control.h"
 #include "moe/offload_stats.h"
@@ -46,11 +48,17 @@ class Model {
   virtual int64_t short_slots() const { return 0; }
   // The bytes of workspace that a Forward needs for a batch within `limits`.
   virtual size_t WorkspaceBytes(const BatchLimits& limits) const = 0;
+  // The backend whose memory holds the workspace and the KV. Null: they are in the host's memory.
+  virtual kernels::KernelBackend* backend() const { return nullptr; }
+  kernels::Memory* memory() const {
+    return backend() == nullptr ? kernels::HostMemory() : backend()->memory();
+  }
 
   // Computes the batch: writes the KV of each row, and returns the requested logits. First resets
-  // `workspace`, and the result points into it. Errors: DATA_LOSS if an expert's record is damaged,
-  // and UNAVAILABLE if it cannot be read, both with file, layer and expert; INTERNAL with the layer
-  // if the KV type cannot represent a key or value; and the error of writing a trace. After an
+  // `workspace`, which is in memory(). The result is in the host's memory, and may point into the
+  // workspace. Errors: DATA_LOSS if an expert's record is damaged, and UNAVAILABLE if it cannot be
+  // read, both with file, layer and expert; INTERNAL with the layer if the KV type cannot represent
+  // a key or value; the error of writing a trace; and the error of KernelBackend::Sync. After an
   // error, the KV of the batch's rows is undefined. Earlier KV is unchanged.
   virtual absl::StatusOr<StepOutput> Forward(const Batch& batch, const KvView& kv,
                                              kernels::Arena* workspace) = 0;

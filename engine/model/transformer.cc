@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "engine/model/hidden_values.h"
-#include "engine/model/kv_values.h"
 #include "engine/model/linear.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
@@ -74,6 +73,7 @@ TransformerModel::TransformerModel(const ModelConfig& config, kernels::KernelBac
                                    TransformerOptions options, TransformerWeights weights)
     : config_(config),
       backend_(backend),
+      on_host_(backend->memory()->on_host()),
       weights_(std::move(weights)),
       kv_specs_(KvSpecsOf(config, options.kv_dtype)) {
   for (size_t rope = 0; rope < config_.ropes.size(); ++rope) {
@@ -121,7 +121,9 @@ absl::StatusOr<StepOutput> TransformerModel::Walk(Pass pass) const {
   for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) {
     RETURN_IF_ERROR(Mix(layer, pass));
     pass.arena->ResetTo(mark);
-    if (observer_) Observe(absl::StrCat("layer.", layer, ".attention"), pass, pass.x);
+    if (observer_) {
+      RETURN_IF_ERROR(Observe(absl::StrCat("layer.", layer, ".attention"), pass, pass.x));
+    }
     if (config_.layers[layer].ffn == FfnKind::kMoe) {
       RETURN_IF_ERROR(MoeFfn(layer, pass));
     } else {
@@ -140,7 +142,6 @@ void TransformerModel::Begin(Pass* pass) const {
   rows.positions.resize(count);
   rows.phases.resize(count);
   rows.requests.resize(count);
-  rows.zero_since.resize(count);
   rows.spans.resize(pass->batch.spans.size());
   int64_t at = 0;
   for (const RowSpan& span : pass->batch.spans) {
@@ -151,6 +152,10 @@ void TransformerModel::Begin(Pass* pass) const {
       rows.positions[at] = span.positions.empty() ? span.first_slot + i : span.positions[i];
     }
   }
+  // The output of the embedding and of each layer is checked, and each layer's keys and values.
+  const auto checked = static_cast<int64_t>(1 + 3 * config_.layers.size());
+  rows.checks.Begin(pass->backend, {.rows = count, .waiting = on_host_ ? 1 : checked}, check_time(),
+                    pass->arena);
   pass->x = pass->arena->AllocateMatrix(count, config_.hidden_size);
   pass->backend->Embed(weights_.embedding, rows.ids, pass->x);
   if (config_.embedding_scale != 1) pass->backend->Scale(pass->x, config_.embedding_scale);
@@ -191,9 +196,10 @@ void TransformerModel::FillRotations(const Pass& pass) const {
 absl::Status TransformerModel::EndLayer(int layer, const Pass& pass) const {
   if (pass.dry()) return absl::OkStatus();
   if (observer_) {
-    Observe(layer == kEmbeddingLayer ? "embedding" : absl::StrCat("layer.", layer), pass, pass.x);
+    RETURN_IF_ERROR(Observe(layer == kEmbeddingLayer ? "embedding" : absl::StrCat("layer.", layer),
+                            pass, pass.x));
   }
-  RETURN_IF_ERROR(CheckHiddenValues(layer, pass.x, absl::MakeSpan(pass.rows->zero_since)));
+  RETURN_IF_ERROR(pass.rows->checks.Hidden(layer, pass.x));
   if (layer == kEmbeddingLayer) return absl::OkStatus();
   ++pass.live->layers_done_;
   if (layer_end_) layer_end_();
@@ -264,8 +270,7 @@ absl::Status TransformerModel::AttendRows(int layer, const Pass& pass, int64_t f
   const Activation a = branch.Input(x, pass.arena);
   const Qkv qkv = config.has_mla() ? ProjectLatent(layer, pass, a, rotation)
                                    : Project(layer, pass, a, rotation);
-  // Check before storing, because other sequences may share the stored KV.
-  if (!pass.dry()) RETURN_IF_ERROR(CheckKvValues(layer, kv.dtype, qkv.k, qkv.v));
+  if (!pass.dry()) RETURN_IF_ERROR(pass.rows->checks.Kv(layer, kv.dtype, qkv.k, qkv.v));
   pass.backend->StoreKv(qkv.k, qkv.v, kv, spans);
   Activation attended = pass.backend->Attend({.q = qkv.q,
                                               .heads = config.heads,
@@ -322,111 +327,6 @@ void TransformerModel::DenseFfn(int layer, const Pass& pass) const {
   branch.AddProduct(inner, {ffn.down, ffn.down_bias}, pass.x, pass.arena);
 }
 
-TransformerModel::Gated TransformerModel::Gate(int layer, const Pass& pass) const {
-  const MoeWeights& w = weights_.layers[layer].moe;
-  const MoeConfig& moe = config_.moe;
-  const kernels::GateSpec gate = {.experts = moe.experts,
-                                  .top_k = moe.experts_used,
-                                  .normalize = moe.normalize_weights,
-                                  .score = moe.score,
-                                  .selection_bias = w.selection_bias,
-                                  .groups = moe.groups,
-                                  .groups_kept = moe.groups_used,
-                                  .group_score = moe.group_score,
-                                  .scale = moe.weights_scale,
-                                  .normalize_epsilon = moe.normalize_epsilon};
-  const int64_t rows = pass.x.rows;
-  const Activation x = FfnBranch(layer, pass).Input(pass.x, pass.arena);
-  const MatrixView logits = pass.arena->AllocateMatrix(rows, gate.experts);
-  int32_t* ids = pass.arena->Allocate<int32_t>(rows * gate.top_k);
-  float* weights = pass.arena->Allocate<float>(rows * gate.top_k);
-  Multiply(pass.backend, x, {w.router.Into(logits)});
-  pass.backend->Gate(logits, gate, ids, weights);
-  return {x, ids, weights};
-}
-
-absl::Status TransformerModel::MoeFfn(int layer, const Pass& pass) const {
-  const Branch branch = FfnBranch(layer, pass);
-  MatrixView out = pass.x;
-  if (!branch.plain()) {
-    out = pass.arena->AllocateMatrix(out.rows, out.cols);
-    if (!pass.dry()) std::fill_n(out.data, out.rows * out.cols, 0.0f);
-  }
-  const Gated gated = Gate(layer, pass);
-  RETURN_IF_ERROR(RoutedExperts(layer, pass, gated, out));
-  if (config_.moe.shared_width > 0) {
-    SharedExpert(weights_.layers[layer].moe, pass, gated.x, out);
-  }
-  if (!branch.plain()) branch.Add(out, pass.x);
-  return absl::OkStatus();
-}
-
-// Adds the outputs of the chosen experts to `out`.
-absl::Status TransformerModel::RoutedExperts(int layer, const Pass& pass, const Gated& gated,
-                                             MatrixView out) const {
-  const auto predict = [&] { PrefetchHint(layer + 1, pass); };
-  if (pass.dry()) {
-    expert_scheduler_->Measure({.tokens = out.rows,
-                                .top_k = config_.moe.experts_used,
-                                .hidden = out.cols,
-                                .expert = &weights_.layers[layer].moe.experts[0],
-                                .asked = predict},
-                               pass.backend, pass.arena);
-    return absl::OkStatus();
-  }
-  const moe::Routing routing = {.moe_layer = moe_layer_[layer],
-                                .top_k = config_.moe.experts_used,
-                                .ids = gated.ids,
-                                .weights = gated.weights,
-                                .step = forwards_ - 1,
-                                .phases = pass.rows->phases,
-                                .requests = pass.rows->requests,
-                                .asked = predict};
-  absl::Status computed = expert_scheduler_->Run(routing, gated.x, out, pass.arena);
-  const moe::ExpertLookups lookups = expert_scheduler_->TakeLookups();
-  pass.live->expert_counts_.hits += lookups.hits;
-  pass.live->expert_counts_.misses += lookups.misses;
-  return computed;
-}
-
-// Predicts the experts of a layer, and passes the prediction to the source as a hint. The
-// prediction applies the layer's gate to the residual stream before the FFN of the previous layer.
-// This usually differs little from the gate's real input.
-void TransformerModel::PrefetchHint(int layer, const Pass& pass) const {
-  if (!pass.dry() && !expert_source_->WantsHints()) return;
-  if (pass.x.rows > kMaxHintRows) return;
-  if (layer >= static_cast<int>(config_.layers.size())) return;
-  if (config_.layers[layer].ffn != FfnKind::kMoe) return;
-  const int64_t rows = pass.x.rows;
-  const int top_k = config_.moe.experts_used;
-  const size_t mark = pass.arena->used();
-  const int32_t* ids = Gate(layer, pass).ids;
-  pass.arena->ResetTo(mark);
-  if (pass.dry()) return;
-  // The first choices of all rows come first, then the second choices, and so on.
-  std::vector<int32_t> expected;
-  for (int choice = 0; choice < top_k; ++choice) {
-    for (int64_t row = 0; row < rows; ++row) expected.push_back(ids[row * top_k + choice]);
-  }
-  expert_source_->PrefetchHint(moe_layer_[layer], expected);
-}
-
-// Adds the shared expert's output to `out`.
-void TransformerModel::SharedExpert(const MoeWeights& weights, const Pass& pass,
-                                    const Activation& x, MatrixView out) const {
-  const Linear down = {weights.shared.down, weights.shared.down_bias};
-  if (!config_.moe.shared_gate) {
-    return Multiply(pass.backend, pass.backend->MatMulGlu(x, weights.shared, pass.arena),
-                    {down.AddTo(out)});
-  }
-  const MatrixView gate = pass.arena->AllocateMatrix(out.rows, 1);
-  const MatrixView product = pass.arena->AllocateMatrix(out.rows, out.cols);
-  Multiply(pass.backend, x, {weights.shared_gate.Into(gate)});
-  const Activation inner = pass.backend->MatMulGlu(x, weights.shared, pass.arena);
-  Multiply(pass.backend, inner, {down.Into(product)});
-  pass.backend->AddGated(product, absl::MakeConstSpan(gate.data, gate.rows), out);
-}
-
 void TransformerModel::CheckBatch(const Batch& batch, const KvView& kv) const {
   CHECK(kv.layers.size() == config_.layers.size() &&
         kv.group_of_layer.size() == config_.layers.size())
@@ -473,9 +373,20 @@ absl::Span<const KvSpan> TransformerModel::SpansOf(int layer, const Pass& pass) 
   return pass.rows->spans;
 }
 
-void TransformerModel::Observe(absl::string_view name, const Pass& pass,
-                               kernels::ConstMatrixView rows) const {
-  if (observer_ && !pass.dry()) observer_(name, rows);
+absl::Status TransformerModel::Observe(absl::string_view name, const Pass& pass,
+                                       kernels::ConstMatrixView rows) const {
+  if (!observer_ || pass.dry()) return absl::OkStatus();
+  if (!on_host_ && rows.rows > 0) {
+    std::vector<float>& copy = pass.rows->copies.observed;
+    copy.resize(rows.rows * rows.cols);
+    CHECK_EQ(rows.stride, rows.cols);
+    RETURN_IF_ERROR(pass.backend->CopyOut(
+        reinterpret_cast<const std::byte*>(rows.data),
+        {reinterpret_cast<std::byte*>(copy.data()), copy.size() * sizeof(float)}));
+    rows.data = copy.data();
+  }
+  observer_(name, rows);
+  return absl::OkStatus();
 }
 
 }  // namespace tidepool::engine

@@ -4,7 +4,7 @@
 //
 //   ASSIGN_OR_RETURN(auto model, TransformerModel::Create(config, store.get(), backend.get(),
 //                                                         {.kv_dtype = DType::kF16}));
-//   Arena workspace(model->WorkspaceBytes({.rows = 512, .logit_rows = 64}));
+//   Arena workspace(model->WorkspaceBytes({.rows = 512, .logit_rows = 64}), model->memory());
 //   ASSIGN_OR_RETURN(StepOutput step, model->Forward(batch, kv_view, &workspace));
 #ifndef TIDEPOOL_ENGINE_MODEL_TRANSFORMER_H_
 #define TIDEPOOL_ENGINE_MODEL_TRANSFORMER_H_
@@ -28,6 +28,7 @@
 #include "engine/model/kv_spec.h"
 #include "engine/model/model.h"
 #include "engine/model/model_config.h"
+#include "engine/model/row_checks.h"
 #include "engine/model/transformer_weights.h"
 #include "kernels/backend.h"
 #include "kernels/tensor.h"
@@ -41,7 +42,7 @@ namespace tidepool::engine {
 // "embedding"; for each layer N "layer.N.attention" (the residual stream after attention, or after
 // the mixer that the layer has instead) and "layer.N" (after the FFN or the experts); and "norm",
 // only for rows with requested logits. If the output of a part is degenerate (hidden_values.h), the
-// pass ends after this part. The view is only valid during the call.
+// pass ends after this part. The view is in the host's memory, and only valid during the call.
 using LayerObserver = std::function<void(absl::string_view name, kernels::ConstMatrixView rows)>;
 
 // The KV settings of each layer.
@@ -72,6 +73,7 @@ class TransformerModel final : public Model {
   const std::vector<KvSpec>& kv_specs() const override { return kv_specs_; }
   int64_t short_slots() const override { return config_.ropes[0].short_slots; }
   size_t WorkspaceBytes(const BatchLimits& limits) const override;
+  kernels::KernelBackend* backend() const override { return backend_; }
 
   // Requires: each span satisfies the conditions of RowSpan, and its blocks cover its slots.
   absl::StatusOr<StepOutput> Forward(const Batch& batch, const KvView& kv,
@@ -108,11 +110,12 @@ class TransformerModel final : public Model {
   // layer, so hints would be useless.
   static constexpr int64_t kMaxHintRows = 16;
 
-  // The result of a MoE layer's gate. Its memory is in the workspace.
+  // The result of a MoE layer's gate. ids and weights are in the host's memory.
   struct Gated {
-    kernels::Activation x;           // the FFN's input
+    kernels::Activation x;           // the FFN's input; in the workspace
     const int32_t* ids = nullptr;    // [rows, top_k]
     const float* weights = nullptr;  // [rows, top_k]
+    std::vector<std::byte> copy;     // of ids and weights, if the workspace is on a device
   };
 
   // The cos and sin of one RopeConfig: [rows, dims / 2].
@@ -130,16 +133,25 @@ class TransformerModel final : public Model {
     std::vector<std::vector<kernels::StateSnapshot>> snapshots;  // of spans that were cut
   };
 
+  // Copies of a device's results on the host. They only grow, because a new element costs a write.
+  struct HostCopies {
+    std::vector<float> logits;
+    std::vector<kernels::ArgMax> best;
+    std::vector<float> observed;  // the rows for the observer
+  };
+
   // The part of a pass's state that has one value per row and is not in the workspace.
   struct PassRows {
     std::vector<int32_t> ids;
     std::vector<int64_t> positions;
     std::vector<moe::Phase> phases;
     std::vector<int64_t> requests;
-    std::vector<int32_t> zero_since;     // see CheckHiddenValues
+    RowChecks checks;
     std::vector<kernels::KvSpan> spans;  // for the current layer
     std::vector<Rotation> rotations;     // for each RopeConfig; the tables are in the workspace
     std::vector<StatePart> state_parts;  // empty if no layer has a state
+    std::vector<int64_t> wanted;         // the rows whose logits or argmax are requested
+    HostCopies copies;
   };
 
   // What all layers of one pass share.
@@ -176,6 +188,7 @@ class TransformerModel final : public Model {
   void Begin(Pass* pass) const;
   void FillRotations(const Pass& pass) const;
   absl::Status EndLayer(int layer, const Pass& pass) const;
+  CheckTime check_time() const { return observer_ ? CheckTime::kAtOnce : CheckTime::kAtEnd; }
   static void CutStateParts(const Batch& batch, std::vector<StatePart>* parts);
   absl::Status Mix(int layer, const Pass& pass) const;
   void DeltaNet(int layer, const Pass& pass, const StatePart& part) const;
@@ -195,23 +208,26 @@ class TransformerModel final : public Model {
   Branch AttentionBranch(int layer, const Pass& pass) const;
   Branch FfnBranch(int layer, const Pass& pass) const;
   void DenseFfn(int layer, const Pass& pass) const;
-  Gated Gate(int layer, const Pass& pass) const;
+  absl::StatusOr<Gated> Gate(int layer, const Pass& pass) const;
   absl::Status MoeFfn(int layer, const Pass& pass) const;
   absl::Status RoutedExperts(int layer, const Pass& pass, const Gated& gated,
                              kernels::MatrixView out) const;
-  void PrefetchHint(int layer, const Pass& pass) const;
+  absl::Status PrefetchHint(int layer, const Pass& pass) const;
   void SharedExpert(const MoeWeights& weights, const Pass& pass, const kernels::Activation& x,
                     kernels::MatrixView out) const;
   absl::StatusOr<StepOutput> Head(const Pass& pass) const;
   bool HeadHasTwoTerms() const;
-  kernels::Activation TwoTerms(const kernels::Activation& hidden, const Pass& pass) const;
+  absl::Status CheckWantedRows(const Pass& pass) const;
+  absl::StatusOr<StepOutput> EndHead(const Pass& pass, const kernels::HeadTarget& target) const;
 
   void CheckBatch(const Batch& batch, const KvView& kv) const;
   absl::Span<const kernels::KvSpan> SpansOf(int layer, const Pass& pass) const;
-  void Observe(absl::string_view name, const Pass& pass, kernels::ConstMatrixView rows) const;
+  absl::Status Observe(absl::string_view name, const Pass& pass,
+                       kernels::ConstMatrixView rows) const;
 
   const ModelConfig config_;
   kernels::KernelBackend* const backend_;
+  const bool on_host_;  // whether the host can use the backend's memory
   const TransformerWeights weights_;
   // For each RopeConfig: its frequencies, divided by rope_divisors and by long_rope_divisors.
   std::vector<std::vector<double>> inv_freq_;

@@ -5,7 +5,6 @@
 #include "engine/model/transformer.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/ops.h"
-#include "kernels/panel.h"
 
 namespace tidepool::engine {
 
@@ -15,24 +14,29 @@ using kernels::MatrixView;
 // Computes the head only for the requested rows of logits or argmax.
 absl::StatusOr<StepOutput> TransformerModel::Head(const Pass& pass) const {
   const int64_t logits = pass.batch.logit_rows();
-  const int64_t wanted = logits + pass.batch.argmax_rows();
-  const MatrixView rows = pass.arena->AllocateMatrix(wanted, config_.hidden_size);
+  std::vector<int64_t>& wanted = pass.rows->wanted;
+  wanted.resize(logits + pass.batch.argmax_rows());
   int64_t next[] = {0, logits};  // next row of logits, and next argmax row
   int64_t first_row = 0;
   kernels::HeadTarget target;
   for (const RowSpan& span : pass.batch.spans) {
     for (const int32_t row : span.logit_rows) {
-      if (pass.dry()) break;
-      RETURN_IF_ERROR(CheckNotZero(pass.rows->zero_since[first_row + row]));
-      std::copy_n(pass.x.Row(first_row + row), rows.cols, rows.Row(next[span.argmax_vocab > 0]++));
+      wanted[next[span.argmax_vocab > 0]++] = first_row + row;
     }
     target.argmax_vocab = std::max<int64_t>(target.argmax_vocab, span.argmax_vocab);
     first_row += span.rows();
   }
+  if (!pass.dry() && pass.rows->checks.at_once()) RETURN_IF_ERROR(CheckWantedRows(pass));
+  const auto count = static_cast<int64_t>(wanted.size());
+  const MatrixView rows = pass.arena->AllocateMatrix(count, config_.hidden_size);
+  if (count == 0) {
+    RETURN_IF_ERROR(Observe("norm", pass, rows));
+    return EndHead(pass, target);
+  }
+  pass.backend->GatherRows(pass.x, wanted, rows);
   const Activation hidden =
       pass.backend->Norm(rows, weights_.final_norm, config_.norm_eps, pass.arena);
-  Observe("norm", pass, hidden.values);
-  if (wanted == 0) return StepOutput();
+  RETURN_IF_ERROR(Observe("norm", pass, hidden.values));
   target.weight = weights_.head.weight;
   target.bias = weights_.head.bias;
   target.scale = config_.logit_scale;
@@ -40,21 +44,54 @@ absl::StatusOr<StepOutput> TransformerModel::Head(const Pass& pass) const {
   target.out = pass.arena->AllocateMatrix(logits, config_.vocab_size);
   // The size does not depend on how many of the rows are argmax rows. So a pass in which logits are
   // requested for all rows needs the most memory.
-  target.best = absl::MakeSpan(pass.arena->Allocate<kernels::ArgMax>(wanted),
-                               static_cast<size_t>(wanted - logits));
+  target.best = absl::MakeSpan(pass.arena->Allocate<kernels::ArgMax>(count),
+                               static_cast<size_t>(count - logits));
   if (HeadHasTwoTerms()) {
     target.terms = 2;
-    pass.backend->MatMulHead(TwoTerms(hidden, pass), target, pass.arena);
+    pass.backend->MatMulHead(pass.backend->QuantizeInTwo(hidden, pass.arena), target, pass.arena);
   } else {
     pass.backend->MatMulHead(hidden, target, pass.arena);
   }
-  if (!pass.dry()) RETURN_IF_ERROR(CheckLogits(target.out));
-  return StepOutput{target.out, target.best};
+  return EndHead(pass, target);
 }
 
-bool TransformerModel::HeadHasTwoTerms() const {
-  return kernels::IsQuantised(weights_.head.weight.dtype) &&
-         kernels::HasInt8Form(backend_->precision(), config_.hidden_size);
+// Makes the checks of the pass that are left, and copies the results to the host.
+absl::StatusOr<StepOutput> TransformerModel::EndHead(const Pass& pass,
+                                                     const kernels::HeadTarget& target) const {
+  StepOutput output = {target.out, target.best};
+  if (pass.dry()) return output;
+  if (!pass.rows->checks.at_once()) {
+    RETURN_IF_ERROR(pass.rows->checks.Finish());
+    RETURN_IF_ERROR(CheckWantedRows(pass));
+  }
+  if (!on_host_) {
+    HostCopies& copies = pass.rows->copies;
+    const auto copy_out = [&](const auto* from, size_t count, auto* to) -> absl::Status {
+      if (count == 0) return absl::OkStatus();
+      if (to->size() < count) to->resize(count);
+      return pass.backend->CopyOut(
+          reinterpret_cast<const std::byte*>(from),
+          {reinterpret_cast<std::byte*>(to->data()), count * sizeof(*from)});
+    };
+    RETURN_IF_ERROR(copy_out(target.out.data, target.out.rows * target.out.cols, &copies.logits));
+    RETURN_IF_ERROR(copy_out(target.best.data(), target.best.size(), &copies.best));
+    output.logits = {copies.logits.data(), target.out.rows, target.out.cols};
+    output.best = absl::MakeConstSpan(copies.best).first(target.best.size());
+  }
+  RETURN_IF_ERROR(CheckLogits(output.logits));
+  return output;
+}
+
+// Checks the requested rows of the residual stream, in the order of the batch.
+absl::Status TransformerModel::CheckWantedRows(const Pass& pass) const {
+  int64_t first_row = 0;
+  for (const RowSpan& span : pass.batch.spans) {
+    for (const int32_t row : span.logit_rows) {
+      RETURN_IF_ERROR(CheckNotZero(pass.rows->checks.zero_since()[first_row + row]));
+    }
+    first_row += span.rows();
+  }
+  return absl::OkStatus();
 }
 
 // After the head, no layer averages out rounding errors. So int8 rows would cost more precision
@@ -62,21 +99,9 @@ bool TransformerModel::HeadHasTwoTerms() const {
 // row is split into two int8 rows: its rounded value, and the remainder. Each weight is multiplied
 // with both while it is in registers. Decoding is limited by reading weights, so this costs almost
 // nothing there.
-Activation TransformerModel::TwoTerms(const Activation& hidden, const Pass& pass) const {
-  const int64_t rows = hidden.values.rows;
-  const int64_t cols = hidden.values.cols;
-  const int64_t blocks = cols / kernels::kQuantBlock;
-  const MatrixView terms = pass.arena->AllocateMatrix(2 * rows, cols);
-  for (int64_t i = 0; i < rows && !pass.dry(); ++i) {
-    const float* x = hidden.values.Row(i);
-    float* left = terms.Row(rows + i);
-    std::copy_n(x, cols, terms.Row(i));
-    for (int64_t k = 0; k < cols; ++k) {
-      const float scale = hidden.scales[i * blocks + k / kernels::kQuantBlock];
-      left[k] = x[k] - scale * static_cast<float>(hidden.quants[i * cols + k]);
-    }
-  }
-  return pass.backend->Quantize(terms, pass.arena);
+bool TransformerModel::HeadHasTwoTerms() const {
+  return kernels::IsQuantised(weights_.head.weight.dtype) &&
+         kernels::HasInt8Form(backend_->precision(), config_.hidden_size);
 }
 
 }  // namespace tidepool::engine

@@ -1,7 +1,5 @@
 // TransformerModel: the projections of multi-head latent attention. Every row uses the absorbed
 // form. If prompts used another form, their bits would differ.
-#include <algorithm>
-
 #include "engine/model/linear.h"
 #include "engine/model/transformer.h"
 
@@ -11,26 +9,6 @@ using kernels::Activation;
 using kernels::MatrixView;
 
 namespace {
-
-// Copies `cols` elements of each head, from heads of `from_dim` elements to heads of `to_dim`.
-struct HeadCopy {
-  int heads = 0;
-  int cols = 0;
-  int from_dim = 0;
-  int from_first = 0;
-  int to_dim = 0;
-  int to_first = 0;
-};
-void CopyHeads(const HeadCopy& copy, MatrixView from, MatrixView to) {
-  for (int64_t i = 0; i < from.rows; ++i) {
-    const float* source = from.Row(i) + copy.from_first;
-    float* target = to.Row(i) + copy.to_first;
-    for (int h = 0; h < copy.heads; ++h) {
-      std::copy_n(source + int64_t{h} * copy.from_dim, copy.cols,
-                  target + int64_t{h} * copy.to_dim);
-    }
-  }
-}
 
 // Returns the columns of x from `first` on.
 MatrixView ColumnsFrom(MatrixView x, int64_t first) {
@@ -48,9 +26,6 @@ MatrixView TransformerModel::LatentQuery(int layer, const Pass& pass, const Acti
   kernels::Arena* const arena = pass.arena;
   const int64_t rows = x.values.rows;
   const int dim = mla.nope_dim + mla.rope_dim;
-  const auto copy_heads = [&](const HeadCopy& copy, MatrixView from, MatrixView to) {
-    if (!pass.dry()) CopyHeads(copy, from, to);
-  };
   const MatrixView q = arena->AllocateMatrix(rows, w.q.outputs());
   if (mla.q_rank > 0) {
     const MatrixView compressed = arena->AllocateMatrix(rows, mla.q_rank);
@@ -66,23 +41,24 @@ MatrixView TransformerModel::LatentQuery(int layer, const Pass& pass, const Acti
     pass.backend->Rope(rotated, dim, config_.ropes[config.rope].style, rotation.cos, rotation.sin);
   }
   const MatrixView nope = arena->AllocateMatrix(rows, int64_t{config.heads} * mla.nope_dim);
-  copy_heads({.heads = config.heads, .cols = mla.nope_dim, .from_dim = dim, .to_dim = mla.nope_dim},
-             q, nope);
+  pass.backend->CopyHeads(
+      {.heads = config.heads, .cols = mla.nope_dim, .from_dim = dim, .to_dim = mla.nope_dim}, q,
+      nope);
   const MatrixView latent = arena->AllocateMatrix(rows, int64_t{config.heads} * mla.kv_rank);
   pass.backend->MatMulHeads(pass.backend->Quantize(nope, arena), w.mla.k_b, latent);
   const MatrixView query = arena->AllocateMatrix(rows, int64_t{config.heads} * config.head_dim);
-  copy_heads({.heads = config.heads,
-              .cols = mla.kv_rank,
-              .from_dim = mla.kv_rank,
-              .to_dim = config.head_dim},
-             latent, query);
-  copy_heads({.heads = config.heads,
-              .cols = mla.rope_dim,
-              .from_dim = dim,
-              .from_first = mla.nope_dim,
-              .to_dim = config.head_dim,
-              .to_first = mla.kv_rank},
-             q, query);
+  pass.backend->CopyHeads({.heads = config.heads,
+                           .cols = mla.kv_rank,
+                           .from_dim = mla.kv_rank,
+                           .to_dim = config.head_dim},
+                          latent, query);
+  pass.backend->CopyHeads({.heads = config.heads,
+                           .cols = mla.rope_dim,
+                           .from_dim = dim,
+                           .from_first = mla.nope_dim,
+                           .to_dim = config.head_dim,
+                           .to_first = mla.kv_rank},
+                          q, query);
   return query;
 }
 

@@ -397,7 +397,7 @@ absl::StatusOr<absl::Span<const float>> LoadDivisors(const ModelConfig& config,
                                                      const RopeConfig& rope,
                                                      const std::string& name, WeightStore* store) {
   if (name.empty()) return absl::Span<const float>();
-  ASSIGN_OR_RETURN(const absl::Span<const float> divisors, store->Vector(name, rope.dims / 2));
+  ASSIGN_OR_RETURN(const absl::Span<const float> divisors, store->HostVector(name, rope.dims / 2));
   for (size_t i = 0; i < divisors.size(); ++i) {
     const double least =
         rope.inv_freq[i] * static_cast<double>(config.context_length) / kMaxRopeAngle;

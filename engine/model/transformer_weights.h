@@ -86,7 +86,8 @@ struct TransformerWeights {
   std::vector<LayerWeights> layers;
   absl::Span<const float> final_norm;  // [hidden]
   Linear head;                         // [vocab, hidden]; the embedding if the file has no head
-  // For each RopeConfig: the divisors of its frequencies [dims / 2]. Empty if there are none.
+  // For each RopeConfig: the divisors of its frequencies [dims / 2], in the host's memory. Empty if
+  // there are none.
   std::vector<absl::Span<const float>> rope_divisors;
   std::vector<absl::Span<const float>> long_rope_divisors;  // those of RopeConfig::long_divisors
 };

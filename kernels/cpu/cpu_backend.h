@@ -2,17 +2,13 @@
 #ifndef TIDEPOOL_KERNELS_CPU_CPU_BACKEND_H_
 #define TIDEPOOL_KERNELS_CPU_CPU_BACKEND_H_
 
-#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "kernels/device.h"
 
 namespace tidepool::kernels {
-
-// Instruction sets that have their own kernels. Each one includes the ones before it. kBest means
-// the fastest one that this machine supports.
-enum class Isa : uint8_t { kPortable, kAvx2, kAvx512, kAvx512Vnni, kBest };
 
 struct CpuOptions {
   int threads = 1;  // number of threads, including the calling thread

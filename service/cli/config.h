@@ -16,7 +16,7 @@
 #include "engine/checkpoint/ggml_type.h"
 #include "engine/loading/expert_options.h"
 #include "kernels/backend.h"
-#include "kernels/cpu/cpu_backend.h"
+#include "kernels/device.h"
 #include "kernels/tensor.h"
 #include "service/auth/caller.h"
 #include "service/base/log_level.h"
@@ -66,6 +66,7 @@ struct ModelFlags {
   std::optional<engine::GgmlType> quantize_to;  // unset: weights keep their types
   kernels::Precision precision = kernels::Precision::kFast;
   kernels::Isa isa = kernels::Isa::kBest;
+  kernels::Device device = kernels::Device::kCpu;
   engine::ExpertOptions experts;  // limits are set only by flags
 };
 

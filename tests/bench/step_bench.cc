@@ -130,8 +130,8 @@ Figures MeasureEngine(TransformerModel* model) {
 }
 
 Figures MeasureForward(TransformerModel* model) {
-  const ContiguousKv kv(model->kv_specs(), 1, kTokens);
-  kernels::Arena workspace(model->WorkspaceBytes({.rows = 1, .logit_rows = 1}));
+  const ContiguousKv kv(*model, 1, kTokens);
+  kernels::Arena workspace(model->WorkspaceBytes({.rows = 1, .logit_rows = 1}), model->memory());
   Batch batch;
   batch.spans.resize(1);
   batch.spans[0].token_ids = {1};

@@ -65,9 +65,12 @@ EngineOptions Options() {
 
 // The model with an engine.
 struct FamilyEngine {
-  FamilyEngine(const FamilyCase& family, const EngineOptions& options, int threads = 1)
-      : loaded(Load(WriteModel(family),
-                    {.precision = Precision::kFast, .kv_dtype = DType::kF16, .threads = threads})),
+  FamilyEngine(const FamilyCase& family, const EngineOptions& options, int threads = 1,
+               TestBackend backend = TestBackend::kFromEnvironment)
+      : loaded(Load(WriteModel(family), {.precision = Precision::kFast,
+                                         .kv_dtype = DType::kF16,
+                                         .threads = threads,
+                                         .backend = backend})),
         tokenizer(fakes::MakeByteTokenizer()) {
     Start(options);
   }
@@ -118,7 +121,7 @@ GenerationRequest MakeLogged(std::vector<int32_t> prompt, int64_t max_tokens) {
 class EngineFamiliesTest : public testing::TestWithParam<FamilyCase> {
  protected:
   static Answer Undisturbed(const GenerationRequest& request) {
-    return FamilyEngine(GetParam(), Options()).Run(request);
+    return FamilyEngine(GetParam(), Options(), 1, TestBackend::kCpu).Run(request);
   }
 
   // Memory for one sequence of this number of tokens, and two blocks.

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "engine/engine.h"
 #include "engine/kv/kv_cache.h"
+#include "engine/model/workspace.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/tokenizer_spec.h"
 #include "tests/engine/engine_fixture.h"
@@ -135,12 +135,15 @@ TEST_P(EngineModelTest, WhatLiesInUnwrittenSlotsDoesNotMatter) {
   const std::vector<int32_t> tokens = {5, 9, 2, 33, 17, 4, 8};
   std::vector<std::vector<float>> rows;
   for (const float fill : {0.0f, std::nanf(""), std::numeric_limits<float>::infinity()}) {
-    auto cache = KvCache::Create(loaded.model->kv_specs(), {.memory_bytes = 1 << 20}).value();
-    std::byte* arena = cache->view().layers[0].arena;
-    for (size_t at = 0; at < cache->blocks_total() * cache->block_bytes(); at += sizeof(fill)) {
-      std::memcpy(arena + at, &fill, sizeof(fill));
-    }
-    kernels::Arena workspace(loaded.model->WorkspaceBytes({.rows = 8, .logit_rows = 1}));
+    auto cache = KvCache::Create(loaded.model->kv_specs(),
+                                 {.memory_bytes = 1 << 20, .backend = loaded.backend.get()})
+                     .value();
+    const std::vector<float> filled(cache->blocks_total() * cache->block_bytes() / sizeof(float),
+                                    fill);
+    loaded.backend->CopyIn(
+        {reinterpret_cast<const std::byte*>(filled.data()), filled.size() * sizeof(float)},
+        cache->view().layers[0].arena);
+    kernels::Arena workspace = MakeWorkspace(*loaded.model, {.rows = 8, .logit_rows = 1}).value();
     KvLease lease = cache->NewLease("");
     for (const int64_t end : {4, 5, 6, 7}) {
       lease.Reserve(end)->Keep();

@@ -34,8 +34,8 @@ namespace tidepool::engine {
 
 // The model with all objects that it depends on.
 struct PuppetModel {
-  std::unique_ptr<WeightStore> store;
   std::unique_ptr<kernels::KernelBackend> backend;
+  std::unique_ptr<WeightStore> store;
   moe::PuppetReader* puppet = nullptr;
   moe::TieredExperts* tiered = nullptr;
   std::unique_ptr<TransformerModel> model;
@@ -68,8 +68,9 @@ class PuppetModels {
   // on the model are filled in.
   PuppetModel Make(moe::TieredOptions tiered, const MakeOptions& options) {
     PuppetModel made;
-    made.store = *WeightStore::Create(*GgufFile::Open(path_), {.threads = options.threads});
     made.backend = *kernels::MakeCpuBackend({.threads = options.threads});
+    made.store = *WeightStore::Create(*GgufFile::Open(path_),
+                                      {.threads = options.threads, .backend = made.backend.get()});
     const ModelConfig config = *ModelConfig::Parse(made.store->file());
     auto records = OpenPack(
         config, {.store = made.store.get(), .digest = std::string(32, 'd'), .path = pack_});

@@ -149,8 +149,9 @@ TEST_F(TieredForwardTest, NothingThatTiersDoChangesABit) {
     });
     if (random() % 2 == 0) puppet.tiered->LoadResidents({});
     const int64_t vocabulary = puppet.model->vocab_size();
-    const ContiguousKv kv(puppet.model->kv_specs(), static_cast<int>(fresh.size()), 128);
-    kernels::Arena workspace(puppet.model->WorkspaceBytes({.rows = 128, .logit_rows = 128}));
+    const ContiguousKv kv(*puppet.model, static_cast<int>(fresh.size()), 128);
+    kernels::Arena workspace(puppet.model->WorkspaceBytes({.rows = 128, .logit_rows = 128}),
+                             puppet.model->memory());
     std::vector<Walker> walkers = fresh;
     const auto ended = [](const Walker& w) { return w.done == static_cast<int64_t>(w.ids.size()); };
     while (!std::all_of(walkers.begin(), walkers.end(), ended)) {

@@ -1,6 +1,5 @@
 // The rules about bits: changes that must not change any bit of a model's logits.
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <random>
 #include <string>
@@ -9,6 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/base/check.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "tests/engine/model/golden_data.h"
 
 namespace tidepool::engine {
@@ -56,6 +56,13 @@ std::vector<float> Logits(const BitsCase& test_case, const RunOptions& options,
   return AllLogits(LoadWith(test_case, options).model.get(), ids, 512);
 }
 
+// The logits of the CPU's backend.
+std::vector<float> Expected(const BitsCase& test_case, absl::Span<const int32_t> ids) {
+  RunOptions options = OptionsOf(test_case);
+  options.backend = TestBackend::kCpu;
+  return Logits(test_case, options, ids);
+}
+
 class BitsTest : public testing::TestWithParam<BitsCase> {
  protected:
   static LoadedModel LoadDefault() { return LoadWith(GetParam(), OptionsOf(GetParam())); }
@@ -64,7 +71,7 @@ class BitsTest : public testing::TestWithParam<BitsCase> {
 TEST_P(BitsTest, AnyChunkGivesTheSameBits) {
   const std::vector<int32_t> ids = Ids(150, 1);
   const LoadedModel loaded = LoadDefault();
-  const std::vector<float> expected = AllLogits(loaded.model.get(), ids, 512);
+  const std::vector<float> expected = Expected(GetParam(), ids);
   for (const int64_t chunk : {1, 7, 32, 64}) {
     EXPECT_TRUE(SameBits(AllLogits(loaded.model.get(), ids, chunk), expected)) << "chunk " << chunk;
   }
@@ -78,7 +85,7 @@ TEST_P(IsaBitsTest, AnyThreadsAndIsaGiveTheSameBits) {
     GTEST_SKIP() << backend.status().message();
   }
   const std::vector<int32_t> ids = Ids(90, 2);
-  const std::vector<float> expected = Logits(test_case, OptionsOf(test_case), ids);
+  const std::vector<float> expected = Expected(test_case, ids);
   for (const int threads : {1, 2, 3}) {
     RunOptions options = OptionsOf(test_case);
     options.threads = threads;
@@ -103,8 +110,8 @@ TEST_P(BitsTest, BatchCompositionAndBlocksChangeNoBit) {
   std::mt19937 random(5);
   constexpr int kSequences = 4;
   constexpr int64_t kSlots = 128;
-  const ContiguousKv kv(model.kv_specs(), kSequences, kSlots);
-  std::memset(kv.bytes().data(), 0xff, kv.bytes().size());
+  const ContiguousKv kv(model, kSequences, kSlots);
+  FillWithNans(model, kv.bytes());
   std::vector<int32_t> order(kSequences * kSlots / kernels::kKvBlockTokens);
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), random);
@@ -114,8 +121,8 @@ TEST_P(BitsTest, BatchCompositionAndBlocksChangeNoBit) {
     walkers[i].ids = Ids(40 + 29 * i, 10 + i);
     walkers[i].blocks.assign(order.begin() + i * blocks, order.begin() + (i + 1) * blocks);
   }
-  kernels::Arena workspace(model.WorkspaceBytes({.rows = 200, .logit_rows = 200}));
-  std::memset(workspace.Allocate<std::byte>(workspace.capacity()), 0xff, workspace.capacity());
+  kernels::Arena workspace(model.WorkspaceBytes({.rows = 200, .logit_rows = 200}), model.memory());
+  FillWithNans(model, {workspace.Allocate<std::byte>(workspace.capacity()), workspace.capacity()});
 
   int64_t left = 0;
   for (const Walker& walker : walkers) left += static_cast<int64_t>(walker.ids.size());
@@ -161,8 +168,8 @@ TEST_P(BitsTest, WantedRowsAreThoseOfAllRows) {
   TransformerModel& model = *loaded.model;
   const std::vector<int32_t> ids = Ids(33, 4);
   const std::vector<float> all = AllLogits(&model, ids, 512);
-  const ContiguousKv kv(model.kv_specs(), 1, 64);
-  kernels::Arena workspace(model.WorkspaceBytes({.rows = 33, .logit_rows = 3}));
+  const ContiguousKv kv(model, 1, 64);
+  kernels::Arena workspace(model.WorkspaceBytes({.rows = 33, .logit_rows = 3}), model.memory());
   Batch batch;
   batch.spans.resize(1);
   batch.spans[0].token_ids = ids;

@@ -46,7 +46,7 @@ class ContiguousKvTest : public testing::Test {
 
   fakes::ScriptedModel model_{{.state_layers = 2}};
   kernels::Arena workspace_{model_.WorkspaceBytes({.rows = 512, .logit_rows = 4})};
-  ContiguousKv kv_{model_.kv_specs(), /*sequences=*/2, kLength, /*spare_states=*/1};
+  ContiguousKv kv_{model_, /*sequences=*/2, kLength, /*spare_states=*/1};
 };
 
 TEST_F(ContiguousKvTest, ChunksContinueFromTheStateOfTheLastCommit) {
@@ -78,7 +78,7 @@ TEST_F(ContiguousKvTest, ASnapshotContinuesTheSequence) {
 
 TEST_F(ContiguousKvTest, AModelWithoutStatesHasNone) {
   const fakes::ScriptedModel plain;
-  const ContiguousKv kv(plain.kv_specs(), 1, 10);
+  const ContiguousKv kv(plain, 1, 10);
   RowSpan span;
   span.token_ids = {1};
   kv.SetBlocks(0, &span);

@@ -47,12 +47,16 @@ TEST_P(FamilyModelTest, ExactLogitsAgreeWithTransformers) {
 
 TEST_P(FamilyModelTest, ChunksThreadsAndIsaChangeNoBit) {
   const std::vector<int32_t> ids = Ids();
-  const auto logits = [&](Isa isa, int threads, int64_t chunk_rows) {
-    const LoadedModel loaded = LoadWith(
-        {.precision = Precision::kFast, .kv_dtype = DType::kF16, .isa = isa, .threads = threads});
+  const auto logits = [&](Isa isa, int threads, int64_t chunk_rows,
+                          TestBackend backend = TestBackend::kFromEnvironment) {
+    const LoadedModel loaded = LoadWith({.precision = Precision::kFast,
+                                         .kv_dtype = DType::kF16,
+                                         .isa = isa,
+                                         .threads = threads,
+                                         .backend = backend});
     return AllLogits(loaded.model.get(), ids, chunk_rows);
   };
-  const std::vector<float> expected = logits(Isa::kBest, 1, 512);
+  const std::vector<float> expected = logits(Isa::kBest, 1, 512, TestBackend::kCpu);
   const auto same = [&](const std::vector<float>& other) {
     return other.size() == expected.size() &&
            std::memcmp(other.data(), expected.data(), expected.size() * sizeof(float)) == 0;
@@ -71,9 +75,10 @@ TEST_P(FamilyModelTest, ArgMaxIsThatOfTheLogits) {
   span.token_ids = Ids();
   span.logit_rows.resize(span.token_ids.size());
   std::iota(span.logit_rows.begin(), span.logit_rows.end(), 0);
-  const ContiguousKv kv(model.kv_specs(), 1, span.rows());
+  const ContiguousKv kv(model, 1, span.rows());
   kv.SetBlocks(0, &span);
-  kernels::Arena workspace(model.WorkspaceBytes({.rows = span.rows(), .logit_rows = span.rows()}));
+  kernels::Arena workspace(model.WorkspaceBytes({.rows = span.rows(), .logit_rows = span.rows()}),
+                           model.memory());
   const auto full = model.Forward({.spans = {span}}, kv.view(), &workspace);
   ASSERT_TRUE(full.ok()) << full.status();
   EXPECT_EQ(workspace.high_water(), workspace.capacity());
@@ -96,8 +101,9 @@ TEST_P(FamilyModelTest, ADryRunMeasuresTheWorkspaceOfChunks) {
   for (const Precision precision : {Precision::kFast, Precision::kExact}) {
     const LoadedModel loaded = LoadWith({.precision = precision, .threads = 2});
     for (const int64_t rows : {int64_t{1}, int64_t{5}, int64_t{31}, total}) {
-      ContiguousKv kv(loaded.model->kv_specs(), 1, total);
-      kernels::Arena workspace(loaded.model->WorkspaceBytes({.rows = rows, .logit_rows = rows}));
+      ContiguousKv kv(*loaded.model, 1, total);
+      kernels::Arena workspace(loaded.model->WorkspaceBytes({.rows = rows, .logit_rows = rows}),
+                               loaded.model->memory());
       for (int64_t first = 0; first < total; first += rows) {
         RowSpan span;
         span.first_slot = first;

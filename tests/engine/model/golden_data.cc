@@ -82,11 +82,12 @@ LoadedModel Load(const std::string& path, const RunOptions& options) {
   CHECK_OK(file.status());
   auto config = ModelConfig::Parse(*file);
   CHECK_OK(config.status());
-  auto backend = kernels::MakeCpuBackend(
-      {.threads = options.threads, .precision = options.precision, .isa = options.isa});
-  CHECK_OK(backend.status());
-  loaded.backend = *std::move(backend);
-  auto store = WeightStore::Create(*std::move(file), {.threads = 2});
+  loaded.backend = MakeTestBackend({.backend = options.backend,
+                                    .threads = options.threads,
+                                    .precision = options.precision,
+                                    .isa = options.isa});
+  auto store =
+      WeightStore::Create(*std::move(file), {.threads = 2, .backend = loaded.backend.get()});
   CHECK_OK(store.status());
   loaded.store = *std::move(store);
   auto model = TransformerModel::Create(*config, loaded.store.get(), loaded.backend.get(),
@@ -109,6 +110,11 @@ std::vector<float> AllLogits(TransformerModel* model, absl::Span<const int32_t> 
   return all;
 }
 
+void FillWithNans(const Model& model, absl::Span<std::byte> memory) {
+  const std::vector<std::byte> nans(memory.size(), std::byte{0xff});
+  model.backend()->CopyIn(nans, memory.data());
+}
+
 Difference Compare(const std::vector<float>& ours, const std::vector<float>& truth) {
   EXPECT_EQ(ours.size(), truth.size());
   Difference difference;
@@ -124,8 +130,8 @@ Difference Compare(const std::vector<float>& ours, const std::vector<float>& tru
 
 GreedyRun::GreedyRun(TransformerModel* model, int64_t slots)
     : model_(model),
-      kv_(model->kv_specs(), 1, slots),
-      workspace_(model->WorkspaceBytes({.rows = slots, .logit_rows = 1})),
+      kv_(*model, 1, slots),
+      workspace_(model->WorkspaceBytes({.rows = slots, .logit_rows = 1}), model->memory()),
       slots_(slots) {}
 
 int32_t GreedyRun::Next(const std::vector<int32_t>& ids) {

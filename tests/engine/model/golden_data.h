@@ -14,8 +14,9 @@
 #include "engine/model/contiguous_kv.h"
 #include "engine/model/transformer.h"
 #include "kernels/backend.h"
-#include "kernels/cpu/cpu_backend.h"
+#include "kernels/device.h"
 #include "nlohmann/json.hpp"
+#include "tests/engine/model/test_backend.h"
 
 namespace tidepool::engine {
 
@@ -38,8 +39,8 @@ nlohmann::json ReadJson(const std::string& path);
 
 // A model with all objects that it depends on.
 struct LoadedModel {
-  std::unique_ptr<WeightStore> store;
   std::unique_ptr<kernels::KernelBackend> backend;
+  std::unique_ptr<WeightStore> store;
   std::unique_ptr<TransformerModel> model;
 };
 
@@ -48,6 +49,7 @@ struct RunOptions {
   kernels::DType kv_dtype = kernels::DType::kF32;
   kernels::Isa isa = kernels::Isa::kBest;
   int threads = 1;
+  TestBackend backend = TestBackend::kFromEnvironment;
 };
 
 // Ends the process with the error when the file cannot be loaded.
@@ -56,6 +58,9 @@ LoadedModel Load(const std::string& path, const RunOptions& options);
 // Logits after every token: [tokens * vocab_size].
 std::vector<float> AllLogits(TransformerModel* model, absl::Span<const int32_t> ids,
                              int64_t chunk_rows);
+
+// Makes all numbers in this part of the model's memory NaN, whatever their type.
+void FillWithNans(const Model& model, absl::Span<std::byte> memory);
 
 // Absolute errors.
 struct Difference {

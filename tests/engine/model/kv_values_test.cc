@@ -1,7 +1,6 @@
 // Keys and values that a KV type cannot represent.
 #include "engine/model/kv_values.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -9,6 +8,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/backend.h"
+#include "kernels/reference/reference_backend.h"
 #include "kernels/tensor.h"
 
 namespace tidepool::engine {
@@ -20,15 +21,13 @@ using ::testing::HasSubstr;
 constexpr int64_t kRows = 3;
 constexpr int64_t kCols = 64;
 
-absl::Status Check(DType dtype, float value, bool in_key = true) {
-  kernels::Arena arena(1 << 16);
-  const kernels::MatrixView k = arena.AllocateMatrix(kRows, kCols);
-  const kernels::MatrixView v = arena.AllocateMatrix(kRows, kCols);
-  for (const kernels::MatrixView& rows : {k, v}) {
-    for (int64_t i = 0; i < kRows; ++i) std::fill_n(rows.Row(i), kCols, -3.5f);
-  }
-  (in_key ? k : v).Row(1)[kCols - 1] = value;
-  return CheckKvValues(7, dtype, k, v);
+absl::Status Check(DType dtype, float value, absl::string_view what = "key") {
+  std::vector<float> values(kRows * kCols, -3.5f);
+  values[2 * kCols - 1] = value;
+  kernels::RowScan found[kRows];
+  kernels::MakeReferenceBackend(kernels::Precision::kFast)
+      ->ScanRows({values.data(), kRows, kCols}, KvLimit(dtype), found);
+  return CheckKvValues(7, what, dtype, found);
 }
 
 TEST(KvValuesTest, TheLargestNumberOfEachTypeIsTaken) {
@@ -59,7 +58,7 @@ TEST(KvValuesTest, TheErrorNamesLayerValueLimitAndRemedy) {
   EXPECT_THAT(std::string(key.message()), HasSubstr("layer 7 computed a key of -70000"));
   EXPECT_THAT(std::string(key.message()), HasSubstr("65504"));
   EXPECT_THAT(std::string(key.message()), HasSubstr("--kv-type bf16 or f32"));
-  const absl::Status value = Check(DType::kF32, std::nanf(""), /*in_key=*/false);
+  const absl::Status value = Check(DType::kF32, std::nanf(""), "value");
   EXPECT_THAT(std::string(value.message()), HasSubstr("layer 7 computed a value that is NaN"));
 }
 

@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "kernels/base/check.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "tests/engine/model/golden_data.h"
 #include "xxhash.h"
 

@@ -25,8 +25,8 @@ class Sequence {
  public:
   Sequence(TransformerModel* model, int64_t slots)
       : model_(model),
-        kv_(model->kv_specs(), 1, slots),
-        workspace_(model->WorkspaceBytes({.rows = slots, .logit_rows = slots})) {}
+        kv_(*model, 1, slots),
+        workspace_(model->WorkspaceBytes({.rows = slots, .logit_rows = slots}), model->memory()) {}
 
   // Returns the logits of every row of `span`, which begins at slot 0.
   std::vector<float> Run(RowSpan span) {
@@ -141,7 +141,7 @@ TEST(TransformerTest, RowsAttendedInPartsHaveTheBitsOfTheWhole) {
     if (length == 1) span.logit_rows = {0};
   }
   const auto logits = [&](absl::Span<RowSpan> batch_spans, kernels::Arena* workspace) {
-    const ContiguousKv kv(loaded.model->kv_specs(), std::size(kLengths), 1100);
+    const ContiguousKv kv(*loaded.model, std::size(kLengths), 1100);
     Batch batch;
     for (RowSpan& span : batch_spans) {
       span.blocks = kv.blocks(static_cast<int>(batch.spans.size()));
@@ -152,7 +152,8 @@ TEST(TransformerTest, RowsAttendedInPartsHaveTheBitsOfTheWhole) {
     return std::vector<float>(step->logits.data,
                               step->logits.data + step->logits.rows * step->logits.cols);
   };
-  kernels::Arena workspace(loaded.model->WorkspaceBytes({.rows = kRows, .logit_rows = 9}));
+  kernels::Arena workspace(loaded.model->WorkspaceBytes({.rows = kRows, .logit_rows = 9}),
+                           loaded.model->memory());
   const std::vector<float> together = logits(absl::MakeSpan(spans), &workspace);
   std::vector<float> apart;
   for (size_t i = 0; i < spans.size(); ++i) {
@@ -162,7 +163,7 @@ TEST(TransformerTest, RowsAttendedInPartsHaveTheBitsOfTheWhole) {
   EXPECT_EQ(together, apart);
 
   // The last sequence again, as a prompt in chunks.
-  const ContiguousKv kv(loaded.model->kv_specs(), 1, 1100);
+  const ContiguousKv kv(*loaded.model, 1, 1100);
   for (int64_t begin = 0; begin < 1100; begin += 100) {
     const auto& ids = spans.back().token_ids;
     RowSpan span = SpanOf({ids.begin() + begin, ids.begin() + begin + 100});
@@ -260,9 +261,9 @@ TEST(TransformerTest, ADryRunMeasuresTheWorkspace) {
         for (const int64_t rows : {1, 2, 7, 64, 300}) {
           const int64_t logit_rows = rows < 64 ? rows : random() % 64;
           const BatchLimits limits = {.rows = rows, .logit_rows = logit_rows};
-          const ContiguousKv kv(loaded.model->kv_specs(), static_cast<int>(rows), rows);
+          const ContiguousKv kv(*loaded.model, static_cast<int>(rows), rows);
           for (int round = 0; round < 3; ++round) {
-            kernels::Arena workspace(loaded.model->WorkspaceBytes(limits));
+            kernels::Arena workspace(loaded.model->WorkspaceBytes(limits), loaded.model->memory());
             const Batch batch = RandomBatch(rows, logit_rows, kv, &random);
             ASSERT_TRUE(loaded.model->Forward(batch, kv.view(), &workspace).ok());
             EXPECT_EQ(workspace.high_water(), workspace.capacity()) << rows << " rows";

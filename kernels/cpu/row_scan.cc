@@ -1,26 +1,23 @@
-// ScanMagnitudes: a fast check of many floats for zeros and for values that are too large.
-#ifndef TIDEPOOL_ENGINE_MODEL_MAGNITUDES_H_
-#define TIDEPOOL_ENGINE_MODEL_MAGNITUDES_H_
+#include "kernels/cpu/row_scan.h"
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 
-#include "absl/types/span.h"
-
-namespace tidepool::engine {
+namespace tidepool::kernels {
+namespace {
 
 // The bits of a float without its sign. As integers, magnitudes have the same order as floats, and
 // NaN is larger than infinity.
-inline int32_t MagnitudeBits(float value) { return std::bit_cast<int32_t>(value) & 0x7fffffff; }
+int32_t MagnitudeBits(float value) { return std::bit_cast<int32_t>(value) & 0x7fffffff; }
 
 struct Magnitudes {
   bool all_zero = true;
   bool all_below = true;  // no magnitude reaches the limit
 };
 
-// Checks all values. `limit` is the MagnitudeBits of the smallest value that is too large.
-inline Magnitudes ScanMagnitudes(absl::Span<const float> values, int32_t limit) {
+// `limit` is the MagnitudeBits of the smallest value that is too large.
+Magnitudes Scan(absl::Span<const float> values, int32_t limit) {
   // Each lane collects the bits of its magnitudes, and the sign bits of (limit - 1 - magnitude).
   // Without branches and with a constant number of lanes, compilers use vector instructions.
   constexpr size_t kLanes = 4;
@@ -49,6 +46,18 @@ inline Magnitudes ScanMagnitudes(absl::Span<const float> values, int32_t limit) 
   return {.all_zero = all_any == 0, .all_below = all_over >= 0};
 }
 
-}  // namespace tidepool::engine
+}  // namespace
 
-#endif  // TIDEPOOL_ENGINE_MODEL_MAGNITUDES_H_
+RowScan ScanRow(absl::Span<const float> row, float limit) {
+  const int32_t limit_bits = MagnitudeBits(limit);
+  const Magnitudes found = Scan(row, limit_bits);
+  RowScan result;
+  result.all_zero = found.all_zero;
+  if (found.all_below) return result;
+  while (MagnitudeBits(row[++result.first_large]) < limit_bits) {
+  }
+  result.large = row[result.first_large];
+  return result;
+}
+
+}  // namespace tidepool::kernels
