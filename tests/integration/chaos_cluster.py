@@ -154,7 +154,11 @@ class Cluster:
 
     def kill_redis(self, _):
         self.redis.kill()
-        return self.redis.start
+
+        def restart():
+            self.redis.repair()
+            self.redis.start()
+        return restart
 
     def stop_redis(self, _):
         self.redis.process.send_signal(signal.SIGSTOP)

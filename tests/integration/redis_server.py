@@ -24,7 +24,6 @@ class Redis:
         return f"redis://127.0.0.1:{self.port}"
 
     def start(self):
-        self._repair()
         flags = [word for name, value in self.settings.items() for word in (f"--{name}", value)]
         self.process = subprocess.Popen(
             [BINARY, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
@@ -33,10 +32,10 @@ class Redis:
                            "Redis answers", harness.START_TIMEOUT)
         assert self.process.poll() is None, f"redis-server ended with {self.process.returncode}"
 
-    def _repair(self):
-        """A kill can cut the last transaction in the append-only file. Redis 7.0 then starts without the
-        transaction, but leaves its beginning in the file, and applies that at the next start. So remove
-        it, as docs/sessions.md says."""
+    def repair(self):
+        """Removes a cut transaction from the end of the append-only file, as docs/sessions.md says. A
+        kill can cut it. Redis 7.0 then starts without the transaction, but leaves its beginning in the
+        file, and applies that at the next start."""
         manifests = list(self.folder.glob("appendonlydir/*.manifest"))
         for path in manifests or self.folder.glob("*.aof"):
             done = subprocess.run([CHECK_AOF, "--fix", path], input=b"y\n", check=False,
