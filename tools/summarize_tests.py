@@ -5,8 +5,10 @@ Usage: summarize_tests.py [--passed=NAME[=SECONDS]] [--failed=NAME[=SECONDS]] [-
 Each NAME is a check that ran outside Bazel. Exits with 1 when a case failed or nothing ran.
 
 If a target's test.xml lists test cases, each case is counted. Otherwise (a script) the target counts
-as one case. A target that could not be built or timed out counts as one failure and is named. Before
-the counts, a table shows the slowest targets and checks that ran. (Cached results did not run.)
+as one case. A target that could not be built or timed out counts as one failure and is named. If a
+script fails, the last line of its log is shown after its name, because a CI log may end with this
+summary. Before the counts, a table shows the slowest targets and checks that ran. (Cached results did
+not run.)
 """
 
 import json
@@ -17,6 +19,7 @@ import xml.etree.ElementTree
 
 
 SLOWEST_SHOWN = 15
+LINE_SHOWN = 500  # characters of the last line of a log
 
 
 def count_cases(xml_path):
@@ -37,6 +40,21 @@ def count_cases(xml_path):
     return passed, failed, skipped
 
 
+def last_line(log_path):
+    """Returns the last line of a log that is not empty, or its beginning if it is long."""
+    try:
+        lines = pathlib.Path(log_path).read_text(errors="replace").split("\n")
+    except OSError:
+        return ""
+    return next((line.strip()[:LINE_SHOWN] for line in reversed(lines) if line.strip()), "")
+
+
+def outputs_of(result, name):
+    """Returns the paths of a target's outputs with this name."""
+    return [urllib.parse.unquote(urllib.parse.urlparse(output["uri"]).path)
+            for output in result.get("testActionOutput", []) if output["name"] == name]
+
+
 def summarize_events(path):
     """Returns (passed, failed names, skipped names) over all targets of one event file."""
     passed, failed, skipped = 0, [], []
@@ -46,19 +64,16 @@ def summarize_events(path):
         result = event.get("testResult")
         if result is not None:
             label = identity["testResult"]["label"]
-            xml_paths = [
-                urllib.parse.urlparse(output["uri"]).path
-                for output in result.get("testActionOutput", [])
-                if output["name"] == "test.xml"
-            ]
             target_passed, target_failed, target_skipped = 0, [], []
-            for xml_path in xml_paths:
+            for xml_path in outputs_of(result, "test.xml"):
                 counts = count_cases(xml_path)
                 target_passed += counts[0]
                 target_failed += counts[1]
                 target_skipped += counts[2]
-            if result["status"] != "PASSED" and not target_failed:
-                target_failed = [result["status"]]
+            # Bazel writes the test.xml of a script. Its only case has no class.
+            if result["status"] != "PASSED" and all(name.startswith(".") for name in target_failed):
+                said = [last_line(log) for log in outputs_of(result, "test.log")]
+                target_failed = [": ".join([result["status"], *filter(None, said)])]
             elif result["status"] == "PASSED" and not (target_passed or target_skipped):
                 target_passed = 1
             passed += target_passed

@@ -81,6 +81,8 @@ class FailoverQueue {
   std::vector<std::string> WithTrials() const;
   // Posts `task` once, when a trial's ticket is destroyed or the trial moves to another worker.
   void AfterTrial(std::function<void()> task) { after_trial_.push_back(std::move(task)); }
+  // A worker has become available. Streams that waited for one start.
+  void OnWorkerAvailable() { Advance(); }
   int64_t waiting() const;
   int64_t under_way() const { return static_cast<int64_t>(under_way_.size()); }
 

@@ -49,6 +49,14 @@ FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* sto
   workers_.OnMayHaveCrashed(
       [this](const WorkerSighting& seen) { failover_.evidence.OnLost(seen); });
   LeaveHangingWorkers();
+  TellQueueOfWorkers();
+}
+
+void FrontCore::TellQueueOfWorkers() {
+  workers_.WhenChanged([this] {
+    failover_.resubmissions.OnWorkerAvailable();
+    TellQueueOfWorkers();
+  });
 }
 
 void FrontCore::SetLimits(const FrontLimits& limits) {

@@ -97,6 +97,8 @@ class FrontCore {
   void KeepAskedTime(const IdempotencyCache::Name& key, const Generation& generation);
   // Periodically moves streams away from workers that send nothing or are stuck.
   void LeaveHangingWorkers();
+  // From now on, tells failover_.resubmissions when a worker becomes available.
+  void TellQueueOfWorkers();
   Executor* loop_;
   const base::Clock* clock_;
   SessionStore* store_;

@@ -346,9 +346,11 @@ bool StreamPlacement::WaitsAt(const PickedWorker& worker, StreamStep step) {
   if (!Contains(failover.resubmissions.WithTrials(), worker.name)) return false;
   const absl::Duration left = PatienceEnd() - context_.clock->Monotonic();
   if (left <= absl::ZeroDuration()) return false;
+  ticket_.Reset();  // other streams may start before the trial ends
   GoTo(StreamState::kWaitingForWorker);
   const auto resume = ResumeOnce(step);
   failover.resubmissions.AfterTrial(resume);
+  context_.workers->WhenChanged(resume);
   context_.loop->PostAfter(left, resume);
   return true;
 }

@@ -146,7 +146,8 @@ class StreamPlacement {
   void Resubmit(StreamStep step);
   void OnTurnInLine(StreamStep step);
   // Returns whether the step must wait for this worker. A trial waits until streams that run there
-  // cannot crash the worker. Other steps wait until a trial that runs there has ended.
+  // cannot crash the worker. Other steps wait until a trial that runs there has ended, or until
+  // another worker becomes available.
   bool WaitsAt(const PickedWorker& worker, StreamStep step);
   void Later(absl::Duration wait, void (StreamPlacement::*then)(StreamStep), StreamStep step);
   // Returns a function. Its first call tries the step, unless something else was tried in the

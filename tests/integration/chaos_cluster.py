@@ -56,7 +56,15 @@ class Cluster:
         return {index: found[0][index] for index in found[0] if all(index in one for one in found)}
 
     def wait_whole(self):
-        harness.wait_until(lambda: len(self.worker_stats()) == WORKERS, "all workers answer", 60)
+        """Waits until both fronts get responses from all workers. All processes must run."""
+        def whole():
+            for process in self.workers + self.fronts:
+                assert process.running(), (
+                    f"{' '.join(process.arguments)} ended with {process.wait()}, and nobody killed it: "
+                    f"{process.stderr[-1000:].splitlines()}")
+            return len(self.worker_stats()) == WORKERS
+
+        harness.wait_until(whole, lambda: f"only the workers {[*self.worker_stats()]} answer", 60)
 
     def moves(self):
         """Number of streams that left a worker that failed or drains."""
@@ -146,7 +154,11 @@ class Cluster:
 
     def kill_redis(self, _):
         self.redis.kill()
-        return self.redis.start
+
+        def restart():
+            self.redis.repair()
+            self.redis.start()
+        return restart
 
     def stop_redis(self, _):
         self.redis.process.send_signal(signal.SIGSTOP)

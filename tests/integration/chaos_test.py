@@ -9,10 +9,9 @@ and fronts are killed, stopped, drained and restarted, links are cut, Redis is k
 client that a front leaves, or whose stream stands still, comes back to any front with its
 request_id and resume_after. At least HITS of the faults have to meet a running stream. Prints how
 long streams paused, by the kind of fault. The seed of the faults is printed, and may be given as
-TIDEPOOL_TEST_SEED.
+TIDEPOOL_TEST_SEED. If the test fails, its last line says why.
 """
 
-import bisect
 import collections
 import os
 import random
@@ -26,12 +25,12 @@ import grpc
 import harness
 import hybrid_model
 from chaos_cluster import FRONTS, SILENCE, WORKERS, Cluster
-from harness import Client, Received, sessions_pb
+from chaos_stream import PROOF, REAL, STALL, Stream, first_difference
+from harness import Client, sessions_pb
 
 GENERATIONS = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
 HITS = int(sys.argv[2]) if len(sys.argv) > 2 else 50
 SECONDS_EACH = float(sys.argv[3]) if len(sys.argv) > 3 else 0.11
-REAL = "TIDEPOOL_TEST_MODEL" in os.environ
 HYBRID = "TIDEPOOL_TEST_HYBRID" in os.environ
 
 
@@ -53,8 +52,6 @@ SECONDS = SECONDS_EACH * GENERATIONS
 # Only a run that hangs takes longer, however slow the machine is.
 LIMIT = (15 if harness.SANITIZED else 6) * SECONDS
 TOGETHER = 16
-# If a stream is silent for this time, its client sends the request to another front.
-STALL = 30.0 if REAL else 5.0
 # A request that no front could finish in this time counts as lost.
 PATIENCE = 60
 
@@ -81,12 +78,9 @@ FAULTS = [
 # Three of these faults end a stream that has made no progress in between: with the real model, a
 # prompt of 500 tokens takes seconds. Kills do not count, however close together they are.
 BLAMING = {"cut_links", "stop_worker", "stop_links"}
-# This number of new tokens counts as progress. It is twice the front's own number, because some
-# earlier tokens reach the client after the fault.
-PROOF = 16
 OF_WORKERS = {"kill_worker", "kill_two_workers", "kill_again_and_again", "cut_links", "drain_worker",
               "stop_worker", "stop_links"}
-# The maximum pause in seconds for 99 of 100 streams that were hit, in addition to waits_of() times the
+# The maximum pause in seconds for half of the streams that were hit, in addition to waits_of() times the
 # time to first token of a new stream in this run. A moved stream is computed again while other streams
 # run, which takes longer on a slow or loaded machine; that must not fail the test. The seconds here are
 # those that are equal on all machines: timeouts, back-off, and restarts.
@@ -96,6 +90,13 @@ PAUSE_LIMITS = {} if REAL else {
     "drain_front": 2.5, "cut_links": 2.5, "stop_worker": 2.5, "stop_links": 2.5,
     # Includes the time that the client waits before it uses another front.
     "stop_front": STALL + 2.5, "stop_redis": STALL + 2.5}
+# The other half may pause for this number of seconds longer, except for 1 of 100. A few streams have bad
+# luck: if two workers die shortly after they prepared the same prompt, the prompt is tried alone
+# (service/front/crash_evidence.h). Trials wait for calm and for each other, and the next faults hit them,
+# too. If a stream is silent for STALL, its client sends the request to the other front.
+BAD_LUCK = 2 * STALL
+# With fewer pauses, half of them may be bad luck.
+MIN_PAUSES = 5
 
 
 def waits_of(fault):
@@ -135,48 +136,6 @@ def undisturbed(scripts):
     return known
 
 
-class Stream:
-    """One response as its client sees it, across all faults."""
-
-    def __init__(self):
-        self.received = Received()
-        self.times = []  # when its first call began, and when its messages arrived
-        self.broken = []  # when the client had to send the request again
-        self.ended = False
-        self.heard = 0.0  # when its call began, or when its last message arrived
-        self.call = None
-        self.given_up = False  # the client has ended the call, because no message arrived
-        self.proven_at = PROOF  # tokens
-
-    @property
-    def proven(self):
-        return self.ended or len(self.received.ids) >= self.proven_at
-
-    def take(self, message):
-        self.received.take(message)
-        self.heard = time.monotonic()
-        self.times.append(self.heard)
-
-    def stands_still(self):
-        return not self.ended and time.monotonic() - self.heard > STALL
-
-    def goes_on_after(self, moment):
-        # The first time is that of the request.
-        return self.ended or (len(self.times) > 1 and self.times[-1] > moment)
-
-    def runs_at(self, moment):
-        return bool(self.times) and self.times[0] <= moment and (
-            not self.ended or moment < self.times[-1])
-
-    def pause_at(self, moment):
-        """The time between the messages around `moment`; before the first message, since the
-        request."""
-        after = bisect.bisect_right(self.times, moment)
-        if after == 0 or after == len(self.times):
-            return 0.0
-        return self.times[after] - self.times[after - 1]
-
-
 class Caller(threading.Thread):
     """One client: sessions of a script each, one after the other."""
 
@@ -193,6 +152,8 @@ class Caller(threading.Thread):
                 self.converse(sequence)
         except StopIteration:
             pass
+        except grpc.RpcError as error:
+            self.run_.failed.append(f"client {self.number}: {error.code().name}: {error.details()}")
         except Exception as error:  # pylint: disable=broad-except
             self.run_.failed.append(f"client {self.number}: {type(error).__name__}: {error}")
         finally:
@@ -233,9 +194,10 @@ class Caller(threading.Thread):
             request.request_id = f"{session}-{index}"
             self.insist(lambda client: follow(client, request, stream))
             answer = stream.received.answer()
-            assert (answer.text, answer.ids) == answers[index], (
-                f"{session}, turn {index}, broken {len(stream.broken)} times: {answer}, undisturbed "
-                f"{answers[index]}")
+            difference = first_difference((answer.text, answer.ids), answers[index])
+            assert not difference, (
+                f"{session}, turn {index}, script {number}, broken {len(stream.broken)} times, "
+                f"{difference}")
             self.run_.finished.append(stream)
         held = self.insist(lambda client: client.sessions.GetSession(
             sessions_pb.GetSessionRequest(session_id=session), timeout=STALL))
@@ -361,20 +323,33 @@ class ChaosTest(unittest.TestCase):
             caller.start()
         threading.Thread(target=run.watch, daemon=True).start()
         self.firsts = dice.sample(FAULTS, len(FAULTS))
-        done = []  # (fault, time, streams that it hit)
+        self.done = []  # (fault, time, streams that it hit)
+        try:
+            self.strike_until_enough(dice, run)
+        finally:
+            run.enough.set()
+            end = time.monotonic() + PATIENCE + 10
+            for caller in callers:
+                caller.join(max(0.0, end - time.monotonic()))
+            run.over.set()
+            faults = [f"{name} at {moment - run.start:.1f}" for name, moment, _ in self.done[-20:]]
+            print("the last faults:", ", ".join(faults), flush=True)
+            if run.failed:  # it is the reason if the faults did not come to an end
+                self.fail("; ".join(run.failed[:4]))
+        self.assertFalse([one.number for one in callers if one.is_alive()], "these clients hang")
+        self.assertGreaterEqual(len(run.finished), GENERATIONS)
+        too_long = self.report(run)
+        if too_long and not harness.SANITIZED:
+            self.fail("streams paused for too long: " + "; ".join(too_long))
+
+    def strike_until_enough(self, dice, run):
         hits = 0
         while (len(run.finished) < GENERATIONS or hits < HITS) and not run.failed:
-            self.assertLess(time.monotonic() - run.start, LIMIT, f"{hits} hits")
-            done.append(self.strike(dice, run))
-            hits += done[-1][2] > 0
-        run.enough.set()
-        for caller in callers:
-            caller.join(PATIENCE + 10)
-        run.over.set()
-        self.assertEqual(run.failed, [])
-        self.assertFalse(any(caller.is_alive() for caller in callers), "a client hangs")
-        self.report(run, done)
-        self.assertGreaterEqual(len(run.finished), GENERATIONS)
+            passed = time.monotonic() - run.start
+            self.assertLess(passed, LIMIT, f"{hits} of {HITS} hits, {len(run.finished)} of "
+                                           f"{GENERATIONS} generations")
+            self.done.append(self.strike(dice, run))
+            hits += self.done[-1][2] > 0
 
     def strike(self, dice, run):
         """Waits until no fault has an effect any more, and causes one fault. Returns when its effects are
@@ -405,7 +380,7 @@ class ChaosTest(unittest.TestCase):
         else:
             met = sum(stream.runs_at(moment) and
                       (any(at >= moment for at in stream.broken) or
-                       (fault.lasts >= SILENCE and stream.pause_at(moment) > fault.lasts / 2))
+                       (fault.lasts >= SILENCE and stream.pause_at(moment)[0] > fault.lasts / 2))
                       for stream in run.streams[-4 * CLIENTS:])
         return fault.name, moment, met
 
@@ -421,33 +396,56 @@ class ChaosTest(unittest.TestCase):
                        if not stream.broken)
         return waits[len(waits) // 2]
 
-    def report(self, run, done):
+    def pauses_of(self, run, fault):
+        """The pauses of the streams that this kind of fault hit, ascending. If a pause began before the
+        previous fault, it belongs to that one."""
+        pauses = []
+        previous = run.start
+        for name, moment, met in self.done:
+            if name == fault.name:
+                around = sorted((stream.pause_at(moment) for stream in run.finished), reverse=True)[:met]
+                pauses += [pause for pause, begin in around if begin > previous]
+            previous = moment
+        return sorted(pauses)
+
+    def report(self, run):
+        """Prints the pauses. Returns the kinds of faults whose streams paused for too long."""
         seconds = time.monotonic() - run.start
         print(f"{len(run.finished)} generations, {sum(len(s.received.ids) for s in run.finished)} "
               f"tokens in {seconds:.0f} s; {sum(bool(s.broken) for s in run.finished)} of them came "
               f"back to a front")
-        print(f"{'fault':14}{'times':>6}{'met':>6}{'streams':>9}{'pause median':>14}{'p99':>8}{'most':>8}")
         first_wait = self.first_wait(run)
         print(f"a first token takes {first_wait:.2f} s")
+        print(f"{'fault':20}{'times':>6}{'met':>6}{'streams':>9}{'pause median':>14}{'p99':>8}{'most':>8}")
         too_long = []
         for fault in FAULTS:
-            strikes = [one for one in done if one[0] == fault.name]
-            pauses = []
-            for _, moment, met in strikes:
-                around = sorted((stream.pause_at(moment) for stream in run.finished), reverse=True)
-                pauses += around[:met]
-            pauses.sort()
-            line = f"{fault.name:14}{len(strikes):6}{sum(one[2] > 0 for one in strikes):6}{len(pauses):9}"
+            strikes = [one for one in self.done if one[0] == fault.name]
+            pauses = self.pauses_of(run, fault)
+            line = f"{fault.name:20}{len(strikes):6}{sum(one[2] > 0 for one in strikes):6}{len(pauses):9}"
             if pauses:
+                median = pauses[(len(pauses) - 1) // 2]
                 p99 = pauses[min(len(pauses) - 1, int(0.99 * len(pauses)))]
-                line += f"{pauses[len(pauses) // 2]:12.2f} s{p99:6.2f} s{pauses[-1]:6.2f} s"
+                line += f"{median:12.2f} s{p99:6.2f} s{pauses[-1]:6.2f} s"
                 limit = PAUSE_LIMITS.get(fault.name, PATIENCE) + waits_of(fault.name) * first_wait
-                if p99 > limit:
-                    too_long.append(f"{fault.name}: {p99:.2f} s, limit {limit:.2f} s")
+                if len(pauses) >= MIN_PAUSES and median > limit:
+                    too_long.append(f"{fault.name}: half for {median:.2f} s, limit {limit:.2f} s")
+                if p99 > limit + BAD_LUCK:
+                    too_long.append(f"{fault.name}: p99 {p99:.2f} s, limit {limit + BAD_LUCK:.2f} s")
             print(line, flush=True)
-        if not harness.SANITIZED:
-            self.assertEqual(too_long, [], "whose streams stood still for longer than they may")
+        return too_long
+
+
+def main():
+    # A CI log may show only the end of the output. So the reason of a failure is the last line, and no
+    # warnings follow it.
+    program = unittest.main(argv=sys.argv[:1], verbosity=2, exit=False, warnings="ignore")
+    for _, trace in program.result.failures + program.result.errors:
+        reason = trace.strip().splitlines()
+        first = next((i for i, line in enumerate(reason) if line.startswith("AssertionError")), -1)
+        print(f"chaos_test failed with TIDEPOOL_TEST_SEED={SEED}: {reason[first][:2000]}",
+              file=sys.stderr, flush=True)
+    return 0 if program.result.wasSuccessful() else 1
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    sys.exit(main())

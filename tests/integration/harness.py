@@ -39,6 +39,7 @@ SANITIZED = "TIDEPOOL_SANITIZER" in os.environ
 
 _scratch = pathlib.Path(tempfile.mkdtemp(prefix="tidepool-", dir=os.environ.get("TEST_TMPDIR")))
 _running = []
+_claims = []  # sockets whose names are the ports that free_port returned
 
 
 @atexit.register
@@ -72,15 +73,21 @@ def wait_until(condition, what, timeout=30):
 
 def free_port():
     """Returns a port that is free now. It is outside of the range from which the kernel assigns ports, so
-    no process gets it by chance before, or between, the processes that the caller starts on it."""
+    no process gets it by chance before, or between, the processes that the caller starts on it. No other
+    call returns it while this process runs, not even in a test that runs at the same time."""
     first = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     ports = range(first // 2, first) if first > 2048 else (0,)
     while True:
+        claim = socket.socket(socket.AF_UNIX)
         try:
             address = ("127.0.0.1", random.SystemRandom().choice(ports))
             with socket.create_server(address) as listener:
-                return listener.getsockname()[1]
+                port = listener.getsockname()[1]
+                claim.bind(f"\0tidepool-test-port-{port}")
+            _claims.append(claim)
+            return port
         except OSError as error:
+            claim.close()
             if error.errno != errno.EADDRINUSE:
                 raise
 

@@ -180,6 +180,29 @@ class RedisTest(unittest.TestCase):
                              list(client.get_session("undisturbed").token_ids))
             client.truncate_session("disturbed", 0)
 
+    def test_a_cut_transaction_can_be_removed(self):
+        """docs/sessions.md names redis-check-aof for this."""
+        redis = self.redis(appendfsync="always")
+        server, client = self.started(harness.serve(store=redis.url))
+        client.create_session("cut")
+        client.generate(session="cut", text="A story", max_tokens=20)
+        server.kill()
+        redis.kill()
+        file = next(redis.folder.glob("appendonlydir/*.incr.aof"), redis.folder / "appendonly.aof")
+        content = file.read_bytes()
+        file.write_bytes(content[:content.rindex(b"seal") + 2])  # as the kill could have left it
+        redis.repair()
+        logs = []
+        for name in ("one", "two"):
+            redis.start()
+            server, client = self.started(harness.serve(store=redis.url))
+            client.create_session(name)
+            logs.append(list(client.get_session("cut").token_ids))
+            server.kill()
+            redis.kill()
+            redis.repair()
+        self.assertEqual(logs[1], logs[0])
+
     def test_unsafe_servers_and_passwords(self):
         redis = self.redis(appendonly="no", requirepass="tide-secret")
         url = f"redis://:tide-secret@127.0.0.1:{redis.port}"

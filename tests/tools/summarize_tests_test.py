@@ -41,6 +41,30 @@ class SummarizeTestsTest(unittest.TestCase):
         self.assertIn("failed: //a:x TIMEOUT", lines)
         self.assertIn("failed: //a:z was not built", lines)
 
+    def test_a_failed_script_says_the_last_line_of_its_log(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = pathlib.Path(folder) / "test.log"
+            log.write_text("a table\nx_test failed: two tokens differ\n\n")
+            xml = pathlib.Path(folder) / "test.xml"
+            xml.write_text('<testsuite><testcase name="a/x"><error message="exited with error code 1">'
+                           '</error></testcase></testsuite>')
+            outputs = [{"name": path.name, "uri": path.as_uri()} for path in (log, xml)]
+            _, lines = self.summarize([result("//a:x", 10, "FAILED", testActionOutput=outputs),
+                                       result("//a:y", 10, "TIMEOUT", testActionOutput=outputs[:1])])
+        self.assertIn("failed: //a:x FAILED: x_test failed: two tokens differ", lines)
+        self.assertIn("failed: //a:y TIMEOUT: x_test failed: two tokens differ", lines)
+        self.assertEqual(lines[-1], "0 passed, 2 failed, 0 skipped")
+
+    def test_a_failed_case_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            xml = pathlib.Path(folder) / "test.xml"
+            xml.write_text('<testsuite><testcase classname="A" name="B"><failure/></testcase>'
+                           '<testcase classname="A" name="C"/></testsuite>')
+            outputs = [{"name": xml.name, "uri": xml.as_uri()}]
+            _, lines = self.summarize([result("//a:x", 10, "FAILED", testActionOutput=outputs)])
+        self.assertIn("failed: //a:x A.B", lines)
+        self.assertEqual(lines[-1], "1 passed, 1 failed, 0 skipped")
+
     def test_nothing_run_is_a_failure(self):
         self.assertEqual(self.summarize([])[0], 1)
 
