@@ -10,17 +10,6 @@
 #include "kernels/ops.h"
 #include "kernels/panel.h"
 
-// Unrolls the loop after it completely, or `n` times, on a GPU. Arrays stay in registers only if
-// the loops over them are unrolled.
-#ifdef __CUDACC__
-#define TIDEPOOL_PRAGMA_(x) _Pragma(#x)
-#define TIDEPOOL_UNROLL TIDEPOOL_PRAGMA_(unroll)
-#define TIDEPOOL_UNROLL_BY(n) TIDEPOOL_PRAGMA_(unroll n)
-#else
-#define TIDEPOOL_UNROLL
-#define TIDEPOOL_UNROLL_BY(n)
-#endif
-
 namespace tidepool::kernels::cuda {
 
 // The lanes of a sum over a row (ops.h).
