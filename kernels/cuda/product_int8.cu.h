@@ -148,8 +148,9 @@ struct Int8Product {
       RawRow<kType> raw[kPairs];
       TIDEPOOL_UNROLL
       for (int p = 0; p < kPairs; ++p) {
-        const int pair = first + p * threads + ThreadIndex();
-        if (pair < total) raw[p] = LoadRow<kType>(panel, pair / kPanelRows, pair % kPanelRows);
+        const int wanted = first + p * threads + ThreadIndex();
+        const int pair = wanted < total ? wanted : total - 1;
+        raw[p] = LoadRow<kType>(panel, pair / kPanelRows, pair % kPanelRows);
       }
       TIDEPOOL_UNROLL
       for (int p = 0; p < kPairs; ++p) {
