@@ -252,6 +252,15 @@ struct ExpertTerms {
 // Thread-compatible: one thread may call at a time. An implementation may use its own thread pool
 // inside a call. All scratch memory comes from the caller's Arena. Large because each op is a
 // method.
+//
+// In memory(), as far as a comment does not say otherwise: matrix views, PackedMatrix::data, arenas
+// of KV and of states, spans of weights (norms, biases, sinks, `decay` and so on), the gate of
+// AddGated, HeadTarget::best, and what Gate and ScanRows write. Ops may run after the call has
+// returned, so host code must not access them, except through CopyIn and CopyOut.
+//
+// In host memory: the structs of arguments (FfnWeights, KvLayer, StateArray and so on), and lists:
+// ids, rows, positions, frequencies, block tables, and the rows, tokens and weights of
+// CombineExperts and AccumulateExpert. An op reads them before it returns.
 class KernelBackend {
  public:
   virtual ~KernelBackend() = default;

@@ -20,6 +20,11 @@ class CountingBackend final : public KernelBackend {
     result.values = x;
     return result;
   }
+  Activation QuantizeInTwo(const Activation& x, Arena* arena) override {
+    return AllocateActivation(2 * x.values.rows, x.values.cols, precision_, ActivationParts::kAll,
+                              arena)
+        .View();
+  }
   Activation Norm(ConstMatrixView x, absl::Span<const float>, float, Arena* arena) override {
     return AllocateActivation(x.rows, x.cols, precision_, ActivationParts::kAll, arena).View();
   }
@@ -51,6 +56,16 @@ class CountingBackend final : public KernelBackend {
   }
 
   // All other ops allocate nothing.
+  void CopyIn(absl::Span<const std::byte>, std::byte*) override {}
+  absl::Status CopyOut(const std::byte*, absl::Span<std::byte>) override {
+    return absl::OkStatus();
+  }
+  void CopyWithin(const std::byte*, std::byte*, size_t) override {}
+  absl::Status Sync() override { return absl::OkStatus(); }
+  void Zero(MatrixView) override {}
+  void GatherRows(ConstMatrixView, absl::Span<const int64_t>, MatrixView) override {}
+  void CopyHeads(const HeadCopy&, ConstMatrixView, MatrixView) override {}
+  void ScanRows(ConstMatrixView, float, RowScan*) override {}
   void Embed(const PackedMatrix&, absl::Span<const int32_t>, MatrixView) override {}
   void HeadNorm(MatrixView, absl::Span<const float>, float) override {}
   void MatMul(const Activation&, absl::Span<const MatMulTarget>) override {}

@@ -144,6 +144,36 @@ SlotRange VisibleSlots(const KvSpan& span, int64_t row) {
   return {begin, end};
 }
 
+void CheckGatherRows(ConstMatrixView x, absl::Span<const int64_t> rows, ConstMatrixView out) {
+  CHECK_EQ(static_cast<int64_t>(rows.size()), out.rows);
+  CHECK_EQ(x.cols, out.cols);
+  for (const int64_t row : rows) {
+    CHECK(row >= 0 && row < x.rows) << "row " << row << " of " << x.rows;
+  }
+}
+
+void CheckCopyHeads(const HeadCopy& copy, ConstMatrixView from, ConstMatrixView to) {
+  CHECK_EQ(from.rows, to.rows);
+  const auto fits = [&copy](int first, int dim, int64_t cols) {
+    return first >= 0 && first + copy.cols <= dim &&
+           (copy.heads - 1) * int64_t{dim} + first + copy.cols <= cols;
+  };
+  CHECK(copy.heads > 0 && copy.cols >= 0 && fits(copy.from_first, copy.from_dim, from.cols) &&
+        fits(copy.to_first, copy.to_dim, to.cols))
+      << copy.heads << " heads of " << copy.cols << " columns from " << copy.from_first << " of "
+      << copy.from_dim << " to " << copy.to_first << " of " << copy.to_dim << ", in rows of "
+      << from.cols << " and " << to.cols;
+}
+
+void CheckScanRows(ConstMatrixView x, float limit) {
+  CHECK(limit > 0) << "limit " << limit;
+  CHECK(x.cols <= INT32_MAX);
+}
+
+void CheckQuantizeInTwo(const Activation& x) {
+  CHECK(x.quants != nullptr) << "the activation has no int8 form";
+}
+
 void CheckMatMul(const Activation& x, const PackedMatrix& weight, Precision precision) {
   CHECK_EQ(x.values.cols, weight.cols);
   CHECK(weight.cols % BlockElements(weight.dtype) == 0);

@@ -118,6 +118,10 @@ inline int64_t DeltaStateIndex(int k_dim, int v_dim, int row, int col) {
 }
 
 // Each function ends the process if the arguments of the op contradict each other.
+void CheckGatherRows(ConstMatrixView x, absl::Span<const int64_t> rows, ConstMatrixView out);
+void CheckCopyHeads(const HeadCopy& copy, ConstMatrixView from, ConstMatrixView to);
+void CheckScanRows(ConstMatrixView x, float limit);
+void CheckQuantizeInTwo(const Activation& x);
 void CheckMatMul(const Activation& x, const PackedMatrix& weight, Precision precision);
 void CheckTarget(const Activation& x, const MatMulTarget& target, Precision precision);
 void CheckHead(const Activation& x, const HeadTarget& target, Precision precision);

@@ -106,7 +106,7 @@ class Buffer {
 
  private:
   struct Free {
-    Memory* memory = nullptr;
+    Memory* memory;
     void operator()(std::byte* data) const { memory->Free(data); }
   };
   std::unique_ptr<std::byte[], Free> data_;

@@ -27,6 +27,7 @@ _LIBRARIES = {
         "absl_time_zone",
     ],
     "benchmark": ["benchmark"],
+    "boost_context": ["boost_context"],
     "googletest": [
         "gmock",
         "gtest",

@@ -14,6 +14,8 @@
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/recurrent.h"
+#include "kernels/cpu/row_scan.h"
+#include "kernels/host_backend.h"
 #include "kernels/math.h"
 #include "kernels/ops.h"
 #include "kernels/panel.h"
@@ -25,7 +27,7 @@ namespace {
 constexpr int64_t kRowGrain = 8;
 
 // Large because each op is a method.
-class CpuBackend final : public KernelBackend {
+class CpuBackend final : public HostBackend {
  public:
   CpuBackend(const KernelTable& kernels, const CpuOptions& options)
       : pool_(options.threads), kernels_(kernels), context_{&kernels_, &pool_, options.precision} {}
@@ -52,6 +54,30 @@ class CpuBackend final : public KernelBackend {
     Activation result = buffer.View();
     result.values = x;
     return result;
+  }
+
+  Activation QuantizeInTwo(const Activation& x, Arena* arena) override {
+    CheckQuantizeInTwo(x);
+    const ActivationBuffer result = AllocateActivation(2 * x.values.rows, x.values.cols,
+                                                       precision(), ActivationParts::kAll, arena);
+    ForRows(x.values.rows, [&](int64_t i, int) {
+      const float* row = x.values.Row(i);
+      float* left = result.values.Row(x.values.rows + i);
+      std::copy_n(row, x.values.cols, result.values.Row(i));
+      for (int64_t k = 0; k < x.values.cols; ++k) {
+        const int64_t at = i * x.values.cols + k;
+        left[k] = row[k] - x.scales[at / kQuantBlock] * static_cast<float>(x.quants[at]);
+      }
+    });
+    QuantizeRows(context_, result.values, result);
+    return result.View();
+  }
+
+  void ScanRows(ConstMatrixView x, float limit, RowScan* out) override {
+    CheckScanRows(x, limit);
+    ForRows(x.rows, [&](int64_t i, int) {
+      out[i] = ScanRow(absl::MakeConstSpan(x.Row(i), x.cols), limit);
+    });
   }
 
   Activation Norm(ConstMatrixView x, absl::Span<const float> weight, float eps,

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/check.h"
+#include "kernels/host_backend.h"
 #include "kernels/ops.h"
 #include "kernels/panel.h"
 #include "kernels/reference/attention.h"
@@ -50,7 +52,7 @@ double Dot(const PackedMatrix& weight, int64_t r, const std::vector<double>& x) 
 }
 
 // Large because each op is a method.
-class ReferenceBackend final : public KernelBackend {
+class ReferenceBackend final : public HostBackend {
  public:
   explicit ReferenceBackend(Precision precision) : precision_(precision) {}
 
@@ -72,6 +74,38 @@ class ReferenceBackend final : public KernelBackend {
     Activation result = buffer.View();
     result.values = x;
     return result;
+  }
+
+  Activation QuantizeInTwo(const Activation& x, Arena* arena) override {
+    CheckQuantizeInTwo(x);
+    const auto [rows, cols] = std::pair(x.values.rows, x.values.cols);
+    const ActivationBuffer result =
+        AllocateActivation(2 * rows, cols, precision_, ActivationParts::kAll, arena);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t k = 0; k < cols; ++k) {
+        const int64_t at = i * cols + k;
+        const float rounded = x.scales[at / kQuantBlock] * static_cast<float>(x.quants[at]);
+        result.values.Row(i)[k] = x.values.Row(i)[k];
+        result.values.Row(rows + i)[k] = x.values.Row(i)[k] - rounded;
+      }
+    }
+    QuantizeRows(result.values, result);
+    return result.View();
+  }
+
+  void ScanRows(ConstMatrixView x, float limit, RowScan* out) override {
+    CheckScanRows(x, limit);
+    for (int64_t i = 0; i < x.rows; ++i) {
+      out[i] = RowScan();
+      for (int64_t k = 0; k < x.cols; ++k) {
+        const float value = x.Row(i)[k];
+        if (value != 0) out[i].all_zero = false;
+        const bool large = std::isnan(value) || std::fabs(value) >= limit;
+        if (!large || out[i].first_large >= 0) continue;
+        out[i].first_large = static_cast<int32_t>(k);
+        out[i].large = value;
+      }
+    }
   }
 
   Activation Norm(ConstMatrixView x, absl::Span<const float> weight, float eps,

@@ -1,0 +1,31 @@
+// The backend for NVIDIA GPUs (compute capability 8.0 and above). Its results have the CPU's bits.
+//
+// kernels/cuda is built with --config=cuda. Without it, MakeCudaBackend exists but refuses.
+#ifndef TIDEPOOL_KERNELS_CUDA_CUDA_BACKEND_H_
+#define TIDEPOOL_KERNELS_CUDA_CUDA_BACKEND_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+
+namespace tidepool::kernels {
+
+struct CudaOptions {
+  int device = 0;
+  Precision precision = Precision::kFast;
+};
+
+// Returns FAILED_PRECONDITION if there is no such device, or if this program was built without
+// CUDA. Ops run later than the call that asks for them; errors of the device show at Sync.
+absl::StatusOr<std::unique_ptr<KernelBackend>> MakeCudaBackend(const CudaOptions& options);
+
+// The ops that the backend does not have yet, by the name of the method. A call of one ends the
+// process.
+absl::Span<const absl::string_view> OpsWithoutCuda();
+
+}  // namespace tidepool::kernels
+
+#endif  // TIDEPOOL_KERNELS_CUDA_CUDA_BACKEND_H_

@@ -1,0 +1,40 @@
+// The device: what kernels may use, and how the host starts them. Every kernel is compiled twice
+// from the same source: by nvcc for a GPU (nvidia_device.h), and by the host compiler for the
+// emulated device of tests/kernels/cuda (emulated_device.h, named by TIDEPOOL_DEVICE_HEADER).
+//
+// Both headers define, in namespace tidepool::kernels::cuda:
+//   TIDEPOOL_KERNEL, TIDEPOOL_DEVICE       mark kernels and functions that kernels call. Functions
+//                                          marked constexpr can be called without a mark.
+//   TIDEPOOL_KERNEL_OF(threads, blocks)    a kernel that is started with at most `threads` threads
+//                                          per block; `blocks` blocks should fit in a processor
+//   ThreadIndex, BlockThreads, LaneIndex, WarpIndex            of the block
+//   BlockX, BlockY, BlockZ, GridX, GridY, GridZ
+//   BlockBarrier(), WarpBarrier()          all threads of the block, or of the warp, must call
+//   Shuffle(value, lane), ShuffleXor(value, mask), ShuffleDown(value, delta)      whole warps
+//   Ballot(bool), AnyLane(bool), AllLanes(bool)                                  whole warps
+//   SharedArray<T>(first_byte, count)      a part of the block's shared memory, a Shared<T>:
+//       array[i], array.Slice(first, count), array.Add(i, v), array.Max(i, v) (the last two are
+//       atomic). array[i] is a reference on a GPU, and an object that checks each access on the
+//       emulated device. So copy it before the use of members: const U32x4 v = array[i].
+//   AtomicAdd(p, v), AtomicMax(p, v), AtomicMin(p, v), AtomicCas(p, old, new)   device memory
+//   Fence()                                earlier writes are visible to the device first
+//   LoadOnce(p)                            a load of 1, 2, 4, 8 or 16 bytes that will not be reused
+//   Dot4(a, b, c)                          c + the dot product of four signed bytes
+//   BytePermute(a, b, selector)            PTX prmt
+//   SquareRoot(x)                          correctly rounded
+//   PopCount(x), LowestBit(x)              LowestBit: index, or -1 if x is 0
+//   Launch(stream, kernel, grid, threads, shared_bytes, arguments...)     on the host
+//
+// The emulated device finds, and reports as an error of the stream: accesses outside of a
+// SharedArray, reads of shared memory that was not written, races on shared memory between
+// barriers, barriers that some threads do not reach, and shuffles that some lanes do not reach.
+#ifndef TIDEPOOL_KERNELS_CUDA_DEVICE_H_
+#define TIDEPOOL_KERNELS_CUDA_DEVICE_H_
+
+#ifdef TIDEPOOL_DEVICE_HEADER
+#include TIDEPOOL_DEVICE_HEADER
+#else
+#include "kernels/cuda/nvidia_device.h"
+#endif
+
+#endif  // TIDEPOOL_KERNELS_CUDA_DEVICE_H_

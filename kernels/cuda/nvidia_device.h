@@ -1,0 +1,140 @@
+// The device of device.h on an NVIDIA GPU. Only nvcc compiles this.
+#ifndef TIDEPOOL_KERNELS_CUDA_NVIDIA_DEVICE_H_
+#define TIDEPOOL_KERNELS_CUDA_NVIDIA_DEVICE_H_
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/cuda/device_types.h"
+#include "kernels/cuda/nvidia_stream.h"
+
+#define TIDEPOOL_KERNEL __global__ void
+#define TIDEPOOL_KERNEL_OF(threads, blocks) __global__ void __launch_bounds__(threads, blocks)
+#define TIDEPOOL_DEVICE __device__ __forceinline__
+
+namespace tidepool::kernels::cuda {
+
+TIDEPOOL_DEVICE int ThreadIndex() { return static_cast<int>(threadIdx.x); }
+TIDEPOOL_DEVICE int BlockThreads() { return static_cast<int>(blockDim.x); }
+TIDEPOOL_DEVICE int LaneIndex() { return ThreadIndex() % kWarpLanes; }
+TIDEPOOL_DEVICE int WarpIndex() { return ThreadIndex() / kWarpLanes; }
+TIDEPOOL_DEVICE int BlockX() { return static_cast<int>(blockIdx.x); }
+TIDEPOOL_DEVICE int BlockY() { return static_cast<int>(blockIdx.y); }
+TIDEPOOL_DEVICE int BlockZ() { return static_cast<int>(blockIdx.z); }
+TIDEPOOL_DEVICE int GridX() { return static_cast<int>(gridDim.x); }
+TIDEPOOL_DEVICE int GridY() { return static_cast<int>(gridDim.y); }
+TIDEPOOL_DEVICE int GridZ() { return static_cast<int>(gridDim.z); }
+
+TIDEPOOL_DEVICE void BlockBarrier() { __syncthreads(); }
+TIDEPOOL_DEVICE void WarpBarrier() { __syncwarp(); }
+TIDEPOOL_DEVICE void Fence() { __threadfence(); }
+
+inline constexpr unsigned kAllLanes = 0xffffffffu;
+
+template <typename T>
+TIDEPOOL_DEVICE T Shuffle(T value, int lane) {
+  return __shfl_sync(kAllLanes, value, lane);
+}
+template <typename T>
+TIDEPOOL_DEVICE T ShuffleXor(T value, int mask) {
+  return __shfl_xor_sync(kAllLanes, value, mask);
+}
+template <typename T>
+TIDEPOOL_DEVICE T ShuffleDown(T value, int delta) {
+  return __shfl_down_sync(kAllLanes, value, static_cast<unsigned>(delta));
+}
+TIDEPOOL_DEVICE uint32_t Ballot(bool vote) { return __ballot_sync(kAllLanes, vote); }
+TIDEPOOL_DEVICE bool AnyLane(bool vote) { return __any_sync(kAllLanes, vote) != 0; }
+TIDEPOOL_DEVICE bool AllLanes(bool vote) { return __all_sync(kAllLanes, vote) != 0; }
+
+template <typename T>
+TIDEPOOL_DEVICE T AtomicAdd(T* at, T value) {
+  return atomicAdd(at, value);
+}
+template <typename T>
+TIDEPOOL_DEVICE T AtomicMax(T* at, T value) {
+  return atomicMax(at, value);
+}
+template <typename T>
+TIDEPOOL_DEVICE T AtomicMin(T* at, T value) {
+  return atomicMin(at, value);
+}
+template <typename T>
+TIDEPOOL_DEVICE T AtomicCas(T* at, T expected, T value) {
+  return atomicCAS(at, expected, value);
+}
+
+// A part of the block's shared memory.
+template <typename T>
+class Shared {
+ public:
+  TIDEPOOL_DEVICE explicit Shared(T* data) : data_(data) {}
+  TIDEPOOL_DEVICE T& operator[](int i) const { return data_[i]; }
+  TIDEPOOL_DEVICE Shared Slice(int first, int) const { return Shared(data_ + first); }
+  TIDEPOOL_DEVICE T Add(int i, T value) const { return atomicAdd(data_ + i, value); }
+  TIDEPOOL_DEVICE T Max(int i, T value) const { return atomicMax(data_ + i, value); }
+  TIDEPOOL_DEVICE T* data() const { return data_; }
+
+ private:
+  T* data_;
+};
+
+template <typename T>
+TIDEPOOL_DEVICE Shared<T> SharedArray(int first_byte, int /*count*/) {
+  extern __shared__ __align__(128) unsigned char shared_bytes[];
+  return Shared<T>(reinterpret_cast<T*>(shared_bytes + first_byte));
+}
+
+template <typename T>
+TIDEPOOL_DEVICE T LoadOnce(const T* at) {
+  if constexpr (sizeof(T) == 16) {
+    const uint4 v = __ldcs(reinterpret_cast<const uint4*>(at));
+    return __builtin_bit_cast(T, v);
+  } else if constexpr (sizeof(T) == 8) {
+    const uint2 v = __ldcs(reinterpret_cast<const uint2*>(at));
+    return __builtin_bit_cast(T, v);
+  } else if constexpr (sizeof(T) == 4) {
+    const unsigned v = __ldcs(reinterpret_cast<const unsigned*>(at));
+    return __builtin_bit_cast(T, v);
+  } else if constexpr (sizeof(T) == 2) {
+    const unsigned short v = __ldcs(reinterpret_cast<const unsigned short*>(at));
+    return __builtin_bit_cast(T, v);
+  } else {
+    const unsigned char v = __ldcs(reinterpret_cast<const unsigned char*>(at));
+    return __builtin_bit_cast(T, v);
+  }
+}
+
+TIDEPOOL_DEVICE int Dot4(uint32_t a, uint32_t b, int c) {
+  return __dp4a(static_cast<int>(a), static_cast<int>(b), c);
+}
+TIDEPOOL_DEVICE uint32_t BytePermute(uint32_t a, uint32_t b, uint32_t selector) {
+  return __byte_perm(a, b, selector);
+}
+TIDEPOOL_DEVICE float SquareRoot(float x) { return __fsqrt_rn(x); }
+TIDEPOOL_DEVICE int PopCount(uint32_t x) { return __popc(x); }
+TIDEPOOL_DEVICE int LowestBit(uint32_t x) { return __ffs(static_cast<int>(x)) - 1; }
+
+// Starts `kernel` after all earlier work of the stream. An error is kept in the stream.
+template <typename... Parameters>
+void Launch(Stream* stream, void (*kernel)(Parameters...), Grid grid, int threads, int shared_bytes,
+            std::type_identity_t<Parameters>... arguments) {
+  constexpr int kDefaultShared = 48 * 1024;
+  if (shared_bytes > kDefaultShared) {
+    stream->Note(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                      cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+  }
+  void* pointers[] = {static_cast<void*>(&arguments)...};
+  stream->Note(cudaLaunchKernel(reinterpret_cast<const void*>(kernel),
+                                dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
+                                     static_cast<unsigned>(grid.z)),
+                                dim3(static_cast<unsigned>(threads)), pointers,
+                                static_cast<size_t>(shared_bytes), stream->handle()));
+}
+
+}  // namespace tidepool::kernels::cuda
+
+#endif  // TIDEPOOL_KERNELS_CUDA_NVIDIA_DEVICE_H_

@@ -1,0 +1,50 @@
+// HostBackend: what backends share whose ops run on the host, before they return.
+#ifndef TIDEPOOL_KERNELS_HOST_BACKEND_H_
+#define TIDEPOOL_KERNELS_HOST_BACKEND_H_
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "kernels/ops.h"
+
+namespace tidepool::kernels {
+
+// Thread-compatible. Large because each op is a method.
+class HostBackend : public KernelBackend {
+ public:
+  void CopyIn(absl::Span<const std::byte> from, std::byte* to) final {
+    std::copy(from.begin(), from.end(), to);
+  }
+  absl::Status CopyOut(const std::byte* from, absl::Span<std::byte> to) final {
+    std::copy_n(from, to.size(), to.begin());
+    return absl::OkStatus();
+  }
+  void CopyWithin(const std::byte* from, std::byte* to, size_t bytes) final {
+    std::copy_n(from, bytes, to);
+  }
+  absl::Status Sync() final { return absl::OkStatus(); }
+
+  void Zero(MatrixView out) final {
+    for (int64_t i = 0; i < out.rows; ++i) std::fill_n(out.Row(i), out.cols, 0.0f);
+  }
+  void GatherRows(ConstMatrixView x, absl::Span<const int64_t> rows, MatrixView out) final {
+    CheckGatherRows(x, rows, out);
+    for (int64_t i = 0; i < out.rows; ++i) std::copy_n(x.Row(rows[i]), x.cols, out.Row(i));
+  }
+  void CopyHeads(const HeadCopy& copy, ConstMatrixView from, MatrixView to) final {
+    CheckCopyHeads(copy, from, to);
+    for (int64_t i = 0; i < from.rows; ++i) {
+      const float* source = from.Row(i) + copy.from_first;
+      float* target = to.Row(i) + copy.to_first;
+      for (int64_t h = 0; h < copy.heads; ++h) {
+        std::copy_n(source + h * copy.from_dim, copy.cols, target + h * copy.to_dim);
+      }
+    }
+  }
+};
+
+}  // namespace tidepool::kernels
+
+#endif  // TIDEPOOL_KERNELS_HOST_BACKEND_H_

@@ -1,0 +1,114 @@
+// Runs the blocks of a kernel on the host: a fiber per thread of the block, one running at a time.
+// A fiber runs until it reaches a barrier, an exchange of its warp, or the end of the kernel.
+#ifndef TIDEPOOL_TESTS_KERNELS_CUDA_EMULATED_BLOCK_H_
+#define TIDEPOOL_TESTS_KERNELS_CUDA_EMULATED_BLOCK_H_
+
+#include <any>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/device_types.h"
+
+namespace tidepool::kernels::cuda {
+
+class FiberPool;
+
+struct LaunchShape {
+  Grid grid;
+  int threads = 0;
+  int shared_bytes = 0;
+};
+
+// What a lane brings to an exchange of its warp, and what it gets.
+struct LaneSlot {
+  uint64_t in[4] = {};
+  uint64_t out[4] = {};
+};
+
+// Computes the `out` of all 32 slots from their `in`.
+using Exchange = void (*)(LaneSlot* const* lanes);
+
+// The last accesses to one byte of shared memory. Clocks count barriers; 0 is "never".
+struct ByteShadow {
+  uint32_t write_clock = 0;
+  uint32_t read_clock = 0;
+  uint32_t write_warp_clock = 0;
+  uint32_t read_warp_clock = 0;
+  int16_t writer = 0;
+  int16_t reader = 0;  // a thread, kLanesOfWarp - warp, or kManyWarps
+};
+
+// Thread-compatible. One at a time per process thread. Large because it is what a block consists
+// of.
+class EmulatedBlock {
+ public:
+  explicit EmulatedBlock(uint64_t seed);
+  ~EmulatedBlock();
+
+  // Runs one block of `kernel`. Returns an empty string, or the first error.
+  std::string Run(const std::function<void()>& kernel, const LaunchShape& shape, const Grid& block);
+
+  // The block that runs now. Only kernels may call this, and the methods below.
+  static EmulatedBlock& Current();
+
+  int thread() const { return thread_; }
+  int threads() const { return threads_; }
+  const Grid& block() const { return block_; }
+  const Grid& grid() const { return grid_; }
+  // Something that belongs to the running thread, and ends with it.
+  std::any* slot() { return &slots_[thread_]; }
+
+  void Barrier();
+  // Waits for the other lanes of the warp, all of which must make the same exchange.
+  void MakeExchange(Exchange exchange, LaneSlot* slot);
+  // MakeExchange, and orders the warp's accesses to shared memory.
+  void BarrierOfWarp();
+
+  // Checks the range [first, first + bytes) of shared memory. `alignment` is that of the access.
+  std::byte* Read(int first, int bytes, int alignment);
+  std::byte* Write(int first, int bytes, int alignment);
+  // An atomic access races with other accesses, but not with other atomic ones.
+  std::byte* Update(int first, int bytes, int alignment);
+
+  // Ends the block with an error. Does not return to the kernel.
+  [[noreturn]] void Fail(const std::string& message);
+
+ private:
+  enum class State : uint8_t { kReady, kAtBarrier, kAtExchange, kDone };
+  struct Warp {
+    int arrived = 0;
+    uint32_t clock = 1;
+    Exchange exchange = nullptr;
+    LaneSlot* slots[kWarpLanes] = {};
+  };
+
+  void RunThread(int thread);
+  void Shuffle();
+  uint64_t Random();
+  std::string Stuck() const;
+  void CheckRange(int first, int bytes, int alignment);
+  bool Ordered(int other, uint32_t clock, uint32_t warp_clock) const;
+  std::string Place() const;
+
+  const std::function<void()>* kernel_ = nullptr;
+  uint64_t random_;
+  std::unique_ptr<FiberPool> fibers_;
+  Grid grid_, block_;
+  int threads_ = 0, thread_ = 0, arrived_ = 0, done_ = 0;
+  uint32_t clock_ = 0, first_clock_ = 0;
+  std::vector<State> states_;
+  std::vector<Warp> warps_;
+  std::vector<std::any> slots_;
+  std::vector<int> order_;
+  std::vector<std::byte> shared_;
+  std::vector<ByteShadow> shadow_;
+  std::string error_;
+};
+
+}  // namespace tidepool::kernels::cuda
+
+#endif  // TIDEPOOL_TESTS_KERNELS_CUDA_EMULATED_BLOCK_H_

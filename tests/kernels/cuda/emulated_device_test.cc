@@ -1,0 +1,218 @@
+// The emulated device finds the mistakes of kernels, and computes what a GPU computes.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/runtime.h"
+
+namespace tidepool::kernels::cuda {
+namespace {
+
+using testing::HasSubstr;
+
+class EmulatedDeviceTest : public testing::Test {
+ protected:
+  EmulatedDeviceTest() : stream_(*MakeStream(0)) {}
+  ~EmulatedDeviceTest() override { DeleteStream(stream_); }
+
+  // Runs a kernel and returns its error.
+  template <typename... P>
+  std::string Run(void (*kernel)(P...), Grid grid, int threads, int shared_bytes,
+                  std::type_identity_t<P>... arguments) {
+    Launch(stream_, kernel, grid, threads, shared_bytes, arguments...);
+    return std::string(Synchronize(stream_).message());
+  }
+
+  Stream* stream_;
+};
+
+TIDEPOOL_KERNEL Reverse(int* data) {
+  const Shared<int> buffer = SharedArray<int>(0, 64);
+  const int n = BlockThreads();
+  int* mine = data + BlockX() * n;
+  buffer[ThreadIndex()] = mine[ThreadIndex()];
+  BlockBarrier();
+  mine[ThreadIndex()] = buffer[n - 1 - ThreadIndex()];
+}
+
+TEST_F(EmulatedDeviceTest, RunsAllBlocksAndThreads) {
+  std::vector<int> data(64 * 7);
+  for (int i = 0; i < 64 * 7; ++i) data[i] = i;
+  EXPECT_EQ(Run(Reverse, {7}, 64, 256, data.data()), "");
+  for (int i = 0; i < 64 * 7; ++i) EXPECT_EQ(data[i], i / 64 * 64 + 63 - i % 64);
+}
+
+TEST_F(EmulatedDeviceTest, WorkWaitsForSynchronize) {
+  std::vector<int> data(64, 1);
+  data[0] = 5;
+  Launch(stream_, Reverse, {}, 64, 256, data.data());
+  EXPECT_EQ(data[0], 5);
+  EXPECT_TRUE(Synchronize(stream_).ok());
+  EXPECT_EQ(data[63], 5);
+}
+
+TIDEPOOL_KERNEL ReverseWithoutBarrier(int* data) {
+  const Shared<int> buffer = SharedArray<int>(0, 64);
+  buffer[ThreadIndex()] = data[ThreadIndex()];
+  WarpBarrier();
+  data[ThreadIndex()] = buffer[63 - ThreadIndex()];
+}
+
+TIDEPOOL_KERNEL WriteTwice(int) { SharedArray<int>(0, 1)[0] = ThreadIndex(); }
+
+// Sub-word writes of different bytes are not a race. A write after reads of others is one.
+TIDEPOOL_KERNEL WriteAfterRead(int racy) {
+  const Shared<int8_t> bytes = SharedArray<int8_t>(0, 64);
+  bytes[ThreadIndex()] = 1;
+  BlockBarrier();
+  const int sum = bytes[0] + bytes[63];
+  if (racy == 0) BlockBarrier();
+  bytes[ThreadIndex()] = static_cast<int8_t>(sum);
+}
+
+TEST_F(EmulatedDeviceTest, FindsRaces) {
+  std::vector<int> data(64);
+  EXPECT_THAT(Run(ReverseWithoutBarrier, {}, 64, 256, data.data()),
+              testing::AnyOf(HasSubstr("race"), HasSubstr("before it is written")));
+}
+TEST_F(EmulatedDeviceTest, FindsDoubleWrites) {
+  EXPECT_THAT(Run(WriteTwice, {}, 32, 4, 0), HasSubstr("race"));
+}
+TEST_F(EmulatedDeviceTest, FindsWritesAfterReads) {
+  EXPECT_EQ(Run(WriteAfterRead, {}, 64, 64, 0), "");
+  EXPECT_THAT(Run(WriteAfterRead, {}, 64, 64, 1), HasSubstr("race"));
+}
+
+// A warp may order its own accesses.
+TIDEPOOL_KERNEL ReverseInWarp(int* data) {
+  const Shared<int> buffer = SharedArray<int>(0, 64);
+  buffer[ThreadIndex()] = data[ThreadIndex()];
+  WarpBarrier();
+  data[ThreadIndex()] = buffer[WarpIndex() * 32 + 31 - LaneIndex()];
+}
+
+TEST_F(EmulatedDeviceTest, WarpBarrierOrdersAWarp) {
+  std::vector<int> data(64);
+  data[0] = 9;
+  EXPECT_EQ(Run(ReverseInWarp, {}, 64, 256, data.data()), "");
+  EXPECT_EQ(data[31], 9);
+}
+
+TIDEPOOL_KERNEL ReadUnwritten(int* out) { out[ThreadIndex()] = SharedArray<int>(0, 32)[3]; }
+TIDEPOOL_KERNEL WriteOutside(int at) { SharedArray<int>(0, 8)[at] = 1; }
+TIDEPOOL_KERNEL SkipBarrier(int) {
+  if (ThreadIndex() < 40) BlockBarrier();
+}
+TIDEPOOL_KERNEL SkipShuffle(int* out) {
+  if (ThreadIndex() != 5) out[0] = ShuffleXor(1, 1);
+}
+
+TEST_F(EmulatedDeviceTest, FindsReadsOfUnwrittenMemory) {
+  int out[32];
+  EXPECT_THAT(Run(ReadUnwritten, {}, 32, 128, out), HasSubstr("before it is written"));
+}
+TEST_F(EmulatedDeviceTest, FindsAccessesOutsideOfAnArray) {
+  EXPECT_THAT(Run(WriteOutside, {}, 32, 128, 8), HasSubstr("shared element 8 of 8"));
+}
+TEST_F(EmulatedDeviceTest, FindsArraysOutsideOfSharedMemory) {
+  EXPECT_THAT(Run(WriteOutside, {}, 32, 16, 7), HasSubstr("of 16 bytes of shared memory"));
+}
+TEST_F(EmulatedDeviceTest, FindsBarriersThatSomeThreadsDoNotReach) {
+  EXPECT_THAT(Run(SkipBarrier, {}, 64, 0, 0), HasSubstr("40 wait at a barrier"));
+}
+TEST_F(EmulatedDeviceTest, FindsShufflesThatSomeLanesDoNotReach) {
+  int out[1];
+  EXPECT_THAT(Run(SkipShuffle, {}, 32, 0, out), HasSubstr("31 lanes of warp 0 wait"));
+}
+TEST_F(EmulatedDeviceTest, FindsImpossibleLaunches) {
+  EXPECT_THAT(Run(SkipBarrier, {}, 33, 0, 0), HasSubstr("33 threads"));
+}
+
+TEST_F(EmulatedDeviceTest, ErrorsAreKept) {
+  EXPECT_THAT(Run(WriteTwice, {}, 32, 4, 0), HasSubstr("race"));
+  std::vector<int> data(64, 3);
+  EXPECT_THAT(Run(Reverse, {}, 64, 256, data.data()), HasSubstr("race"));
+}
+
+TIDEPOOL_KERNEL Exchange(uint32_t* out) {
+  const int lane = LaneIndex();
+  out[lane] = Shuffle(lane, 3);
+  out[32 + lane] = ShuffleXor(lane, 5);
+  out[64 + lane] = ShuffleDown(lane, 4);
+  out[96 + lane] = Ballot(lane % 3 == 0);
+  out[128 + lane] = (AnyLane(lane == 9) ? 1 : 0) + (AllLanes(lane != 9) ? 2 : 0);
+}
+
+TEST_F(EmulatedDeviceTest, LanesExchangeValues) {
+  std::vector<uint32_t> out(160);
+  EXPECT_EQ(Run(Exchange, {}, 32, 0, out.data()), "");
+  for (uint32_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(out[i], 3);
+    EXPECT_EQ(out[32 + i], i ^ 5);
+    EXPECT_EQ(out[64 + i], i < 28 ? i + 4 : i);
+    EXPECT_EQ(out[96 + i], 0x49249249);
+    EXPECT_EQ(out[128 + i], 1);
+  }
+}
+
+TIDEPOOL_KERNEL Gather(int64_t* out) {
+  const std::array<int64_t, 32> all = EmulatedGather(int64_t{LaneIndex()} * 3);
+  for (int i = 0; i < 32; ++i) out[LaneIndex() * 32 + i] = all[i];
+}
+
+TEST_F(EmulatedDeviceTest, GatherReadsAllLanes) {
+  std::vector<int64_t> out(1024);
+  EXPECT_EQ(Run(Gather, {}, 32, 0, out.data()), "");
+  for (int i = 0; i < 1024; ++i) EXPECT_EQ(out[i], i % 32 * 3);
+}
+
+TIDEPOOL_KERNEL Count(int* out) {
+  const Shared<int> counter = SharedArray<int>(0, 1);
+  if (ThreadIndex() == 0) counter[0] = 0;
+  BlockBarrier();
+  counter.Add(0, 2);
+  BlockBarrier();
+  if (ThreadIndex() == 0) AtomicAdd(out, static_cast<int>(counter[0]));
+}
+
+TEST_F(EmulatedDeviceTest, AtomicsAddUp) {
+  int out = 0;
+  EXPECT_EQ(Run(Count, {3, 2}, 64, 4, &out), "");
+  EXPECT_EQ(out, 6 * 128);
+}
+
+TEST(EmulatedArithmeticTest, BytesAreAsOnAGpu) {
+  EXPECT_EQ(Dot4(0x01ff80fe, 0x02ff037f, 10), 10 + 2 + 1 - 128 * 3 - 2 * 127);
+  EXPECT_EQ(BytePermute(0x33221100, 0x77665544, 0x7405), 0x77440055);
+  EXPECT_EQ(BytePermute(0x000080, 0, 0x0008), 0x808080ff);
+}
+
+// One op through the backend, its memory and its copies.
+TEST(EmulatedBackendTest, AddsRows) {
+  const auto backend = MakeCudaBackend({});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  EXPECT_EQ((*backend)->Description(), "cuda emulated");
+  EXPECT_FALSE((*backend)->memory()->on_host());
+  std::vector<float> x(3 * 300), y(3 * 300);
+  for (int i = 0; i < 900; ++i) x[i] = y[i] = static_cast<float>(i);
+  Buffer buffer(2 * 900 * sizeof(float), (*backend)->memory());
+  const auto bytes = [](std::vector<float>& v) {
+    return absl::Span<std::byte>(reinterpret_cast<std::byte*>(v.data()), 900 * sizeof(float));
+  };
+  float* first = reinterpret_cast<float*>(buffer.data());
+  (*backend)->CopyIn(bytes(x), buffer.data());
+  (*backend)->CopyIn(bytes(y), buffer.data() + 900 * sizeof(float));
+  (*backend)->Add({first, 3, 300}, {first + 900, 3, 300});
+  ASSERT_TRUE((*backend)->CopyOut(buffer.data() + 900 * sizeof(float), bytes(y)).ok());
+  for (int i = 0; i < 900; ++i) EXPECT_EQ(y[i], 2.0f * static_cast<float>(i));
+}
+
+}  // namespace
+}  // namespace tidepool::kernels::cuda

@@ -1,0 +1,127 @@
+// kernels/cuda/runtime.h on the emulated device.
+#include "kernels/cuda/runtime.h"
+
+#include <cstring>
+#include <new>
+#include <numeric>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/kernels/cuda/emulated_block.h"
+#include "tests/kernels/cuda/emulated_stream.h"
+
+namespace tidepool::kernels::cuda {
+namespace {
+
+constexpr auto kDeviceAlignment = static_cast<std::align_val_t>(256);
+constexpr int kMaxThreads = 1024;
+constexpr int kMaxSharedBytes = 227 << 10;
+
+uint64_t next_seed = 1;
+
+std::string CheckShape(const LaunchShape& shape) {
+  const auto [grid, threads, shared_bytes] = shape;
+  constexpr int kMaxYz = 65535;
+  if (grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.y > kMaxYz || grid.z > kMaxYz ||
+      threads < kWarpLanes || threads > kMaxThreads || threads % kWarpLanes != 0 ||
+      shared_bytes < 0 || shared_bytes > kMaxSharedBytes) {
+    return absl::StrCat("launch of ", grid.x, ",", grid.y, ",", grid.z, " blocks of ", threads,
+                        " threads with ", shared_bytes, " bytes of shared memory");
+  }
+  return "";
+}
+
+}  // namespace
+
+void SetEmulationSeed(uint64_t seed) { next_seed = seed; }
+
+void Stream::AddKernel(const LaunchShape& shape, std::function<void()> kernel) {
+  Add([this, shape, kernel = std::move(kernel)] { RunKernel(shape, kernel); });
+}
+
+void Stream::RunKernel(const LaunchShape& shape, const std::function<void()>& kernel) {
+  error_ = CheckShape(shape);
+  if (!error_.empty()) return;
+  const Grid& grid = shape.grid;
+  const int64_t blocks = int64_t{grid.x} * grid.y * grid.z;
+  ++seed_;
+  // A step that has no common factor with the number of blocks visits all of them.
+  int64_t step = static_cast<int64_t>(seed_ * 0x9e3779b97f4a7c15 >> 33) % blocks + 1;
+  while (std::gcd(step, blocks) != 1) step = step % blocks + 1;
+  int64_t at = step - 1;
+  for (int64_t i = 0; i < blocks && error_.empty(); ++i, at = (at + step) % blocks) {
+    const Grid place = {static_cast<int>(at % grid.x), static_cast<int>(at / grid.x % grid.y),
+                        static_cast<int>(at / grid.x / grid.y)};
+    error_ = block_.Run(kernel, shape, place);
+  }
+}
+
+void Stream::RunUntil(uint64_t count) {
+  while (done_ < count && !work_.empty()) {
+    if (error_.empty()) work_.front()();
+    work_.pop_front();
+    ++done_;
+  }
+}
+
+class Event {
+ public:
+  uint64_t at = 0;  // number of works of the stream that come first
+};
+
+absl::StatusOr<DeviceInfo> FindDevice(int device) {
+  if (device != 0) {
+    return absl::FailedPreconditionError(absl::StrCat("no emulated device ", device));
+  }
+  return DeviceInfo{.name = "emulated",
+                    .processors = 3,
+                    .memory_bytes = size_t{1} << 30,
+                    .shared_bytes = kMaxSharedBytes};
+}
+
+std::byte* AllocateDevice(int, size_t bytes) {
+  auto* data = static_cast<std::byte*>(::operator new(bytes, kDeviceAlignment, std::nothrow));
+  if (data != nullptr) std::memset(data, 0xff, bytes);  // NaN, if it is read as floats
+  return data;
+}
+void FreeDevice(int, std::byte* data) { ::operator delete(data, kDeviceAlignment); }
+std::byte* AllocatePinned(int device, size_t bytes) { return AllocateDevice(device, bytes); }
+void FreePinned(int device, std::byte* data) { FreeDevice(device, data); }
+
+absl::StatusOr<Stream*> MakeStream(int) { return new Stream(next_seed * 1000003); }
+
+void DeleteStream(Stream* stream) {
+  stream->RunUntil(stream->added());
+  delete stream;
+}
+
+absl::Status Synchronize(Stream* stream) {
+  stream->RunUntil(stream->added());
+  if (stream->error().empty()) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("emulated device: ", stream->error()));
+}
+
+Event* MakeEvent(int) { return new Event(); }
+void DeleteEvent(Event* event) { delete event; }
+void Record(Stream* stream, Event* event) { event->at = stream->added(); }
+void Wait(Stream* stream, Event* event) { stream->RunUntil(event->at); }
+
+void CopyPinnedIn(Stream* stream, const std::byte* from, std::byte* to, size_t bytes) {
+  stream->Add([=] { std::memcpy(to, from, bytes); });
+}
+
+void CopyHostIn(Stream* stream, const std::byte* from, std::byte* to, size_t bytes) {
+  stream->Add([to, copy = std::vector<std::byte>(from, from + bytes)] {
+    std::memcpy(to, copy.data(), copy.size());
+  });
+}
+
+void CopyHostOut(Stream* stream, const std::byte* from, std::byte* to, size_t bytes) {
+  CopyPinnedIn(stream, from, to, bytes);
+}
+
+void CopyOnDevice(Stream* stream, const std::byte* from, std::byte* to, size_t bytes) {
+  CopyPinnedIn(stream, from, to, bytes);
+}
+
+}  // namespace tidepool::kernels::cuda

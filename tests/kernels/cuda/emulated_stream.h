@@ -1,0 +1,44 @@
+// The stream of the emulated device, and the settings of the device.
+#ifndef TIDEPOOL_TESTS_KERNELS_CUDA_EMULATED_STREAM_H_
+#define TIDEPOOL_TESTS_KERNELS_CUDA_EMULATED_STREAM_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "tests/kernels/cuda/emulated_block.h"
+
+namespace tidepool::kernels::cuda {
+
+// The seed of the order in which blocks and threads run. A new stream reads it.
+void SetEmulationSeed(uint64_t seed);
+
+// Thread-compatible.
+class Stream {
+ public:
+  explicit Stream(uint64_t seed) : seed_(seed), block_(seed) {}
+
+  void Add(std::function<void()> work) { work_.push_back(std::move(work)); }
+  void AddKernel(const LaunchShape& shape, std::function<void()> kernel);
+
+  // The number of all works that were ever added.
+  uint64_t added() const { return done_ + work_.size(); }
+  // Runs work until `count` works are done. After an error, work is dropped.
+  void RunUntil(uint64_t count);
+  const std::string& error() const { return error_; }
+
+ private:
+  void RunKernel(const LaunchShape& shape, const std::function<void()>& kernel);
+
+  uint64_t seed_;
+  EmulatedBlock block_;
+  uint64_t done_ = 0;
+  std::deque<std::function<void()>> work_;
+  std::string error_;
+};
+
+}  // namespace tidepool::kernels::cuda
+
+#endif  // TIDEPOOL_TESTS_KERNELS_CUDA_EMULATED_STREAM_H_
