@@ -13,6 +13,9 @@
 //   CommitCopies()            puts the copies that this thread began since the last call into a group
 //   WaitForCopies<kGroups>()  waits until at most the last kGroups groups of this thread are not
 //                             complete. Other threads see the copies after a barrier.
+//   TIDEPOOL_UNROLL, TIDEPOOL_DO_NOT_UNROLL     before a loop. Arrays are in registers only if all
+//                             loops over them are unrolled.
+//   Forget(value)             the value. The compiler does not know that it is the same one.
 //   F16Value(half)            the float of a float16, which is in the low 16 bits
 #ifndef TIDEPOOL_KERNELS_CUDA_MMA_H_
 #define TIDEPOOL_KERNELS_CUDA_MMA_H_

@@ -6,6 +6,9 @@
 
 #include "kernels/cuda/device.h"
 
+#define TIDEPOOL_UNROLL _Pragma("unroll")
+#define TIDEPOOL_DO_NOT_UNROLL _Pragma("unroll 1")
+
 namespace tidepool::kernels::cuda {
 
 TIDEPOOL_DEVICE void Mma32(const uint32_t (&a)[4], const uint32_t (&b)[2], int c, int (&d)[4]) {
@@ -52,6 +55,11 @@ TIDEPOOL_DEVICE void CommitCopies() { asm volatile("cp.async.commit_group;" ::: 
 template <int kGroups>
 TIDEPOOL_DEVICE void WaitForCopies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+}
+
+TIDEPOOL_DEVICE int Forget(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
 }
 
 TIDEPOOL_DEVICE float F16Value(uint32_t half) {

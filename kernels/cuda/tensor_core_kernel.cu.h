@@ -38,9 +38,9 @@ TIDEPOOL_DEVICE WarpTile WarpTileOf(const ProductJob& job, int block_row) {
 // row's bit.
 template <TileShape kShape, typename Visit>
 TIDEPOOL_DEVICE void ForOutputs(const WarpTile& tile, Visit visit) {
-#pragma unroll
+TIDEPOOL_UNROLL
   for (int f = 0; f < kShape.fragments; ++f) {
-#pragma unroll
+TIDEPOOL_UNROLL
     for (int half = 0; half < 2; ++half) {
       visit(f, half, tile.first_output + f * kFragmentOutputs + half * 8 + LaneIndex() / 4);
     }
@@ -50,10 +50,10 @@ TIDEPOOL_DEVICE void ForOutputs(const WarpTile& tile, Visit visit) {
 // Calls visit(g, i, row) for the rows of a lane. `row` is in the job, but may be after its last row.
 template <TileShape kShape, typename Visit>
 TIDEPOOL_DEVICE void ForRows(const WarpTile& tile, Visit visit) {
-#pragma unroll
+TIDEPOOL_UNROLL
   for (int g = 0; g < kShape.row_groups; ++g) {
     if (g >= tile.row_groups) break;
-#pragma unroll
+TIDEPOOL_UNROLL
     for (int i = 0; i < 2; ++i) {
       visit(g, i, tile.first_row + g * kFragmentRows + LaneIndex() % 4 * 2 + i);
     }
@@ -72,7 +72,7 @@ TIDEPOOL_DEVICE void AddBias(const float* bias, const WarpTile& tile, int output
   ForOutputs<kShape>(tile, [&](int f, int half, int output) {
     if (output >= outputs) return;
     const float value = bias[output];
-#pragma unroll
+TIDEPOOL_UNROLL
     for (int g = 0; g < kShape.row_groups; ++g) {
       sums->at[f][g][2 * half] += value;
       sums->at[f][g][2 * half + 1] += value;
@@ -112,7 +112,7 @@ TIDEPOOL_DEVICE float GluOf(const Glu& glu, float gate, float up) {
 // Reduces over the eight lanes that have the same rows.
 template <typename T, typename Combine>
 TIDEPOOL_DEVICE T ReduceOutputs(T value, Combine combine) {
-#pragma unroll
+TIDEPOOL_UNROLL
   for (int mask = 4; mask < kWarpLanes; mask *= 2) {
     value = combine(value, ShuffleXor(value, mask));
   }
@@ -124,7 +124,7 @@ TIDEPOOL_DEVICE T ReduceOutputs(T value, Combine combine) {
 TIDEPOOL_DEVICE void QuantizeOutputs(const MutableInt8Rows& int8, int64_t row, int first_output,
                                      const float (&values)[4], bool stored) {
   uint32_t bits = 0;
-#pragma unroll
+TIDEPOOL_UNROLL
   for (int k = 0; k < 4; ++k) {
     const uint32_t magnitude = FloatBits(values[k]) & 0x7fffffff;
     bits = magnitude > bits ? magnitude : bits;
@@ -136,7 +136,7 @@ TIDEPOOL_DEVICE void QuantizeOutputs(const MutableInt8Rows& int8, int64_t row, i
   const float inverse = zero ? 0.0f : 127.0f / amax;
   const float scale = !finite ? FloatFromBits(0x7fc00000) : zero ? 0.0f : amax / 127.0f;
   int quants[4];
-#pragma unroll
+TIDEPOOL_UNROLL
   for (int k = 0; k < 4; ++k) {
     quants[k] = zero ? 0 : static_cast<int>(RoundToEven(values[k] * inverse));
   }
@@ -146,7 +146,7 @@ TIDEPOOL_DEVICE void QuantizeOutputs(const MutableInt8Rows& int8, int64_t row, i
   if (!stored) return;
   const int lane_output = LaneIndex() / 4;
   int8_t* out = int8.quants + row * int8.cols + first_output;
-#pragma unroll
+TIDEPOOL_UNROLL
   for (int k = 0; k < 4; ++k) out[8 * k + lane_output] = static_cast<int8_t>(quants[k]);
   if (lane_output != 0) return;
   const int64_t block = (row * int8.cols + first_output) / kQuantBlock;
@@ -202,7 +202,7 @@ TIDEPOOL_DEVICE void MultiplyTile(const TensorCoreCall& call, const ProductJob& 
     BlockBarrier();
     const Stage<kShape> stage(stage_number);
     const int count = call.blocks - first < kStageBlocks ? call.blocks - first : kStageBlocks;
-#pragma unroll 1
+    TIDEPOOL_DO_NOT_UNROLL
     for (int b = 0; b < count; ++b) {
       const int next = first + b + 1 < call.blocks ? first + b + 1 : first + b;
       MultiplyBlock<kType, kShape>(stage, b, tile.shared_row, tile.row_groups, next, &weights,

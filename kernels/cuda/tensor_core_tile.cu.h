@@ -79,17 +79,22 @@ class RowLoader {
   TIDEPOOL_DEVICE void Load(int block, int stage_number) const {
     const Stage<kShape> stage(stage_number);
     constexpr int kChunks = 2 * kStageBlocks;  // of a row
+    static_assert(kShape.rows() * kStageBlocks % kShape.threads() == 0);
     const int blocks = call_.blocks - block;
-#pragma unroll
-    for (int i = ThreadIndex(); i < kShape.chunks(); i += kShape.threads()) {
+    // So what follows from it needs no registers between two calls.
+    const int thread = Forget(ThreadIndex());
+TIDEPOOL_UNROLL
+    for (int first = 0; first < kShape.chunks(); first += kShape.threads()) {
+      const int i = first + thread;
       const int row = i / kChunks;
       const int chunk = i % kChunks;
       if (chunk / 2 >= blocks) continue;
       CopyAsync(reinterpret_cast<const U32x4*>(call_.x.quants) + 2 * BlockIndex(row, block) + chunk,
                 stage.quants, stage.ChunkIndex(row, chunk));
     }
-#pragma unroll
-    for (int i = ThreadIndex(); i < kShape.rows() * kStageBlocks; i += kShape.threads()) {
+TIDEPOOL_UNROLL
+    for (int first = 0; first < kShape.rows() * kStageBlocks; first += kShape.threads()) {
+      const int i = first + thread;
       const int row = i / kStageBlocks;
       const int b = i % kStageBlocks;
       if (b >= blocks) continue;
@@ -177,7 +182,7 @@ class WeightLoader {
     const int last = (outputs - 1) / kPanelRows;
     const int panel = first / kPanelRows < last ? first / kPanelRows : last;
     first_ = weight + panel * panel_bytes;
-#pragma unroll
+TIDEPOOL_UNROLL
     for (int p = 1; p < kPanels; ++p) {
       offsets_[p] = (panel + p < last ? p : last - panel) * static_cast<uint32_t>(panel_bytes);
     }
@@ -185,7 +190,7 @@ class WeightLoader {
   }
 
   TIDEPOOL_DEVICE void Load(int block) {
-#pragma unroll
+TIDEPOOL_UNROLL
     for (int p = 0; p < kPanels; ++p) {
       words_[p] = LoadPanelWords<kType>(first_ + offsets_[p], block, lane_);
     }
@@ -193,7 +198,7 @@ class WeightLoader {
 
   // Unpacks the loaded words of fragment `f`.
   TIDEPOOL_DEVICE void Unpack(int f, uint32_t (&a)[4], RowScales (&scales)[2]) const {
-#pragma unroll
+TIDEPOOL_UNROLL
     for (int p = 0; p < 2; ++p) {
       UnpackPanelWords<kType>(words_[2 * f + p], lane_, &a[p], &a[p + 2]);
       scales[p] = ScalesOf<kType>(words_[2 * f + p]);
@@ -222,18 +227,18 @@ TIDEPOOL_DEVICE void MultiplyBlock(const Stage<kShape>& stage, int b, int first_
   const int lane = LaneIndex();
   uint32_t a[kShape.fragments][4];
   RowScales scales[kShape.fragments][2];
-#pragma unroll
+TIDEPOOL_UNROLL
   for (int f = 0; f < kShape.fragments; ++f) weights->Unpack(f, a[f], scales[f]);
   weights->Load(next);
   // Matrix m of LoadMatrix4 is half m % 2 of row group m / 2.
   const int matrix_row = first_row + lane / 16 * kFragmentRows + lane % 8;
   const int chunk = 2 * b + lane / 8 % 2;
-#pragma unroll
+TIDEPOOL_UNROLL
   for (int pair = 0; pair < kShape.row_groups; pair += 2) {
     if (pair >= groups) break;
     uint32_t x[4];
     LoadMatrix4(stage.quants, stage.ChunkIndex(matrix_row + pair * kFragmentRows, chunk), x);
-#pragma unroll
+TIDEPOOL_UNROLL
     for (int g = pair; g < pair + 2; ++g) {
       const int pair_at = (b * kShape.line() + first_row + g * kFragmentRows) / 2 + lane % 4;
       const U32x2 dx = stage.scale_pairs[pair_at];
@@ -241,7 +246,7 @@ TIDEPOOL_DEVICE void MultiplyBlock(const Stage<kShape>& stage, int b, int first_
       if constexpr (FormatOf(kType).has_min) sum_bits = stage.sum_pairs[pair_at];
       const RowFactors factors[2] = {FactorsOf<kType>(dx.x, sum_bits.x),
                                      FactorsOf<kType>(dx.y, sum_bits.y)};
-#pragma unroll
+TIDEPOOL_UNROLL
       for (int f = 0; f < kShape.fragments; ++f) {
         int low[4];
         int high[4] = {};
@@ -251,7 +256,7 @@ TIDEPOOL_DEVICE void MultiplyBlock(const Stage<kShape>& stage, int b, int first_
         } else {
           Mma32(a[f], {x[2 * (g - pair)], x[2 * (g - pair) + 1]}, kShiftBits, low);
         }
-#pragma unroll
+TIDEPOOL_UNROLL
         for (int i = 0; i < 4; ++i) {
           float& sum = sums->at[f][g][i];
           sum = AddBlock<kType>(sum, scales[f][i / 2], factors[i % 2], low[i], high[i]);

@@ -19,6 +19,9 @@
 #include "kernels/math.h"
 #include "tests/kernels/cuda/emulated_block.h"
 
+#define TIDEPOOL_UNROLL
+#define TIDEPOOL_DO_NOT_UNROLL
+
 namespace tidepool::kernels::cuda {
 
 inline uint64_t TwoWords(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
@@ -131,6 +134,8 @@ void WaitForCopies() {
     for (const auto& copy : copies.groups.front()) copy();
   }
 }
+
+inline int Forget(int value) { return value; }
 
 inline float F16Value(uint32_t half) { return F16ToF32(static_cast<uint16_t>(half)); }
 
