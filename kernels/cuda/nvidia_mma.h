@@ -6,8 +6,11 @@
 
 #include "kernels/cuda/device.h"
 
-#define TIDEPOOL_UNROLL _Pragma("unroll")
-#define TIDEPOOL_DO_NOT_UNROLL _Pragma("unroll 1")
+#ifndef TIDEPOOL_UNROLL
+#define TIDEPOOL_PRAGMA_(text) _Pragma(#text)
+#define TIDEPOOL_UNROLL TIDEPOOL_PRAGMA_(unroll)
+#define TIDEPOOL_UNROLL_BY(n) TIDEPOOL_PRAGMA_(unroll n)
+#endif
 
 namespace tidepool::kernels::cuda {
 

@@ -58,9 +58,8 @@ TileForm FormFor(int64_t rows, bool glu) {
 void LaunchForm(const CudaContext& context, DType dtype, TileForm form, const TensorCoreCall& call,
                 int row_tiles) {
   if (row_tiles == 0 || call.outputs == 0) return;
-  VisitQuantType(dtype, [&](auto type) {
-    LaunchTensorCores<type()>(context.stream, form, call, row_tiles);
-  });
+  VisitQuantType(
+      dtype, [&](auto type) { LaunchTensorCores<type()>(context.stream, form, call, row_tiles); });
 }
 
 // A product with one job.
@@ -102,8 +101,8 @@ const int32_t* CarryRows(const CudaContext& context, absl::Span<const ExpertGrou
 }
 
 bool SameTypes(const FfnWeights& a, const FfnWeights& b) {
-  return a.gate.dtype == b.gate.dtype && a.down.dtype == b.down.dtype &&
-         a.glu.form == b.glu.form && a.glu.alpha == b.glu.alpha && a.glu.limit == b.glu.limit;
+  return a.gate.dtype == b.gate.dtype && a.down.dtype == b.down.dtype && a.glu.form == b.glu.form &&
+         a.glu.alpha == b.glu.alpha && a.glu.limit == b.glu.limit;
 }
 
 }  // namespace

@@ -16,9 +16,9 @@ namespace tidepool::kernels::cuda {
 // Which rows and outputs a warp stores.
 struct WarpTile {
   int first_output;
-  int first_row;    // in the job
-  int shared_row;   // first_row's row in shared memory
-  int row_groups;   // of 8 rows, of which at least one row is in the job
+  int first_row;   // in the job
+  int shared_row;  // first_row's row in shared memory
+  int row_groups;  // of 8 rows, of which at least one row is in the job
 };
 
 template <TileShape kShape>
@@ -38,22 +38,23 @@ TIDEPOOL_DEVICE WarpTile WarpTileOf(const ProductJob& job, int block_row) {
 // row's bit.
 template <TileShape kShape, typename Visit>
 TIDEPOOL_DEVICE void ForOutputs(const WarpTile& tile, Visit visit) {
-TIDEPOOL_UNROLL
+  TIDEPOOL_UNROLL
   for (int f = 0; f < kShape.fragments; ++f) {
-TIDEPOOL_UNROLL
+    TIDEPOOL_UNROLL
     for (int half = 0; half < 2; ++half) {
       visit(f, half, tile.first_output + f * kFragmentOutputs + half * 8 + LaneIndex() / 4);
     }
   }
 }
 
-// Calls visit(g, i, row) for the rows of a lane. `row` is in the job, but may be after its last row.
+// Calls visit(g, i, row) for the rows of a lane. `row` is in the job, but may be after its last
+// row.
 template <TileShape kShape, typename Visit>
 TIDEPOOL_DEVICE void ForRows(const WarpTile& tile, Visit visit) {
-TIDEPOOL_UNROLL
+  TIDEPOOL_UNROLL
   for (int g = 0; g < kShape.row_groups; ++g) {
     if (g >= tile.row_groups) break;
-TIDEPOOL_UNROLL
+    TIDEPOOL_UNROLL
     for (int i = 0; i < 2; ++i) {
       visit(g, i, tile.first_row + g * kFragmentRows + LaneIndex() % 4 * 2 + i);
     }
@@ -72,7 +73,7 @@ TIDEPOOL_DEVICE void AddBias(const float* bias, const WarpTile& tile, int output
   ForOutputs<kShape>(tile, [&](int f, int half, int output) {
     if (output >= outputs) return;
     const float value = bias[output];
-TIDEPOOL_UNROLL
+    TIDEPOOL_UNROLL
     for (int g = 0; g < kShape.row_groups; ++g) {
       sums->at[f][g][2 * half] += value;
       sums->at[f][g][2 * half + 1] += value;
@@ -112,19 +113,20 @@ TIDEPOOL_DEVICE float GluOf(const Glu& glu, float gate, float up) {
 // Reduces over the eight lanes that have the same rows.
 template <typename T, typename Combine>
 TIDEPOOL_DEVICE T ReduceOutputs(T value, Combine combine) {
-TIDEPOOL_UNROLL
+  TIDEPOOL_UNROLL
   for (int mask = 4; mask < kWarpLanes; mask *= 2) {
     value = combine(value, ShuffleXor(value, mask));
   }
   return value;
 }
 
-// Converts 32 outputs of a row to int8, as ops.h defines it. The warp's lanes with the same row have
-// four of them each, in the order of ForOutputs. `stored` is false if the row must not be stored.
+// Converts 32 outputs of a row to int8, as ops.h defines it. The warp's lanes with the same row
+// have four of them each, in the order of ForOutputs. `stored` is false if the row must not be
+// stored.
 TIDEPOOL_DEVICE void QuantizeOutputs(const MutableInt8Rows& int8, int64_t row, int first_output,
                                      const float (&values)[4], bool stored) {
   uint32_t bits = 0;
-TIDEPOOL_UNROLL
+  TIDEPOOL_UNROLL
   for (int k = 0; k < 4; ++k) {
     const uint32_t magnitude = FloatBits(values[k]) & 0x7fffffff;
     bits = magnitude > bits ? magnitude : bits;
@@ -136,7 +138,7 @@ TIDEPOOL_UNROLL
   const float inverse = zero ? 0.0f : 127.0f / amax;
   const float scale = !finite ? FloatFromBits(0x7fc00000) : zero ? 0.0f : amax / 127.0f;
   int quants[4];
-TIDEPOOL_UNROLL
+  TIDEPOOL_UNROLL
   for (int k = 0; k < 4; ++k) {
     quants[k] = zero ? 0 : static_cast<int>(RoundToEven(values[k] * inverse));
   }
@@ -146,7 +148,7 @@ TIDEPOOL_UNROLL
   if (!stored) return;
   const int lane_output = LaneIndex() / 4;
   int8_t* out = int8.quants + row * int8.cols + first_output;
-TIDEPOOL_UNROLL
+  TIDEPOOL_UNROLL
   for (int k = 0; k < 4; ++k) out[8 * k + lane_output] = static_cast<int8_t>(quants[k]);
   if (lane_output != 0) return;
   const int64_t block = (row * int8.cols + first_output) / kQuantBlock;
@@ -167,8 +169,7 @@ TIDEPOOL_DEVICE void StoreGlu(const TensorCoreCall& call, const ProductJob& job,
     const int64_t out_row = stored ? OutRow(job, row) : 0;
     float values[4];
     ForOutputs<kShape>(tile, [&](int f, int half, int output) {
-      const float value =
-          GluOf(call.glu, gates.at[f][g][2 * half + i], ups.at[f][g][2 * half + i]);
+      const float value = GluOf(call.glu, gates.at[f][g][2 * half + i], ups.at[f][g][2 * half + i]);
       values[2 * f + half] = value;
       if (stored && output < call.outputs) call.out[out_row * call.out_stride + output] = value;
     });
@@ -202,15 +203,12 @@ TIDEPOOL_DEVICE void MultiplyTile(const TensorCoreCall& call, const ProductJob& 
     BlockBarrier();
     const Stage<kShape> stage(stage_number);
     const int count = call.blocks - first < kStageBlocks ? call.blocks - first : kStageBlocks;
-    TIDEPOOL_DO_NOT_UNROLL
+    TIDEPOOL_UNROLL_BY(1)
     for (int b = 0; b < count; ++b) {
       const int next = first + b + 1 < call.blocks ? first + b + 1 : first + b;
-      MultiplyBlock<kType, kShape>(stage, b, tile.shared_row, tile.row_groups, next, &weights,
-                                   &sums[0]);
-      if constexpr (kLast > 0) {
-        MultiplyBlock<kType, kShape>(stage, b, tile.shared_row, tile.row_groups, next, &ups,
-                                     &sums[kLast]);
-      }
+      const BlockStep step = {b, next, tile.shared_row, tile.row_groups};
+      MultiplyBlock<kType, kShape>(stage, step, &weights, &sums[0]);
+      if constexpr (kLast > 0) MultiplyBlock<kType, kShape>(stage, step, &ups, &sums[kLast]);
     }
     BlockBarrier();
     stage_number = 1 - stage_number;
@@ -248,7 +246,7 @@ TensorCoreKernel(const TensorCoreCall call) {
 }
 
 template <DType kType, TileShape kShape>
-void LaunchShape(Stream* stream, const TensorCoreCall& call, int row_tiles) {
+void LaunchTile(Stream* stream, const TensorCoreCall& call, int row_tiles) {
   const int columns = (call.outputs + kShape.outputs() - 1) / kShape.outputs();
   Launch(stream, TensorCoreKernel<kType, kShape>, {columns, row_tiles}, kShape.threads(),
          kShape.shared_bytes(), call);
@@ -258,13 +256,13 @@ template <DType kType>
 void LaunchTensorCores(Stream* stream, TileForm form, const TensorCoreCall& call, int row_tiles) {
   switch (form) {
     case TileForm::kLarge:
-      return LaunchShape<kType, kLargeTile>(stream, call, row_tiles);
+      return LaunchTile<kType, kLargeTile>(stream, call, row_tiles);
     case TileForm::kSmall:
-      return LaunchShape<kType, kSmallTile>(stream, call, row_tiles);
+      return LaunchTile<kType, kSmallTile>(stream, call, row_tiles);
     case TileForm::kLargeGlu:
-      return LaunchShape<kType, kLargeGluTile>(stream, call, row_tiles);
+      return LaunchTile<kType, kLargeGluTile>(stream, call, row_tiles);
     case TileForm::kSmallGlu:
-      return LaunchShape<kType, kSmallGluTile>(stream, call, row_tiles);
+      return LaunchTile<kType, kSmallGluTile>(stream, call, row_tiles);
   }
 }
 

@@ -1,8 +1,8 @@
 // The inner loop of products with tensor cores: a block of threads computes a tile of outputs x
 // rows.
 //
-// A warp owns 16 or 32 outputs (one or two fragments A, which are weights) and some groups of 8 rows
-// of x (fragments B). For each block of 32 columns, the tensor cores compute the exact integer
+// A warp owns 16 or 32 outputs (one or two fragments A, which are weights) and some groups of 8
+// rows of x (fragments B). For each block of 32 columns, the tensor cores compute the exact integer
 // products. Then each lane adds them to its float sums, as ops.h defines it, one block after
 // another. The integers do not need a conversion: a product starts at the bits of kRoundingShift,
 // 1.5 * 2^23. So the bits of the result are those of the float kRoundingShift + product, and a
@@ -83,7 +83,7 @@ class RowLoader {
     const int blocks = call_.blocks - block;
     // So what follows from it needs no registers between two calls.
     const int thread = Forget(ThreadIndex());
-TIDEPOOL_UNROLL
+    TIDEPOOL_UNROLL
     for (int first = 0; first < kShape.chunks(); first += kShape.threads()) {
       const int i = first + thread;
       const int row = i / kChunks;
@@ -92,7 +92,7 @@ TIDEPOOL_UNROLL
       CopyAsync(reinterpret_cast<const U32x4*>(call_.x.quants) + 2 * BlockIndex(row, block) + chunk,
                 stage.quants, stage.ChunkIndex(row, chunk));
     }
-TIDEPOOL_UNROLL
+    TIDEPOOL_UNROLL
     for (int first = 0; first < kShape.rows() * kStageBlocks; first += kShape.threads()) {
       const int i = first + thread;
       const int row = i / kStageBlocks;
@@ -182,7 +182,7 @@ class WeightLoader {
     const int last = (outputs - 1) / kPanelRows;
     const int panel = first / kPanelRows < last ? first / kPanelRows : last;
     first_ = weight + panel * panel_bytes;
-TIDEPOOL_UNROLL
+    TIDEPOOL_UNROLL
     for (int p = 1; p < kPanels; ++p) {
       offsets_[p] = (panel + p < last ? p : last - panel) * static_cast<uint32_t>(panel_bytes);
     }
@@ -190,7 +190,7 @@ TIDEPOOL_UNROLL
   }
 
   TIDEPOOL_DEVICE void Load(int block) {
-TIDEPOOL_UNROLL
+    TIDEPOOL_UNROLL
     for (int p = 0; p < kPanels; ++p) {
       words_[p] = LoadPanelWords<kType>(first_ + offsets_[p], block, lane_);
     }
@@ -198,7 +198,7 @@ TIDEPOOL_UNROLL
 
   // Unpacks the loaded words of fragment `f`.
   TIDEPOOL_DEVICE void Unpack(int f, uint32_t (&a)[4], RowScales (&scales)[2]) const {
-TIDEPOOL_UNROLL
+    TIDEPOOL_UNROLL
     for (int p = 0; p < 2; ++p) {
       UnpackPanelWords<kType>(words_[2 * f + p], lane_, &a[p], &a[p + 2]);
       scales[p] = ScalesOf<kType>(words_[2 * f + p]);
@@ -212,41 +212,49 @@ TIDEPOOL_UNROLL
   int lane_;
 };
 
-// The sums of a warp. A lane's sum [f][g][i] is that of output 16 f + 8 (i / 2) + lane / 4 and row 8
-// g + 2 (lane % 4) + i % 2 of the warp.
+// The sums of a warp. A lane's sum [f][g][i] is that of output 16 f + 8 (i / 2) + lane / 4 and row
+// 8 g + 2 (lane % 4) + i % 2 of the warp.
 template <TileShape kShape>
 struct TileSums {
   float at[kShape.fragments][kShape.row_groups][4] = {};
 };
 
-// Multiplies block b of a stage with the loaded weights, and loads the weights of `next`.
+// Which block of which rows a warp multiplies.
+struct BlockStep {
+  int block;  // of the stage
+  int next;   // the block of the weight to load for the next step
+  int first_row;   // of the warp, in shared memory
+  int row_groups;  // with rows
+};
+
+// Multiplies a block of a stage with the loaded weights, and loads the weights of the next step.
 template <DType kType, TileShape kShape>
-TIDEPOOL_DEVICE void MultiplyBlock(const Stage<kShape>& stage, int b, int first_row, int groups,
-                                   int next, WeightLoader<kType, kShape.fragments>* weights,
+TIDEPOOL_DEVICE void MultiplyBlock(const Stage<kShape>& stage, const BlockStep& step,
+                                   WeightLoader<kType, kShape.fragments>* weights,
                                    TileSums<kShape>* sums) {
   const int lane = LaneIndex();
   uint32_t a[kShape.fragments][4];
   RowScales scales[kShape.fragments][2];
-TIDEPOOL_UNROLL
+  TIDEPOOL_UNROLL
   for (int f = 0; f < kShape.fragments; ++f) weights->Unpack(f, a[f], scales[f]);
-  weights->Load(next);
+  weights->Load(step.next);
   // Matrix m of LoadMatrix4 is half m % 2 of row group m / 2.
-  const int matrix_row = first_row + lane / 16 * kFragmentRows + lane % 8;
-  const int chunk = 2 * b + lane / 8 % 2;
-TIDEPOOL_UNROLL
+  const int matrix_row = step.first_row + lane / 16 * kFragmentRows + lane % 8;
+  const int chunk = 2 * step.block + lane / 8 % 2;
+  TIDEPOOL_UNROLL
   for (int pair = 0; pair < kShape.row_groups; pair += 2) {
-    if (pair >= groups) break;
+    if (pair >= step.row_groups) break;
     uint32_t x[4];
     LoadMatrix4(stage.quants, stage.ChunkIndex(matrix_row + pair * kFragmentRows, chunk), x);
-TIDEPOOL_UNROLL
+    TIDEPOOL_UNROLL
     for (int g = pair; g < pair + 2; ++g) {
-      const int pair_at = (b * kShape.line() + first_row + g * kFragmentRows) / 2 + lane % 4;
+      const int pair_at = (step.block * kShape.line() + step.first_row + g * kFragmentRows) / 2 + lane % 4;
       const U32x2 dx = stage.scale_pairs[pair_at];
       U32x2 sum_bits = {};
       if constexpr (FormatOf(kType).has_min) sum_bits = stage.sum_pairs[pair_at];
       const RowFactors factors[2] = {FactorsOf<kType>(dx.x, sum_bits.x),
                                      FactorsOf<kType>(dx.y, sum_bits.y)};
-TIDEPOOL_UNROLL
+      TIDEPOOL_UNROLL
       for (int f = 0; f < kShape.fragments; ++f) {
         int low[4];
         int high[4] = {};
@@ -256,7 +264,7 @@ TIDEPOOL_UNROLL
         } else {
           Mma32(a[f], {x[2 * (g - pair)], x[2 * (g - pair) + 1]}, kShiftBits, low);
         }
-TIDEPOOL_UNROLL
+        TIDEPOOL_UNROLL
         for (int i = 0; i < 4; ++i) {
           float& sum = sums->at[f][g][i];
           sum = AddBlock<kType>(sum, scales[f][i / 2], factors[i % 2], low[i], high[i]);

@@ -157,8 +157,8 @@ TIDEPOOL_DEVICE void LookUp(uint32_t nibbles, uint32_t* low, uint32_t* high) {
   *high = BytePermute(values[0], values[1], 0x7531);
 }
 
-// Subtracts the zero point from four codes below 128. No byte borrows from the next one, because 128
-// is added to each, and then removed without a carry.
+// Subtracts the zero point from four codes below 128. No byte borrows from the next one, because
+// 128 is added to each, and then removed without a carry.
 template <int kZero>
 TIDEPOOL_DEVICE uint32_t SubtractZero(uint32_t codes) {
   if constexpr (kZero == 0) return codes;

@@ -19,8 +19,10 @@
 #include "kernels/math.h"
 #include "tests/kernels/cuda/emulated_block.h"
 
+#ifndef TIDEPOOL_UNROLL
 #define TIDEPOOL_UNROLL
-#define TIDEPOOL_DO_NOT_UNROLL
+#define TIDEPOOL_UNROLL_BY(n)
+#endif
 
 namespace tidepool::kernels::cuda {
 
@@ -32,8 +34,8 @@ inline uint32_t WordOf(const uint64_t* words, int i) {
 // Computes all elements of a product with kK columns of A. A lane's slot has a[0] to a[3] in in[0]
 // and in[1], b in in[2], c in in[3], and gets d in out[0] and out[1]. Each word has four columns.
 // Word i of `a` has row lane / 4 + 8 (i % 2) and columns 4 (lane % 4) + 16 (i / 2). Word i of b has
-// these columns, too, of column lane / 4 of B. d[i] is row lane / 4 + 8 (i / 2) and column 2 (lane %
-// 4) + i % 2.
+// these columns, too, of column lane / 4 of B. d[i] is row lane / 4 + 8 (i / 2) and column 2 (lane
+// % 4) + i % 2.
 template <int kK>
 void MultiplyFragments(LaneSlot* const* lanes) {
   for (int lane = 0; lane < kWarpLanes; ++lane) {
