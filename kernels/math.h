@@ -4,30 +4,32 @@
 // results depend on libm's version and on the CPU.
 //
 // All functions are `static`. The reason is that files compiled for different ISAs include this
-// header, and the linker must not merge their functions.
+// header, and the linker must not merge their functions. They are `constexpr` because GPU code can
+// call such functions. It cannot read arrays at namespace scope, so functions copy them first.
 #ifndef TIDEPOOL_KERNELS_MATH_H_
 #define TIDEPOOL_KERNELS_MATH_H_
 
 #include <cstdint>
-#include <cstring>
 
-#include "kernels/host_device.h"
+// Clang does not evaluate __builtin_fmaf in constant expressions. Nothing here needs it to.
+#ifdef __clang__
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Winvalid-constexpr"
+#endif
 
 namespace tidepool::kernels {
 
-TIDEPOOL_HOST_DEVICE static inline uint32_t FloatBits(float value) {
-  uint32_t bits;
-  __builtin_memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
+// The coefficients of a polynomial.
+template <int kCount>
+struct Coefficients {
+  float c[kCount];
+};
 
-TIDEPOOL_HOST_DEVICE static inline float FloatFromBits(uint32_t bits) {
-  float value;
-  __builtin_memcpy(&value, &bits, sizeof(value));
-  return value;
-}
+static constexpr uint32_t FloatBits(float value) { return __builtin_bit_cast(uint32_t, value); }
 
-TIDEPOOL_HOST_DEVICE static inline float F16ToF32(uint16_t half) {
+static constexpr float FloatFromBits(uint32_t bits) { return __builtin_bit_cast(float, bits); }
+
+static constexpr float F16ToF32(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
   const uint32_t exponent = (half >> 10) & 31;
   const uint32_t mantissa = half & 0x3ff;
@@ -43,7 +45,7 @@ TIDEPOOL_HOST_DEVICE static inline float F16ToF32(uint16_t half) {
 
 // Rounds to nearest even. Numbers that are too large become infinity, and a NaN becomes a quiet
 // NaN.
-TIDEPOOL_HOST_DEVICE static inline uint16_t F32ToF16(float value) {
+static constexpr uint16_t F32ToF16(float value) {
   const uint32_t bits = FloatBits(value);
   const uint32_t sign = (bits >> 16) & 0x8000;
   const uint32_t magnitude = bits & 0x7fffffff;
@@ -61,12 +63,12 @@ TIDEPOOL_HOST_DEVICE static inline uint16_t F32ToF16(float value) {
   return sign | ((rounded - 0x38000000) >> 13);
 }
 
-TIDEPOOL_HOST_DEVICE static inline float BF16ToF32(uint16_t half) {
+static constexpr float BF16ToF32(uint16_t half) {
   return FloatFromBits(static_cast<uint32_t>(half) << 16);
 }
 
 // Rounds to nearest even. A NaN becomes a quiet NaN.
-TIDEPOOL_HOST_DEVICE static inline uint16_t F32ToBF16(float value) {
+static constexpr uint16_t F32ToBF16(float value) {
   const uint32_t bits = FloatBits(value);
   if ((bits & 0x7fffffff) > 0x7f800000) return (bits >> 16) | 0x40;
   return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
@@ -74,16 +76,14 @@ TIDEPOOL_HOST_DEVICE static inline uint16_t F32ToBF16(float value) {
 
 // Returns 2^(e - 128). It is half of the scale that the exponent e of an MXFP4 block means. The two
 // smallest results are subnormal.
-TIDEPOOL_HOST_DEVICE static inline float HalfOfE8M0(uint8_t e) {
+static constexpr float HalfOfE8M0(uint8_t e) {
   return FloatFromBits(e < 2 ? uint32_t{0x00200000} << e : static_cast<uint32_t>(e - 1) << 23);
 }
 
 // If |x| < 2^22, the low mantissa bits of x + kRoundingShift contain x, rounded to nearest even.
 inline constexpr float kRoundingShift = 12582912.0f;  // 1.5 * 2^23
 
-TIDEPOOL_HOST_DEVICE static inline float RoundToEven(float value) {
-  return (value + kRoundingShift) - kRoundingShift;
-}
+static constexpr float RoundToEven(float value) { return (value + kRoundingShift) - kRoundingShift; }
 
 // Exp computes x = n ln 2 + r with |r| <= ln 2 / 2, then e^r by a polynomial, then multiplies by
 // 2^n.
@@ -104,7 +104,7 @@ inline constexpr float kExpMax = 88.72283f;  // above this, the result is infini
 
 // Returns e^x with an error of at most 2 ulp. Exp(0) is exactly 1. Infinities and NaN give the
 // usual results.
-TIDEPOOL_HOST_DEVICE static inline float Exp(float x) {
+static constexpr float Exp(float x) {
   if (x < kExpMin) return 0.0f;
   if (x > kExpMax) return __builtin_inff();
   if (x != x) return x;
@@ -129,18 +129,19 @@ TIDEPOOL_HOST_DEVICE static inline float Exp(float x) {
 // smallest maximum relative error (4.4e-9). Otherwise it computes (1 - t) / (1 + t) with t = e^(-2
 // |x|).
 inline constexpr float kTanhSmall = 0.625f;
-TIDEPOOL_TABLE constexpr float kTanhP[5] = {-0x1.555532p-2f, 0x1.110726p-3f, -0x1.b83c5ap-5f,
-                                            0x1.52269ap-6f, -0x1.75e1cap-8f};
+inline constexpr Coefficients<5> kTanhP = {{-0x1.555532p-2f, 0x1.110726p-3f, -0x1.b83c5ap-5f,
+                                    0x1.52269ap-6f, -0x1.75e1cap-8f}};
 
 // Returns tanh(x) with an error of at most 3 ulp.
-TIDEPOOL_HOST_DEVICE static inline float Tanh(float x) {
+static constexpr float Tanh(float x) {
   const float a = __builtin_fabsf(x);
   if (a < kTanhSmall) {
     const float z = x * x;
-    float p = __builtin_fmaf(kTanhP[4], z, kTanhP[3]);
-    p = __builtin_fmaf(p, z, kTanhP[2]);
-    p = __builtin_fmaf(p, z, kTanhP[1]);
-    p = __builtin_fmaf(p, z, kTanhP[0]);
+    constexpr Coefficients<5> k = kTanhP;
+    float p = __builtin_fmaf(k.c[4], z, k.c[3]);
+    p = __builtin_fmaf(p, z, k.c[2]);
+    p = __builtin_fmaf(p, z, k.c[1]);
+    p = __builtin_fmaf(p, z, k.c[0]);
     return __builtin_fmaf(p * z, x, x);
   }
   const float t = Exp(a * -2.0f);
@@ -149,7 +150,7 @@ TIDEPOOL_HOST_DEVICE static inline float Tanh(float x) {
 
 // Returns cap * tanh(x * factor). The caller computes factor = 1 / cap, multiplied by any scale of
 // x. Infinities and NaN are returned unchanged (ops.h).
-TIDEPOOL_HOST_DEVICE static inline float SoftCap(float x, float factor, float cap) {
+static constexpr float SoftCap(float x, float factor, float cap) {
   if (!(__builtin_fabsf(x) < __builtin_inff())) return x;
   return cap * Tanh(x * factor);
 }
@@ -160,7 +161,7 @@ inline constexpr float kGeluC0 = -1.5957691216057308f;  // -2 sqrt(2 / pi)
 inline constexpr float kGeluC1 = -1.5957691216057308f * 0.044715f;
 
 // Returns gelu(x), approximated by tanh.
-TIDEPOOL_HOST_DEVICE static inline float GeluTanh(float x) {
+static constexpr float GeluTanh(float x) {
   return x / (1.0f + Exp(x * __builtin_fmaf(kGeluC1, x * x, kGeluC0)));
 }
 
@@ -168,47 +169,48 @@ TIDEPOOL_HOST_DEVICE static inline float GeluTanh(float x) {
 // polynomial of degree 10 that changes erfc by at most 1.6e-8. For larger a, erfc is below 2e-12
 // and is replaced by 0.
 inline constexpr float kErfcMax = 5.0f;
-TIDEPOOL_TABLE constexpr float kErfcQ[11] = {0x1.20dd84p+0f,   0x1.45f108p-1f,   0x1.a54cf4p-4f,
-                                             -0x1.3cdbf6p-6f,  0x1.db7b1cp-15f,  0x1.96ff3ep-10f,
-                                             -0x1.49531cp-11f, 0x1.2691f2p-13f,  -0x1.41ab68p-16f,
-                                             0x1.9089acp-20f,  -0x1.b476400p-25f};
+inline constexpr Coefficients<11> kErfcQ = {{0x1.20dd84p+0f,   0x1.45f108p-1f,   0x1.a54cf4p-4f,
+                                     -0x1.3cdbf6p-6f,  0x1.db7b1cp-15f,  0x1.96ff3ep-10f,
+                                     -0x1.49531cp-11f, 0x1.2691f2p-13f,  -0x1.41ab68p-16f,
+                                     0x1.9089acp-20f,  -0x1.b476400p-25f}};
 inline constexpr float kRootHalf = 0x1.6a09e6p-1f;  // sqrt(1/2)
 
 // Returns gelu(x) = x (1 + erf(x / sqrt(2))) / 2.
-TIDEPOOL_HOST_DEVICE static inline float Gelu(float x) {
+static constexpr float Gelu(float x) {
   const float a = __builtin_fabsf(x) * kRootHalf;
-  float q = kErfcQ[10];
-  for (int i = 9; i >= 0; --i) q = __builtin_fmaf(q, a, kErfcQ[i]);
+  constexpr Coefficients<11> k = kErfcQ;
+  float q = k.c[10];
+  for (int i = 9; i >= 0; --i) q = __builtin_fmaf(q, a, k.c[i]);
   // The comparison is written so that the result for a NaN is NaN.
   const float tail = a > kErfcMax ? 0.0f : 0.5f * Exp(-(a * q));
   return x * (x < 0.0f ? tail : 1.0f - tail);
 }
 
-TIDEPOOL_HOST_DEVICE static inline float Sigmoid(float x) { return 1.0f / (1.0f + Exp(-x)); }
+static constexpr float Sigmoid(float x) { return 1.0f / (1.0f + Exp(-x)); }
 
 // Coefficients 1/3, 1/5, ... of the series log(1 + t) = 2 s (1 + z/3 + z^2/5 + ...), with s = t /
 // (2
 // + t) and z = s^2. For t <= 1, the first omitted term is below 2^-29 of the result.
-TIDEPOOL_TABLE constexpr float kLog1pC[7] = {1.0f / 3,  1.0f / 5,  1.0f / 7, 1.0f / 9,
-                                             1.0f / 11, 1.0f / 13, 1.0f / 15};
+inline constexpr Coefficients<7> kLog1pC = {{1.0f / 3,  1.0f / 5,  1.0f / 7, 1.0f / 9,
+                                     1.0f / 11, 1.0f / 13, 1.0f / 15}};
 
 // Returns log(1 + e^x) with an error of at most 4 ulp. Below -87, it returns 0.
-TIDEPOOL_HOST_DEVICE static inline float Softplus(float x) {
+static constexpr float Softplus(float x) {
   const float t = Exp(-__builtin_fabsf(x));
   const float s = t / (2.0f + t);
   const float z = s * s;
-  float p = kLog1pC[6];
-  for (int i = 5; i >= 0; --i) p = __builtin_fmaf(p, z, kLog1pC[i]);
+  constexpr Coefficients<7> k = kLog1pC;
+  float p = k.c[6];
+  for (int i = 5; i >= 0; --i) p = __builtin_fmaf(p, z, k.c[i]);
   const float log1p = 2.0f * __builtin_fmaf(p * z, s, s);
   return x > 0.0f ? x + log1p : log1p;
 }
 
-TIDEPOOL_HOST_DEVICE static inline float Silu(float x) { return x / (1.0f + Exp(-x)); }
+static constexpr float Silu(float x) { return x / (1.0f + Exp(-x)); }
 
 // Returns (u' + 1) g' sigmoid(alpha g') of GluForm::kClampedSwiGlu. If an input is NaN, so is the
 // result.
-TIDEPOOL_HOST_DEVICE static inline float ClampedSwiGlu(float gate, float up, float alpha,
-                                                       float limit) {
+static constexpr float ClampedSwiGlu(float gate, float up, float alpha, float limit) {
   const float g = gate > limit ? limit : gate;
   const float low = up < -limit ? -limit : up;
   const float u = low > limit ? limit : low;
@@ -225,5 +227,9 @@ struct SinCosResult {
 SinCosResult SinCos(double angle);
 
 }  // namespace tidepool::kernels
+
+#ifdef __clang__
+#pragma clang diagnostic pop
+#endif
 
 #endif  // TIDEPOOL_KERNELS_MATH_H_

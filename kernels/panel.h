@@ -180,9 +180,9 @@ static inline auto VisitQuantType(DType dtype, Visit visit) {
 }
 
 // Number of panels for `rows` rows.
-static inline int64_t PanelCount(int64_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
+static constexpr int64_t PanelCount(int64_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
 
-static inline int PanelRecordBytes(DType dtype) {
+static constexpr int PanelRecordBytes(DType dtype) {
   switch (dtype) {
     case DType::kF32:
       return 4 * kPanelRows;

@@ -19,7 +19,7 @@ struct PanelBlock {
 
   // The position of block b. Blocks are counted over the whole panel.
   template <DType kType>
-  static PanelBlock At(const std::byte* panel, int64_t b) {
+  static constexpr PanelBlock At(const std::byte* panel, int64_t b) {
     constexpr QuantFormat kFormat = FormatOf(kType);
     const std::byte* record = panel + b / kFormat.blocks * kFormat.record_bytes();
     return {record, record + kFormat.head + b % kFormat.blocks * kFormat.block_bytes()};
@@ -35,19 +35,18 @@ struct BlockScales {
   int min[2] = {1, 1};
 };
 
-static inline int ByteAt(const std::byte* data, int index) { return static_cast<int>(data[index]); }
-static inline int SignedByteAt(const std::byte* data, int index) {
+static constexpr int ByteAt(const std::byte* data, int index) { return static_cast<int>(data[index]); }
+static constexpr int SignedByteAt(const std::byte* data, int index) {
   return static_cast<int8_t>(data[index]);
 }
-static inline float F16At(const std::byte* data, int index) {
-  uint16_t half;
-  __builtin_memcpy(&half, data + 2 * index, sizeof(half));
-  return F16ToF32(half);
+static constexpr float F16At(const std::byte* data, int index) {
+  const int half = ByteAt(data, 2 * index) | ByteAt(data, 2 * index + 1) << 8;
+  return F16ToF32(static_cast<uint16_t>(half));
 }
 
 // Products of d with an integer scale are exact, because d has 11 bits and the scale has at most 8.
 template <DType kType>
-static inline BlockScales ScalesAt(const PanelBlock& at, int row) {
+static constexpr BlockScales ScalesAt(const PanelBlock& at, int row) {
   constexpr QuantFormat kFormat = FormatOf(kType);
   // scales d, and after them dmin or m
   const std::byte* halves = kFormat.head > 0 ? at.record : at.block;
@@ -74,10 +73,18 @@ static inline BlockScales ScalesAt(const PanelBlock& at, int row) {
   return s;
 }
 
+// Returns the table value of a code. GPU code cannot index arrays at namespace scope, so the table
+// is two 64-bit words.
+template <DType kType>
+static constexpr int ValueOfCode(int code) {
+  constexpr CodeWords kWords = kType == DType::kMXFP4 ? WordsOf(kE2M1Doubled) : WordsOf(kIq4Values);
+  return static_cast<int8_t>((code < 8 ? kWords.low : kWords.high) >> (8 * (code & 7)));
+}
+
 // Returns the integer of column k < 32 of a row: the code minus the zero point, or the code's table
 // value.
 template <DType kType>
-static inline int QuantAt(const PanelBlock& at, int row, int k) {
+static constexpr int QuantAt(const PanelBlock& at, int row, int k) {
   constexpr QuantFormat kFormat = FormatOf(kType);
   const int group = k / 4;
   const int lane = 4 * row + k % 4;
@@ -96,14 +103,13 @@ static inline int QuantAt(const PanelBlock& at, int row, int k) {
     code |= (ByteAt(extra, group % 2 * kVectorBytes + lane) >> (2 * (group / 2)) & 3)
             << kFormat.code_bits;
   }
-  if constexpr (kType == DType::kMXFP4) return kE2M1Doubled[code];
-  if constexpr (HasCodeTable(kType)) return kIq4Values[code];
+  if constexpr (HasCodeTable(kType)) return ValueOfCode<kType>(code);
   return code - kFormat.zero;
 }
 
 // Returns column k of the block, dequantised exactly as GGUF defines.
 template <DType kType>
-static inline float ValueAt(const PanelBlock& at, const BlockScales& scales, int row, int k) {
+static constexpr float ValueAt(const PanelBlock& at, const BlockScales& scales, int row, int k) {
   const int half = k / kHalfBlock;
   const float scaled = scales.step * static_cast<float>(scales.scale[half]) *
                        static_cast<float>(QuantAt<kType>(at, row, k));

@@ -22,8 +22,8 @@ struct ActivationInner {
   static F Tanh(F x) {
     const F a = V::Abs(x);
     const F z = V::Mul(x, x);
-    F p = V::Fma(V::Set(kTanhP[4]), z, V::Set(kTanhP[3]));
-    for (int i = 2; i >= 0; --i) p = V::Fma(p, z, V::Set(kTanhP[i]));
+    F p = V::Fma(V::Set(kTanhP.c[4]), z, V::Set(kTanhP.c[3]));
+    for (int i = 2; i >= 0; --i) p = V::Fma(p, z, V::Set(kTanhP.c[i]));
     const F small = V::Fma(V::Mul(p, z), x, x);
     const F one = V::Set(1.0f);
     const F t = V::ExpBelowZero(V::Mul(a, V::Set(-2.0f)));
@@ -43,8 +43,8 @@ struct ActivationInner {
 
   static F Gelu(F x) {
     const F a = V::Mul(V::Abs(x), V::Set(kRootHalf));
-    F q = V::Set(kErfcQ[10]);
-    for (int i = 9; i >= 0; --i) q = V::Fma(q, a, V::Set(kErfcQ[i]));
+    F q = V::Set(kErfcQ.c[10]);
+    for (int i = 9; i >= 0; --i) q = V::Fma(q, a, V::Set(kErfcQ.c[i]));
     const F zero = V::Set(0.0f);
     // A NaN is not greater than kErfcMax, so the result for a NaN is `tail`, which is NaN.
     const F tail = V::Mul(V::Set(0.5f), V::Exp(V::Negate(V::Mul(a, q))));
