@@ -2,6 +2,7 @@
 #ifndef TIDEPOOL_KERNELS_CUDA_NVIDIA_MMA_H_
 #define TIDEPOOL_KERNELS_CUDA_NVIDIA_MMA_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/cuda/device.h"
@@ -58,6 +59,21 @@ TIDEPOOL_DEVICE void CommitCopies() { asm volatile("cp.async.commit_group;" ::: 
 template <int kGroups>
 TIDEPOOL_DEVICE void WaitForCopies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+}
+
+template <typename T>
+TIDEPOOL_DEVICE T ShuffleQuad(T value, int i) {
+  return __shfl_sync(kAllLanes, value, i, 4);
+}
+
+TIDEPOOL_DEVICE uint32_t LoadConstant32(const std::byte* at) {
+  return __ldg(reinterpret_cast<const unsigned*>(at));
+}
+TIDEPOOL_DEVICE uint32_t LoadConstant16(const std::byte* at) {
+  return __ldg(reinterpret_cast<const unsigned short*>(at));
+}
+TIDEPOOL_DEVICE uint32_t LoadConstant8(const std::byte* at) {
+  return __ldg(reinterpret_cast<const unsigned char*>(at));
 }
 
 TIDEPOOL_DEVICE int Forget(int value) {

@@ -170,48 +170,6 @@ TIDEPOOL_DEVICE float AddBlock(float sum, const RowScales& w, const RowFactors& 
   return sum;
 }
 
-// The weights of one warp: its panels, and the words of the next block.
-template <DType kType, int kFragments>
-class WeightLoader {
- public:
-  static constexpr int kPanels = 2 * kFragments;
-
-  // Panels after the last one repeat it. Their results are not stored.
-  TIDEPOOL_DEVICE WeightLoader(const std::byte* weight, int64_t panel_bytes, int first, int outputs)
-      : lane_(LaneIndex()) {
-    const int last = (outputs - 1) / kPanelRows;
-    const int panel = first / kPanelRows < last ? first / kPanelRows : last;
-    first_ = weight + panel * panel_bytes;
-    TIDEPOOL_UNROLL
-    for (int p = 1; p < kPanels; ++p) {
-      offsets_[p] = (panel + p < last ? p : last - panel) * static_cast<uint32_t>(panel_bytes);
-    }
-    Load(0);
-  }
-
-  TIDEPOOL_DEVICE void Load(int block) {
-    TIDEPOOL_UNROLL
-    for (int p = 0; p < kPanels; ++p) {
-      words_[p] = LoadPanelWords<kType>(first_ + offsets_[p], block, lane_);
-    }
-  }
-
-  // Unpacks the loaded words of fragment `f`.
-  TIDEPOOL_DEVICE void Unpack(int f, uint32_t (&a)[4], RowScales (&scales)[2]) const {
-    TIDEPOOL_UNROLL
-    for (int p = 0; p < 2; ++p) {
-      UnpackPanelWords<kType>(words_[2 * f + p], lane_, &a[p], &a[p + 2]);
-      scales[p] = ScalesOf<kType>(words_[2 * f + p]);
-    }
-  }
-
- private:
-  const std::byte* first_;  // panel
-  uint32_t offsets_[kPanels] = {};
-  PanelWords words_[kPanels];
-  int lane_;
-};
-
 // The sums of a warp. A lane's sum [f][g][i] is that of output 16 f + 8 (i / 2) + lane / 4 and row
 // 8 g + 2 (lane % 4) + i % 2 of the warp.
 template <TileShape kShape>
@@ -235,20 +193,21 @@ TIDEPOOL_DEVICE void MultiplyBlock(const Stage<kShape>& stage, const BlockStep& 
   const int lane = LaneIndex();
   uint32_t a[kShape.fragments][4];
   RowScales scales[kShape.fragments][2];
-  TIDEPOOL_UNROLL
-  for (int f = 0; f < kShape.fragments; ++f) weights->Unpack(f, a[f], scales[f]);
+  weights->Unpack(a, scales);
   weights->Load(step.next);
-  // Matrix m of LoadMatrix4 is half m % 2 of row group m / 2.
+  // Matrix m of LoadMatrix4 is half m % 2 of row group m / 2. The row is lane % 8, modulo 8.
   const int matrix_row = step.first_row + lane / 16 * kFragmentRows + lane % 8;
-  const int chunk = 2 * step.block + lane / 8 % 2;
+  const int chunk = (2 * step.block + lane / 8 % 2) ^ lane % 8;
+  const int first_pair = step.block * (kShape.line() / 2) + step.first_row / 2 + lane % 4;
   TIDEPOOL_UNROLL
   for (int pair = 0; pair < kShape.row_groups; pair += 2) {
-    if (pair >= step.row_groups) break;
+    // A check for each half of the rows is enough, and faster than one for each pair.
+    if (pair % (kShape.row_groups / 2) == 0 && pair >= step.row_groups) break;
     uint32_t x[4];
-    LoadMatrix4(stage.quants, stage.ChunkIndex(matrix_row + pair * kFragmentRows, chunk), x);
+    LoadMatrix4(stage.quants, (matrix_row + pair * kFragmentRows) * 2 * kStageBlocks + chunk, x);
     TIDEPOOL_UNROLL
     for (int g = pair; g < pair + 2; ++g) {
-      const int pair_at = (step.block * kShape.line() + step.first_row + g * kFragmentRows) / 2 + lane % 4;
+      const int pair_at = first_pair + g * (kFragmentRows / 2);
       const U32x2 dx = stage.scale_pairs[pair_at];
       U32x2 sum_bits = {};
       if constexpr (FormatOf(kType).has_min) sum_bits = stage.sum_pairs[pair_at];

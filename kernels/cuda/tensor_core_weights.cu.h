@@ -33,55 +33,31 @@ static constexpr bool HasHalfMinimum(DType dtype) {
   return FormatOf(dtype).halves && FormatOf(dtype).has_min;
 }
 
-// What a lane needs of one block of a panel, as it is stored.
-struct PanelWords {
-  uint32_t low;     // codes: of the low half, or of both halves
-  uint32_t high;    // codes of the high half, if codes are bytes
-  uint32_t extra;   // more bits of the codes
+// The scales of a row in one block, as they are stored.
+struct ScaleWords {
   uint32_t steps;   // d, and m or dmin in the high 16 bits; or the exponent e
   uint32_t scales;  // integer scales: sc and mn, sc[0] and sc[1], or sm[0] and sm[1]
 };
 
-TIDEPOOL_DEVICE uint32_t WordAt(const std::byte* data, int offset) {
-  return *reinterpret_cast<const uint32_t*>(data + offset);
-}
-TIDEPOOL_DEVICE uint32_t HalfAt(const std::byte* data, int offset) {
-  return *reinterpret_cast<const uint16_t*>(data + offset);
-}
-TIDEPOOL_DEVICE uint32_t ByteOf(const std::byte* data, int offset) {
-  return static_cast<uint32_t>(data[offset]);
-}
-
-// Loads block b of a panel.
+// Loads the scales of a row. `record` and `block` are where these begin in the row's panel.
 template <DType kType>
-TIDEPOOL_DEVICE PanelWords LoadPanelWords(const std::byte* panel, int b, int lane) {
+TIDEPOOL_DEVICE ScaleWords LoadScales(const std::byte* record, const std::byte* block, int row) {
   constexpr QuantFormat kFormat = FormatOf(kType);
-  const std::byte* record = panel + int64_t{b / kFormat.blocks} * kFormat.record_bytes();
-  const std::byte* block = record + kFormat.head + b % kFormat.blocks * kFormat.block_bytes();
-  const int row = lane / 4;
-  const int group = lane % 4;
-  const int byte = (group * kPanelRows + row) * 4;
-  // in pairs, two groups share the words of a vector
-  const int pair = (group % 2 * kPanelRows + row) * 4;
-  PanelWords words = {};
-  words.low = WordAt(block, kFormat.codes() + (kFormat.code_bits == 2 ? pair : byte));
-  if constexpr (kFormat.code_bits == 8) {
-    words.high = WordAt(block, kFormat.codes() + 4 * kVectorBytes + byte);
-  }
-  if constexpr (kFormat.extra_bits == 1) words.extra = WordAt(block, kFormat.extra() + 4 * row);
-  if constexpr (kFormat.extra_bits == 2) words.extra = WordAt(block, kFormat.extra() + pair);
+  ScaleWords words = {};
   if constexpr (kType == DType::kMXFP4) {
-    words.steps = ByteOf(block, row);
-  } else {
-    const std::byte* steps = kFormat.head > 0 ? record : block;
-    words.steps = HalfAt(steps, 2 * row);
-    if constexpr (kFormat.has_min) words.steps |= HalfAt(steps, 2 * (kPanelRows + row)) << 16;
+    words.steps = LoadConstant8(block + row);
+    return words;
+  }
+  const std::byte* steps = kFormat.head > 0 ? record : block;
+  words.steps = LoadConstant16(steps + 2 * row);
+  if constexpr (kFormat.has_min) {
+    words.steps |= LoadConstant16(steps + 2 * (kPanelRows + row)) << 16;
   }
   if constexpr (kFormat.halves) {
-    words.scales = HalfAt(block, 2 * row);
+    words.scales = LoadConstant16(block + 2 * row);
   } else if constexpr (kFormat.head > 0) {
-    words.scales = ByteOf(block, row);
-    if constexpr (kFormat.has_min) words.scales |= ByteOf(block, kPanelRows + row) << 8;
+    words.scales = LoadConstant8(block + row);
+    if constexpr (kFormat.has_min) words.scales |= LoadConstant8(block + kPanelRows + row) << 8;
   }
   return words;
 }
@@ -100,7 +76,7 @@ TIDEPOOL_DEVICE int SignedByte(uint32_t word, int i) {
 }
 
 template <DType kType>
-TIDEPOOL_DEVICE RowScales ScalesOf(const PanelWords& words) {
+TIDEPOOL_DEVICE RowScales ScalesOf(const ScaleWords& words) {
   constexpr QuantFormat kFormat = FormatOf(kType);
   RowScales s = {};
   if constexpr (kType == DType::kMXFP4) {
@@ -116,11 +92,23 @@ TIDEPOOL_DEVICE RowScales ScalesOf(const PanelWords& words) {
     s.step *= static_cast<float>(SignedByte(words.scales, 0));
   } else if constexpr (HasHalfMinimum(kType)) {
     s.min_step = -s.min_step;
-    s.min[0] = static_cast<float>(words.scales >> 4 & 15);
-    s.min[1] = static_cast<float>(words.scales >> 12 & 15);
+  }
+  return s;
+}
+
+// Returns the scales of lane i of the quad. `mine` are those of this lane, and `scales` the integer
+// scales of lane i.
+template <DType kType>
+TIDEPOOL_DEVICE RowScales ScalesOfLane(const RowScales& mine, uint32_t scales, int i) {
+  RowScales s = {};
+  s.step = ShuffleQuad(mine.step, i);
+  if constexpr (FormatOf(kType).has_min) s.min_step = ShuffleQuad(mine.min_step, i);
+  if constexpr (HasHalfMinimum(kType)) {
+    s.min[0] = static_cast<float>(scales >> 4 & 15);
+    s.min[1] = static_cast<float>(scales >> 12 & 15);
   } else if constexpr (HasTwoProducts(kType)) {
-    s.scale[0] = static_cast<float>(SignedByte(words.scales, 0));
-    s.scale[1] = static_cast<float>(SignedByte(words.scales, 1));
+    s.scale[0] = static_cast<float>(SignedByte(scales, 0));
+    s.scale[1] = static_cast<float>(SignedByte(scales, 1));
   }
   return s;
 }
@@ -171,11 +159,18 @@ TIDEPOOL_DEVICE uint32_t FoldNegative(uint32_t codes, int scale) {
   return (codes * (0u - s) + kSigns + 4 * kOnes * s) ^ kSigns;
 }
 
+// What a lane has of one row of a panel's block.
+struct CodeWords {
+  uint32_t low;    // codes: of the low half, or of both halves
+  uint32_t high;   // codes of the high half, if codes are bytes
+  uint32_t extra;  // more bits of the codes
+};
+
 // Returns the four integers of the lane's columns in the low half of the block, and in the high
-// half.
+// half. `scales` are the integer scales of the row.
 template <DType kType>
-TIDEPOOL_DEVICE void UnpackPanelWords(const PanelWords& words, int lane, uint32_t* low,
-                                      uint32_t* high) {
+TIDEPOOL_DEVICE void UnpackCodes(const CodeWords& words, uint32_t scales, int lane, uint32_t* low,
+                                 uint32_t* high) {
   constexpr QuantFormat kFormat = FormatOf(kType);
   const int group = lane % 4;
   if constexpr (HasCodeTable(kType)) {
@@ -202,16 +197,96 @@ TIDEPOOL_DEVICE void UnpackPanelWords(const PanelWords& words, int lane, uint32_
     *high |= (words.extra >> (group / 2 * 2 + 4) & 3 * kOnes) << kFormat.code_bits;
   }
   if constexpr (kType == DType::kQ2_K) {
-    *low *= words.scales & 15;
-    *high *= words.scales >> 8 & 15;
+    *low *= scales & 15;
+    *high *= scales >> 8 & 15;
   } else if constexpr (kType == DType::kQ3_K) {
-    *low = FoldNegative(*low, SignedByte(words.scales, 0));
-    *high = FoldNegative(*high, SignedByte(words.scales, 1));
+    *low = FoldNegative(*low, SignedByte(scales, 0));
+    *high = FoldNegative(*high, SignedByte(scales, 1));
   } else {
     *low = SubtractZero<kFormat.zero>(*low);
     *high = SubtractZero<kFormat.zero>(*high);
   }
 }
+
+// Loads the weights of a warp, which are 2 or 4 panels, one block after another.
+//
+// The words of codes belong to the lanes that load them. Scales and single extra bits are the same
+// for the four lanes of a row, a quad: lane 4 r + p loads those of row r of panel p for all of them.
+template <DType kType, int kFragments>
+class WeightLoader {
+ public:
+  static constexpr QuantFormat kFormat = FormatOf(kType);
+  static constexpr int kPanels = 2 * kFragments;
+
+  // Begins at block 0. Panels after the last one repeat it; their results must not be stored.
+  TIDEPOOL_DEVICE WeightLoader(const std::byte* weight, int64_t panel_bytes, int first_output,
+                               int outputs)
+      : lane_(LaneIndex()) {
+    const int last = (outputs - 1) / kPanelRows;
+    const int first = first_output / kPanelRows < last ? first_output / kPanelRows : last;
+    const int row = lane_ / 4;
+    const int group = lane_ % 4;
+    // in pairs, two groups share the words of a vector
+    const int pair = (group % 2 * kPanelRows + row) * 4;
+    const int codes = kFormat.code_bits == 2 ? pair : (group * kPanelRows + row) * 4;
+    const std::byte* panel = weight + first * panel_bytes;
+    codes_ = panel + kFormat.codes() + codes;
+    pairs_ = panel + kFormat.extra() + pair;
+    TIDEPOOL_UNROLL
+    for (int p = 1; p < kPanels; ++p) {
+      offsets_[p] = (first + p < last ? p : last - first) * static_cast<uint32_t>(panel_bytes);
+    }
+    const int mine = first + lane_ % kPanels;
+    scales_ = weight + (mine < last ? mine : last) * panel_bytes;
+    Load(0);
+  }
+
+  TIDEPOOL_DEVICE void Load(int block) {
+    const int record = block / kFormat.blocks * kFormat.record_bytes();
+    const int at = record + kFormat.head + block % kFormat.blocks * kFormat.block_bytes();
+    TIDEPOOL_UNROLL
+    for (int p = 0; p < kPanels; ++p) {
+      words_[p].low = LoadConstant32(codes_ + at + offsets_[p]);
+      if constexpr (kFormat.code_bits == 8) {
+        words_[p].high = LoadConstant32(codes_ + at + offsets_[p] + 4 * kVectorBytes);
+      }
+      if constexpr (kFormat.extra_bits == 2) {
+        words_[p].extra = LoadConstant32(pairs_ + at + offsets_[p]);
+      }
+    }
+    const int row = lane_ / 4;
+    row_words_ = LoadScales<kType>(scales_ + record, scales_ + at, row);
+    if constexpr (kFormat.extra_bits == 1) {
+      bits_ = LoadConstant32(scales_ + at + kFormat.extra() + 4 * row);
+    }
+  }
+
+  // Unpacks the loaded block to fragments A.
+  TIDEPOOL_DEVICE void Unpack(uint32_t (&a)[kFragments][4], RowScales (&scales)[kFragments][2]) {
+    constexpr bool kIntegers =
+        HasFoldedScales(kType) || HasHalfMinimum(kType) || HasTwoProducts(kType);
+    const RowScales mine = ScalesOf<kType>(row_words_);
+    TIDEPOOL_UNROLL
+    for (int p = 0; p < kPanels; ++p) {
+      uint32_t integers = 0;
+      if constexpr (kIntegers) integers = ShuffleQuad(row_words_.scales, p);
+      if constexpr (kFormat.extra_bits == 1) words_[p].extra = ShuffleQuad(bits_, p);
+      scales[p / 2][p % 2] = ScalesOfLane<kType>(mine, integers, p);
+      UnpackCodes<kType>(words_[p], integers, lane_, &a[p / 2][p % 2], &a[p / 2][p % 2 + 2]);
+    }
+  }
+
+ private:
+  // Positions in the first panel: of the lane's codes, and of its pairs of extra bits.
+  const std::byte* codes_;
+  const std::byte* pairs_;
+  uint32_t offsets_[kPanels] = {};  // from the first panel
+  const std::byte* scales_;         // the panel whose scales the lane loads
+  CodeWords words_[kPanels];
+  ScaleWords row_words_;
+  uint32_t bits_;
+  int lane_;
+};
 
 }  // namespace tidepool::kernels::cuda
 

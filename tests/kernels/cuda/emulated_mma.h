@@ -8,6 +8,7 @@
 #define TIDEPOOL_TESTS_KERNELS_CUDA_EMULATED_MMA_H_
 
 #include <any>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -136,6 +137,24 @@ void WaitForCopies() {
     for (const auto& copy : copies.groups.front()) copy();
   }
 }
+
+template <typename T>
+T ShuffleQuad(T value, int i) {
+  return Shuffle(value, LaneIndex() / 4 * 4 + i);
+}
+
+template <typename T>
+uint32_t LoadConstant(const std::byte* at) {
+  if (reinterpret_cast<uintptr_t>(at) % sizeof(T) != 0) {
+    EmulatedBlock::Current().Fail("misaligned load");
+  }
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+inline uint32_t LoadConstant32(const std::byte* at) { return LoadConstant<uint32_t>(at); }
+inline uint32_t LoadConstant16(const std::byte* at) { return LoadConstant<uint16_t>(at); }
+inline uint32_t LoadConstant8(const std::byte* at) { return LoadConstant<uint8_t>(at); }
 
 inline int Forget(int value) { return value; }
 
