@@ -70,13 +70,13 @@ inline constexpr int kStageBlocks = 4;
 // The tile of a block of threads.
 struct TileShape {
   int fragments;     // of 16 outputs in a warp
-  int row_groups;    // of 8 rows in a warp; even
+  int row_groups;    // of 8 rows in a warp; a multiple of 4
   int output_warps;  // warps that have different outputs
   int row_warps;     // warps that have different rows
-  int matrices;      // 2 if a warp multiplies its rows with the gate and `up` of an FFN
+  int matrices;      // 2 for a gated FFN: half of the fragments are of the gate, the others of `up`
   int blocks;        // blocks of threads that should fit in a processor
 
-  constexpr int warp_outputs() const { return fragments * kFragmentOutputs; }
+  constexpr int warp_outputs() const { return fragments / matrices * kFragmentOutputs; }
   constexpr int warp_rows() const { return row_groups * kFragmentRows; }
   constexpr int outputs() const { return output_warps * warp_outputs(); }
   constexpr int rows() const { return row_warps * warp_rows(); }
@@ -90,13 +90,12 @@ struct TileShape {
   constexpr int shared_bytes() const { return 2 * stage_bytes() + rows() * 4; }
 };
 
-// For many rows, and for less than kLargeRows. A warp of a gated FFN has 32 outputs, which are one
-// int8 block of the next product.
+// For many rows, and for less than kLargeRows.
 inline constexpr int kLargeRows = 48;
 inline constexpr TileShape kLargeTile = {2, 8, 4, 2, 1, 2};
 inline constexpr TileShape kSmallTile = {1, 4, 4, 1, 1, 4};
-inline constexpr TileShape kLargeGluTile = {2, 4, 4, 2, 2, 2};
-inline constexpr TileShape kSmallGluTile = {2, 2, 2, 2, 2, 4};
+inline constexpr TileShape kLargeGluTile = {2, 8, 4, 2, 2, 2};
+inline constexpr TileShape kSmallGluTile = {2, 4, 4, 1, 2, 4};
 enum class TileForm : uint8_t { kLarge, kSmall, kLargeGlu, kSmallGlu };
 
 // Starts the kernel that the form names, with one row of blocks for each of `row_tiles`. For all

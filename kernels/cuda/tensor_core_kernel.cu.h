@@ -34,12 +34,12 @@ TIDEPOOL_DEVICE WarpTile WarpTileOf(const ProductJob& job, int block_row) {
   return tile;
 }
 
-// Calls visit(f, i, output) for the outputs of a lane. f and i are those of TileSums, without the
-// row's bit.
+// Calls visit(f, half, output) for the outputs of a lane: fragment f, and whether the output is in
+// the fragment's second panel.
 template <TileShape kShape, typename Visit>
 TIDEPOOL_DEVICE void ForOutputs(const WarpTile& tile, Visit visit) {
   TIDEPOOL_UNROLL
-  for (int f = 0; f < kShape.fragments; ++f) {
+  for (int f = 0; f < kShape.fragments / kShape.matrices; ++f) {
     TIDEPOOL_UNROLL
     for (int half = 0; half < 2; ++half) {
       visit(f, half, tile.first_output + f * kFragmentOutputs + half * 8 + LaneIndex() / 4);
@@ -65,9 +65,9 @@ TIDEPOOL_DEVICE int64_t OutRow(const ProductJob& job, int row) {
   return job.out_rows != nullptr ? job.out_rows[row] : job.first_out_row + row;
 }
 
-// Adds the bias of each output, if there is one.
+// Adds the bias of each output, if there is one, to fragments from `first` on.
 template <TileShape kShape>
-TIDEPOOL_DEVICE void AddBias(const float* bias, const WarpTile& tile, int outputs,
+TIDEPOOL_DEVICE void AddBias(const float* bias, const WarpTile& tile, int outputs, int first,
                              TileSums<kShape>* sums) {
   if (bias == nullptr) return;
   ForOutputs<kShape>(tile, [&](int f, int half, int output) {
@@ -75,8 +75,8 @@ TIDEPOOL_DEVICE void AddBias(const float* bias, const WarpTile& tile, int output
     const float value = bias[output];
     TIDEPOOL_UNROLL
     for (int g = 0; g < kShape.row_groups; ++g) {
-      sums->at[f][g][2 * half] += value;
-      sums->at[f][g][2 * half + 1] += value;
+      sums->at[first + f][g][2 * half] += value;
+      sums->at[first + f][g][2 * half + 1] += value;
     }
   });
 }
@@ -120,98 +120,124 @@ TIDEPOOL_DEVICE T ReduceOutputs(T value, Combine combine) {
   return value;
 }
 
-// Converts 32 outputs of a row to int8, as ops.h defines it. The warp's lanes with the same row
-// have four of them each, in the order of ForOutputs. `stored` is false if the row must not be
-// stored.
-TIDEPOOL_DEVICE void QuantizeOutputs(const MutableInt8Rows& int8, int64_t row, int first_output,
-                                     const float (&values)[4], bool stored) {
-  uint32_t bits = 0;
-  TIDEPOOL_UNROLL
-  for (int k = 0; k < 4; ++k) {
-    const uint32_t magnitude = FloatBits(values[k]) & 0x7fffffff;
-    bits = magnitude > bits ? magnitude : bits;
-  }
-  bits = ReduceOutputs(bits, [](uint32_t a, uint32_t b) { return a > b ? a : b; });
-  const bool finite = bits < 0x7f800000;
-  const float amax = FloatFromBits(bits);
-  const bool zero = !finite || amax < kTinyBlock;
-  const float inverse = zero ? 0.0f : 127.0f / amax;
-  const float scale = !finite ? FloatFromBits(0x7fc00000) : zero ? 0.0f : amax / 127.0f;
-  int quants[4];
-  TIDEPOOL_UNROLL
-  for (int k = 0; k < 4; ++k) {
-    quants[k] = zero ? 0 : static_cast<int>(RoundToEven(values[k] * inverse));
-  }
-  const auto add = [](int a, int b) { return a + b; };
-  const int low = ReduceOutputs(quants[0] + quants[1], add);
-  const int high = ReduceOutputs(quants[2] + quants[3], add);
-  if (!stored) return;
-  const int lane_output = LaneIndex() / 4;
-  int8_t* out = int8.quants + row * int8.cols + first_output;
-  TIDEPOOL_UNROLL
-  for (int k = 0; k < 4; ++k) out[8 * k + lane_output] = static_cast<int8_t>(quants[k]);
-  if (lane_output != 0) return;
-  const int64_t block = (row * int8.cols + first_output) / kQuantBlock;
-  int8.scales[block] = scale;
-  int8.sums[block] = scale * static_cast<float>(low + high);
-  int8.half_sums[2 * block] = static_cast<int16_t>(low);
-  int8.half_sums[2 * block + 1] = static_cast<int16_t>(high);
-}
+// The scale of an int8 block, as ops.h defines it. `bits` are those of the largest magnitude.
+struct BlockScale {
+  float scale;
+  float inverse;  // 0 if all quants are 0
 
-// Stores glu(gate, up), and its int8 form.
+  TIDEPOOL_DEVICE explicit BlockScale(uint32_t bits) {
+    const bool finite = bits < 0x7f800000;
+    const float amax = FloatFromBits(bits);
+    const bool zero = !finite || amax < kTinyBlock;
+    inverse = zero ? 0.0f : 127.0f / amax;
+    scale = !finite ? __builtin_nanf("") : zero ? 0.0f : amax / 127.0f;
+  }
+  TIDEPOOL_DEVICE int Quant(float value) const {
+    return inverse == 0.0f ? 0 : static_cast<int>(RoundToEven(value * inverse));
+  }
+};
+
+// Converts the outputs of a gated FFN to int8. Two neighbouring warps have the two halves of each
+// block. They exchange the largest magnitudes and the sums through shared memory.
 template <TileShape kShape>
-TIDEPOOL_DEVICE void StoreGlu(const TensorCoreCall& call, const ProductJob& job,
-                              const WarpTile& tile, const TileSums<kShape>& gates,
-                              const TileSums<kShape>& ups) {
-  static_assert(kShape.warp_outputs() == kQuantBlock, "a warp has one int8 block of a row");
+TIDEPOOL_DEVICE void QuantizeTile(const MutableInt8Rows& int8, const ProductJob& job,
+                                  const WarpTile& tile, int outputs,
+                                  const TileSums<kShape>& values) {
+  static_assert(kShape.warp_outputs() == kHalfBlock && kShape.output_warps % 2 == 0);
+  constexpr int kCount = kShape.output_warps * kShape.rows();
+  const Shared<uint32_t> tops = SharedArray<uint32_t>(0, kCount);  // [output warps][rows]
+  const Shared<int> half_sums = SharedArray<int>(kCount * 4, kCount);
+  const int warp = WarpIndex() % kShape.output_warps;
+  const int half = warp % 2;
+  const int lane_output = LaneIndex() / 4;
+  const auto place = [&](int of_warp, int row) {
+    return of_warp * kShape.rows() + row - tile.first_row + tile.shared_row;
+  };
+  const auto scale_of = [&](int row) {
+    const uint32_t low = tops[place(warp - half, row)];
+    const uint32_t high = tops[place(warp - half + 1, row)];
+    return BlockScale(low > high ? low : high);
+  };
+  // There is an int8 form only if the outputs are a multiple of 32.
+  const auto stored = [&](int row) { return row < job.count && tile.first_output < outputs; };
+  BlockBarrier();  // all warps have read the last stage
   ForRows<kShape>(tile, [&](int g, int i, int row) {
-    const bool stored = row < job.count;
-    const int64_t out_row = stored ? OutRow(job, row) : 0;
-    float values[4];
-    ForOutputs<kShape>(tile, [&](int f, int half, int output) {
-      const float value = GluOf(call.glu, gates.at[f][g][2 * half + i], ups.at[f][g][2 * half + i]);
-      values[2 * f + half] = value;
-      if (stored && output < call.outputs) call.out[out_row * call.out_stride + output] = value;
-    });
-    if (call.int8.quants == nullptr) return;
-    // There is an int8 form only if the outputs are a multiple of 32. So the warp has either 32
-    // outputs, or none.
-    QuantizeOutputs(call.int8, out_row, tile.first_output, values,
-                    stored && tile.first_output < call.outputs);
+    const uint32_t a = FloatBits(values.at[0][g][i]) & 0x7fffffff;
+    const uint32_t b = FloatBits(values.at[0][g][2 + i]) & 0x7fffffff;
+    const uint32_t top =
+        ReduceOutputs(a > b ? a : b, [](uint32_t x, uint32_t y) { return x > y ? x : y; });
+    if (lane_output == 0) tops[place(warp, row)] = top;
+  });
+  BlockBarrier();
+  ForRows<kShape>(tile, [&](int g, int i, int row) {
+    const BlockScale scale = scale_of(row);
+    const int a = scale.Quant(values.at[0][g][i]);
+    const int b = scale.Quant(values.at[0][g][2 + i]);
+    const int sum = ReduceOutputs(a + b, [](int x, int y) { return x + y; });
+    if (lane_output == 0) half_sums[place(warp, row)] = sum;
+    if (!stored(row)) return;
+    int8_t* out = int8.quants + OutRow(job, row) * int8.cols + tile.first_output + lane_output;
+    out[0] = static_cast<int8_t>(a);
+    out[8] = static_cast<int8_t>(b);
+  });
+  BlockBarrier();
+  if (half != 0) return;
+  ForRows<kShape>(tile, [&](int, int, int row) {
+    if (!stored(row) || lane_output != 0) return;
+    const int low = half_sums[place(warp, row)];
+    const int high = half_sums[place(warp + 1, row)];
+    const float scale = scale_of(row).scale;
+    const int64_t block = (OutRow(job, row) * int8.cols + tile.first_output) / kQuantBlock;
+    int8.scales[block] = scale;
+    int8.sums[block] = scale * static_cast<float>(low + high);
+    int8.half_sums[2 * block] = static_cast<int16_t>(low);
+    int8.half_sums[2 * block + 1] = static_cast<int16_t>(high);
   });
 }
 
-// Computes the sums of a warp's tile: those of `weight`, and of `up` if there are two matrices.
+// Stores glu(gate, up), and its int8 form. Changes the sums.
+template <TileShape kShape>
+TIDEPOOL_DEVICE void StoreGlu(const TensorCoreCall& call, const ProductJob& job,
+                              const WarpTile& tile, TileSums<kShape>* sums) {
+  constexpr int kUp = kShape.fragments / 2;
+  ForRows<kShape>(tile, [&](int g, int i, int row) {
+    ForOutputs<kShape>(tile, [&](int f, int half, int output) {
+      float& value = sums->at[f][g][2 * half + i];
+      value = GluOf(call.glu, value, sums->at[kUp + f][g][2 * half + i]);
+      if (row >= job.count || output >= call.outputs) return;
+      call.out[OutRow(job, row) * call.out_stride + output] = value;
+    });
+  });
+  if (call.int8.quants != nullptr) {
+    QuantizeTile<kShape>(call.int8, job, tile, call.outputs, *sums);
+  }
+}
+
+// Computes the sums of a warp's tile.
 template <DType kType, TileShape kShape>
 TIDEPOOL_DEVICE void MultiplyTile(const TensorCoreCall& call, const ProductJob& job, int block_row,
-                                  const WarpTile& tile, TileSums<kShape> (&sums)[kShape.matrices]) {
-  using Weights = WeightLoader<kType, kShape.fragments>;
-  constexpr int kLast = kShape.matrices - 1;
+                                  const WarpTile& tile, TileSums<kShape>* sums) {
   const RowLoader<kType, kShape> rows(call, job, block_row);
   rows.Load(0, 0);
-  Weights weights(job.weight, call.panel_bytes, tile.first_output, call.outputs);
-  Weights ups(kLast == 0 ? job.weight : job.up, call.panel_bytes, tile.first_output, call.outputs);
-  int stage_number = 0;
-  for (int first = 0; first < call.blocks; first += kStageBlocks) {
-    // The last barrier has freed the other stage.
-    if (first + kStageBlocks < call.blocks) {
-      rows.Load(first + kStageBlocks, 1 - stage_number);
-      WaitForCopies<1>();
-    } else {
-      WaitForCopies<0>();
+  WarpWeights<kType, kShape> weights(job.weight, job.up, call.panel_bytes, tile.first_output,
+                                     call.outputs);
+  TIDEPOOL_UNROLL_BY(1)
+  for (int block = 0; block < call.blocks; ++block) {
+    const int stage_number = block / kStageBlocks % 2;
+    if (block % kStageBlocks == 0) {
+      BlockBarrier();  // frees the other stage
+      if (block + kStageBlocks < call.blocks) {
+        rows.Load(block + kStageBlocks, 1 - stage_number);
+        WaitForCopies<1>();
+      } else {
+        WaitForCopies<0>();
+      }
+      BlockBarrier();
     }
-    BlockBarrier();
     const Stage<kShape> stage(stage_number);
-    const int count = call.blocks - first < kStageBlocks ? call.blocks - first : kStageBlocks;
-    TIDEPOOL_UNROLL_BY(1)
-    for (int b = 0; b < count; ++b) {
-      const int next = first + b + 1 < call.blocks ? first + b + 1 : first + b;
-      const BlockStep step = {b, next, tile.shared_row, tile.row_groups};
-      MultiplyBlock<kType, kShape>(stage, step, &weights, &sums[0]);
-      if constexpr (kLast > 0) MultiplyBlock<kType, kShape>(stage, step, &ups, &sums[kLast]);
-    }
-    BlockBarrier();
-    stage_number = 1 - stage_number;
+    const BlockStep step = {block % kStageBlocks, block + 1 < call.blocks ? block + 1 : block,
+                            tile.shared_row, tile.row_groups};
+    MultiplyBlock<kType, kShape>(stage, step, &weights, sums);
   }
 }
 
@@ -226,22 +252,23 @@ TIDEPOOL_DEVICE ProductJob JobOf(const TensorCoreCall& call, const RowTile& plac
 template <DType kType, TileShape kShape>
 TIDEPOOL_KERNEL_OF(kShape.threads(), kShape.blocks)
 TensorCoreKernel(const TensorCoreCall call) {
-  TileSums<kShape> sums[kShape.matrices];
+  TileSums<kShape> sums;
   {
     const RowTile place = PlaceOf(call, kShape.rows());
     const ProductJob job = JobOf(call, place);
-    MultiplyTile<kType, kShape>(call, job, place.first, WarpTileOf<kShape>(job, place.first), sums);
+    MultiplyTile<kType, kShape>(call, job, place.first, WarpTileOf<kShape>(job, place.first),
+                                &sums);
   }
   // The job is read again, so that it needs no registers before.
   const RowTile place = PlaceOf(call, kShape.rows());
   const ProductJob job = JobOf(call, place);
   const WarpTile tile = WarpTileOf<kShape>(job, place.first);
-  AddBias<kShape>(job.bias, tile, call.outputs, &sums[0]);
+  AddBias<kShape>(job.bias, tile, call.outputs, 0, &sums);
   if constexpr (kShape.matrices == 1) {
-    StoreSums<kShape>(call, job, tile, sums[0]);
+    StoreSums<kShape>(call, job, tile, sums);
   } else {
-    AddBias<kShape>(job.up_bias, tile, call.outputs, &sums[1]);
-    StoreGlu<kShape>(call, job, tile, sums[0], sums[1]);
+    AddBias<kShape>(job.up_bias, tile, call.outputs, kShape.fragments / 2, &sums);
+    StoreGlu<kShape>(call, job, tile, &sums);
   }
 }
 

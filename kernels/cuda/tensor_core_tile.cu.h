@@ -179,18 +179,20 @@ struct TileSums {
 
 // Which block of which rows a warp multiplies.
 struct BlockStep {
-  int block;  // of the stage
-  int next;   // the block of the weight to load for the next step
+  int block;       // of the stage
+  int next;        // the block of the weight to load for the next step
   int first_row;   // of the warp, in shared memory
   int row_groups;  // with rows
 };
 
+template <DType kType, TileShape kShape>
+using WarpWeights = WeightLoader<kType, kShape.fragments, kShape.matrices>;
+
 // Multiplies a block of a stage with the loaded weights, and loads the weights of the next step.
 template <DType kType, TileShape kShape>
 TIDEPOOL_DEVICE void MultiplyBlock(const Stage<kShape>& stage, const BlockStep& step,
-                                   WeightLoader<kType, kShape.fragments>* weights,
-                                   TileSums<kShape>* sums) {
-  const int lane = LaneIndex();
+                                   WarpWeights<kType, kShape>* weights, TileSums<kShape>* sums) {
+  const int lane = Forget(LaneIndex());  // so that what follows from it needs no registers
   uint32_t a[kShape.fragments][4];
   RowScales scales[kShape.fragments][2];
   weights->Unpack(a, scales);

@@ -208,36 +208,37 @@ TIDEPOOL_DEVICE void UnpackCodes(const CodeWords& words, uint32_t scales, int la
   }
 }
 
-// Loads the weights of a warp, which are 2 or 4 panels, one block after another.
+// Loads the weights of a warp, which are 2 or 4 panels, one block after another. With two matrices,
+// half of the panels are of the first one.
 //
 // The words of codes belong to the lanes that load them. Scales and single extra bits are the same
-// for the four lanes of a row, a quad: lane 4 r + p loads those of row r of panel p for all of them.
-template <DType kType, int kFragments>
+// for the four lanes of a row, a quad: lane 4 r + p loads those of row r of panel p for all of
+// them.
+template <DType kType, int kFragments, int kMatrices>
 class WeightLoader {
  public:
   static constexpr QuantFormat kFormat = FormatOf(kType);
   static constexpr int kPanels = 2 * kFragments;
 
   // Begins at block 0. Panels after the last one repeat it; their results must not be stored.
-  TIDEPOOL_DEVICE WeightLoader(const std::byte* weight, int64_t panel_bytes, int first_output,
-                               int outputs)
+  TIDEPOOL_DEVICE WeightLoader(const std::byte* first, const std::byte* second, int64_t panel_bytes,
+                               int first_output, int outputs)
       : lane_(LaneIndex()) {
     const int last = (outputs - 1) / kPanelRows;
-    const int first = first_output / kPanelRows < last ? first_output / kPanelRows : last;
+    const auto panel = [&](int p) {
+      const int number = first_output / kPanelRows + p % (kPanels / kMatrices);
+      return (p < kPanels / kMatrices ? first : second) +
+             (number < last ? number : last) * panel_bytes;
+    };
     const int row = lane_ / 4;
     const int group = lane_ % 4;
     // in pairs, two groups share the words of a vector
     const int pair = (group % 2 * kPanelRows + row) * 4;
     const int codes = kFormat.code_bits == 2 ? pair : (group * kPanelRows + row) * 4;
-    const std::byte* panel = weight + first * panel_bytes;
-    codes_ = panel + kFormat.codes() + codes;
-    pairs_ = panel + kFormat.extra() + pair;
+    to_extra_ = kFormat.extra() + pair - kFormat.codes() - codes;
     TIDEPOOL_UNROLL
-    for (int p = 1; p < kPanels; ++p) {
-      offsets_[p] = (first + p < last ? p : last - first) * static_cast<uint32_t>(panel_bytes);
-    }
-    const int mine = first + lane_ % kPanels;
-    scales_ = weight + (mine < last ? mine : last) * panel_bytes;
+    for (int p = 0; p < kPanels; ++p) codes_[p] = panel(p) + kFormat.codes() + codes;
+    scales_ = panel(lane_ % kPanels);
     Load(0);
   }
 
@@ -246,12 +247,12 @@ class WeightLoader {
     const int at = record + kFormat.head + block % kFormat.blocks * kFormat.block_bytes();
     TIDEPOOL_UNROLL
     for (int p = 0; p < kPanels; ++p) {
-      words_[p].low = LoadConstant32(codes_ + at + offsets_[p]);
+      words_[p].low = LoadConstant32(codes_[p] + at);
       if constexpr (kFormat.code_bits == 8) {
-        words_[p].high = LoadConstant32(codes_ + at + offsets_[p] + 4 * kVectorBytes);
+        words_[p].high = LoadConstant32(codes_[p] + at + 4 * kVectorBytes);
       }
       if constexpr (kFormat.extra_bits == 2) {
-        words_[p].extra = LoadConstant32(pairs_ + at + offsets_[p]);
+        words_[p].extra = LoadConstant32(codes_[p] + at + to_extra_);
       }
     }
     const int row = lane_ / 4;
@@ -277,11 +278,9 @@ class WeightLoader {
   }
 
  private:
-  // Positions in the first panel: of the lane's codes, and of its pairs of extra bits.
-  const std::byte* codes_;
-  const std::byte* pairs_;
-  uint32_t offsets_[kPanels] = {};  // from the first panel
-  const std::byte* scales_;         // the panel whose scales the lane loads
+  const std::byte* codes_[kPanels];  // of the lane, in a panel's block 0
+  int to_extra_;                     // from there to the lane's pairs of extra bits
+  const std::byte* scales_;          // the panel whose scales the lane loads
   CodeWords words_[kPanels];
   ScaleWords row_words_;
   uint32_t bits_;
