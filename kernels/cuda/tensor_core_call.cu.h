@@ -92,9 +92,9 @@ struct TileShape {
 
 // For many rows, and for less than kLargeRows.
 inline constexpr int kLargeRows = 48;
-inline constexpr TileShape kLargeTile = {2, 8, 4, 2, 1, 2};
+inline constexpr TileShape kLargeTile = {2, 8, 4, 1, 1, 3};
 inline constexpr TileShape kSmallTile = {1, 4, 4, 1, 1, 4};
-inline constexpr TileShape kLargeGluTile = {2, 8, 4, 2, 2, 2};
+inline constexpr TileShape kLargeGluTile = {2, 8, 4, 1, 2, 3};
 inline constexpr TileShape kSmallGluTile = {2, 4, 4, 1, 2, 4};
 enum class TileForm : uint8_t { kLarge, kSmall, kLargeGlu, kSmallGlu };
 
