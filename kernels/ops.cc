@@ -91,19 +91,6 @@ ArgMax* AllocateHeadScratch(const HeadTarget& target, int threads, Arena* arena)
   return arena->Allocate<ArgMax>(threads * target.rows());
 }
 
-void MergeArgMax(const ArgMax& other, ArgMax* best) {
-  if (other.unsound >= 0 && (best->unsound < 0 || other.unsound < best->unsound)) {
-    best->unsound = other.unsound;
-    best->unsound_value = other.unsound_value;
-  }
-  if (other.index < 0) return;
-  const bool wins = best->index < 0 || other.value > best->value ||
-                    (other.value == best->value && other.index < best->index);
-  if (!wins) return;
-  best->index = other.index;
-  best->value = other.value;
-}
-
 GroupScratch AllocateGroupScratch(absl::Span<const ExpertGroup> groups, Precision precision,
                                   Arena* arena) {
   int64_t rows = 0;

@@ -73,7 +73,7 @@ ArgMax* AllocateHeadScratch(const HeadTarget& target, int threads, Arena* arena)
 
 // Takes output `index` of a row into account in the row's argmax. Must be called in ascending order
 // of index.
-inline void AddToArgMax(int32_t index, float value, ArgMax* best) {
+constexpr void AddToArgMax(int32_t index, float value, ArgMax* best) {
   if (!(value < __builtin_inff()) && best->unsound < 0) {
     best->unsound = index;
     best->unsound_value = value;
@@ -85,7 +85,18 @@ inline void AddToArgMax(int32_t index, float value, ArgMax* best) {
 }
 
 // Merges the argmax of two sets of outputs of one row.
-void MergeArgMax(const ArgMax& other, ArgMax* best);
+constexpr void MergeArgMax(const ArgMax& other, ArgMax* best) {
+  if (other.unsound >= 0 && (best->unsound < 0 || other.unsound < best->unsound)) {
+    best->unsound = other.unsound;
+    best->unsound_value = other.unsound_value;
+  }
+  if (other.index < 0) return;
+  const bool wins = best->index < 0 || other.value > best->value ||
+                    (other.value == best->value && other.index < best->index);
+  if (!wins) return;
+  best->index = other.index;
+  best->value = other.value;
+}
 
 // The memory of GroupedFfn. It grows with the total number of rows, but not with the number of
 // groups.

@@ -1,6 +1,7 @@
 """Counts the test cases of Bazel build-event files and prints "N passed, N failed, N skipped".
 
-Usage: summarize_tests.py [--passed=NAME[=SECONDS]] [--failed=NAME[=SECONDS]] EVENTS.json...
+Usage: summarize_tests.py [--passed=NAME[=SECONDS]] [--failed=NAME[=SECONDS]] [--skipped=NAME]
+       EVENTS.json...
 Each NAME is a check that ran outside Bazel. Exits with 1 when a case failed or nothing ran.
 
 If a target's test.xml lists test cases, each case is counted. Otherwise (a script) the target counts
@@ -99,8 +100,9 @@ def main(arguments):
     passed, failed, skipped, seconds = 0, [], [], []
     for path in arguments:
         option, _, check = path.partition("=")
-        if option in ("--passed", "--failed"):
+        if option in ("--passed", "--failed", "--skipped"):
             name, _, took = check.partition("=")
+            skipped += [name] if option == "--skipped" else []
             passed += option == "--passed"
             failed += [name] if option == "--failed" else []
             seconds += [(float(took), name)] if took else []

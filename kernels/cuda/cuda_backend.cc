@@ -10,6 +10,7 @@
 #include "kernels/base/status_macros.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/runtime.h"
+#include "kernels/cuda/scratch.h"
 #include "kernels/cuda/staging.h"
 #include "kernels/math.h"
 #include "kernels/ops.h"
@@ -19,11 +20,7 @@ namespace {
 
 // Remove a name here when the op's file is there, and call the op's function below.
 constexpr absl::string_view kMissing[] = {
-    "Zero",        "GatherRows", "CopyHeads",  "ScanRows",   "Embed",
-    "Quantize",    "QuantizeInTwo", "Norm",    "HeadNorm",   "MatMul",
-    "MatMulHead",  "MatMulHeads", "MatMulGlu", "Rope",       "StoreKv",
-    "Attend",      "CausalConv", "DeltaNet",   "GatedNorm",  "Gate",
-    "GroupedFfn",  "CombineExperts", "AccumulateExpert", "AddScaled", "Scale", "AddGated",
+    "Attend", "CausalConv", "DeltaNet",   "Gate",
 };
 
 [[noreturn]] void DieMissing(absl::string_view op) {
@@ -55,10 +52,12 @@ class CudaBackend final : public KernelBackend {
       : memory_(options.device),
         stream_(std::move(stream)),
         staging_(std::move(staging)),
-        context_{stream_.get(), staging_.get(), options.precision, std::move(device)} {}
+        scratch_(options.device, stream_.get()),
+        context_{stream_.get(), staging_.get(), options.precision, std::move(device), &scratch_} {}
 
   std::string Description() const override { return absl::StrCat("cuda ", context_.device.name); }
   Precision precision() const override { return context_.precision; }
+  int threads() const override { return context_.threads; }
   Memory* memory() override { return &memory_; }
 
   void CopyIn(absl::Span<const std::byte> from, std::byte* to) override {
@@ -73,30 +72,81 @@ class CudaBackend final : public KernelBackend {
   }
   absl::Status Sync() override { return cuda::Synchronize(stream_.get()); }
 
-  void Zero(MatrixView) override { DieMissing("Zero"); }
-  void GatherRows(ConstMatrixView, absl::Span<const int64_t>, MatrixView) override {
-    DieMissing("GatherRows");
+  void Zero(MatrixView out) override { cuda::ZeroRows(context_, out); }
+
+  void GatherRows(ConstMatrixView x, absl::Span<const int64_t> rows, MatrixView out) override {
+    CheckGatherRows(x, rows, out);
+    cuda::GatherRows(context_, x, rows, out);
   }
-  void CopyHeads(const HeadCopy&, ConstMatrixView, MatrixView) override { DieMissing("CopyHeads"); }
-  void ScanRows(ConstMatrixView, float, RowScan*) override { DieMissing("ScanRows"); }
-  void Embed(const PackedMatrix&, absl::Span<const int32_t>, MatrixView) override {
-    DieMissing("Embed");
+
+  void CopyHeads(const HeadCopy& copy, ConstMatrixView from, MatrixView to) override {
+    CheckCopyHeads(copy, from, to);
+    cuda::CopyHeads(context_, copy, from, to);
   }
-  Activation Quantize(ConstMatrixView, Arena*) override { DieMissing("Quantize"); }
-  Activation QuantizeInTwo(const Activation&, Arena*) override { DieMissing("QuantizeInTwo"); }
-  Activation Norm(ConstMatrixView, absl::Span<const float>, float, Arena*) override {
-    DieMissing("Norm");
+
+  void ScanRows(ConstMatrixView x, float limit, RowScan* out) override {
+    CheckScanRows(x, limit);
+    cuda::ScanRows(context_, x, limit, out);
   }
-  void HeadNorm(MatrixView, absl::Span<const float>, float) override { DieMissing("HeadNorm"); }
-  void MatMul(const Activation&, absl::Span<const MatMulTarget>) override { DieMissing("MatMul"); }
-  void MatMulHead(const Activation&, const HeadTarget&, Arena*) override {
-    DieMissing("MatMulHead");
+
+  void Embed(const PackedMatrix& table, absl::Span<const int32_t> ids, MatrixView out) override {
+    CHECK_EQ(static_cast<int64_t>(ids.size()), out.rows);
+    CHECK_EQ(table.cols, out.cols);
+    for (const int32_t id : ids) CHECK(id >= 0 && id < table.rows) << "row " << id;
+    cuda::EmbedRows(context_, table, ids, out);
   }
-  void MatMulHeads(const Activation&, absl::Span<const PackedMatrix>, MatrixView) override {
-    DieMissing("MatMulHeads");
+
+  Activation Quantize(ConstMatrixView x, Arena* arena) override {
+    const ActivationBuffer buffer =
+        AllocateActivation(x.rows, x.cols, precision(), ActivationParts::kInt8Only, arena);
+    cuda::QuantizeRows(context_, x, buffer);
+    Activation result = buffer.View();
+    result.values = x;
+    return result;
   }
-  Activation MatMulGlu(const Activation&, const FfnWeights&, Arena*) override {
-    DieMissing("MatMulGlu");
+
+  Activation QuantizeInTwo(const Activation& x, Arena* arena) override {
+    CheckQuantizeInTwo(x);
+    const ActivationBuffer result = AllocateActivation(2 * x.values.rows, x.values.cols,
+                                                       precision(), ActivationParts::kAll, arena);
+    cuda::QuantizeInTwo(context_, x, result);
+    return result.View();
+  }
+
+  Activation Norm(ConstMatrixView x, absl::Span<const float> weight, float eps,
+                  Arena* arena) override {
+    CHECK_EQ(static_cast<int64_t>(weight.size()), x.cols);
+    const ActivationBuffer result =
+        AllocateActivation(x.rows, x.cols, precision(), ActivationParts::kAll, arena);
+    cuda::NormRows(context_, x, weight, eps, result);
+    return result.View();
+  }
+
+  void HeadNorm(MatrixView x, absl::Span<const float> weight, float eps) override {
+    const auto head_dim = static_cast<int64_t>(weight.size());
+    CHECK(head_dim > 0 && x.cols % head_dim == 0) << x.cols << " columns, heads of " << head_dim;
+    cuda::HeadNorm(context_, x, weight, eps);
+  }
+
+  void MatMul(const Activation& x, absl::Span<const MatMulTarget> targets) override {
+    for (const MatMulTarget& target : targets) CheckTarget(x, target, precision());
+    cuda::MultiplyTargets(context_, x, targets);
+  }
+  void MatMulHead(const Activation& x, const HeadTarget& target, Arena* arena) override {
+    CheckHead(x, target, precision());
+    cuda::MultiplyHead(context_, x, target, arena);
+  }
+  void MatMulHeads(const Activation& x, absl::Span<const PackedMatrix> weights,
+                   MatrixView out) override {
+    CheckHeads(x, weights, out, precision());
+    cuda::MultiplyHeads(context_, x, weights, out);
+  }
+  Activation MatMulGlu(const Activation& x, const FfnWeights& ffn, Arena* arena) override {
+    CheckGlu(x, ffn, precision());
+    const ActivationBuffer result =
+        AllocateActivation(x.values.rows, ffn.gate.rows, precision(), ActivationParts::kAll, arena);
+    cuda::MultiplyGlu(context_, x, ffn, result);
+    return result.View();
   }
 
   // The host computes the tables, because math.h's SinCos uses float64.
@@ -118,29 +168,48 @@ class CudaBackend final : public KernelBackend {
     CopyFloats(sines, sin.data);
   }
 
-  void Rope(MatrixView, int, RopeStyle, ConstMatrixView, ConstMatrixView) override {
-    DieMissing("Rope");
+  void Rope(MatrixView x, int head_dim, RopeStyle style, ConstMatrixView cos,
+            ConstMatrixView sin) override {
+    CheckRope(x, head_dim, cos, sin);
+    cuda::RotateRows(context_, x, head_dim, style, cos, sin);
   }
-  void StoreKv(ConstMatrixView, ConstMatrixView, const KvLayer&,
-               absl::Span<const KvSpan>) override {
-    DieMissing("StoreKv");
+
+  void StoreKv(ConstMatrixView k, ConstMatrixView v, const KvLayer& layer,
+               absl::Span<const KvSpan> spans) override {
+    CheckStoreKv(k, v, layer, spans);
+    cuda::StoreKvRows(context_, k, v, layer, spans);
   }
+
   Activation Attend(const AttendCall&, Arena*) override { DieMissing("Attend"); }
   void CausalConv(const CausalConvCall&) override { DieMissing("CausalConv"); }
   void DeltaNet(const DeltaNetCall&) override { DieMissing("DeltaNet"); }
-  Activation GatedNorm(ConstMatrixView, ConstMatrixView, absl::Span<const float>, float,
-                       Arena*) override {
-    DieMissing("GatedNorm");
+
+  Activation GatedNorm(ConstMatrixView x, ConstMatrixView z, absl::Span<const float> weight,
+                       float eps, Arena* arena) override {
+    CheckGatedNorm(x, z, weight);
+    const ActivationBuffer result =
+        AllocateActivation(x.rows, x.cols, precision(), ActivationParts::kAll, arena);
+    cuda::GatedNormRows(context_, x, z, weight, eps, result);
+    return result.View();
   }
+
   void Gate(ConstMatrixView, const GateSpec&, int32_t*, float*) override { DieMissing("Gate"); }
-  void GroupedFfn(const Activation&, absl::Span<const ExpertGroup>, MatrixView, Arena*) override {
-    DieMissing("GroupedFfn");
+  void GroupedFfn(const Activation& x, absl::Span<const ExpertGroup> groups, MatrixView out,
+                  Arena* arena) override {
+    CheckGroupedFfn(x, groups, out, precision());
+    cuda::MultiplyGroups(context_, x, groups, out, arena);
   }
-  void CombineExperts(ConstMatrixView, int, const int32_t*, const float*, MatrixView) override {
-    DieMissing("CombineExperts");
+
+  void CombineExperts(ConstMatrixView expert_out, int slots, const int32_t* rows,
+                      const float* weights, MatrixView out) override {
+    CHECK_EQ(expert_out.cols, out.cols);
+    cuda::CombineExperts(context_, expert_out, slots, rows, weights, out);
   }
-  void AccumulateExpert(ConstMatrixView, const ExpertTerms&, MatrixView) override {
-    DieMissing("AccumulateExpert");
+
+  void AccumulateExpert(ConstMatrixView expert_out, const ExpertTerms& terms,
+                        MatrixView sum) override {
+    CheckExpertTerms(expert_out, terms, sum);
+    cuda::AccumulateExpert(context_, expert_out, terms, sum);
   }
 
   void Add(ConstMatrixView x, MatrixView out) override {
@@ -148,10 +217,17 @@ class CudaBackend final : public KernelBackend {
     cuda::AddRows(context_, x, out);
   }
 
-  void AddScaled(ConstMatrixView, float, MatrixView) override { DieMissing("AddScaled"); }
-  void Scale(MatrixView, float) override { DieMissing("Scale"); }
-  void AddGated(ConstMatrixView, absl::Span<const float>, MatrixView) override {
-    DieMissing("AddGated");
+  void AddScaled(ConstMatrixView x, float scale, MatrixView out) override {
+    CHECK(x.rows == out.rows && x.cols == out.cols);
+    cuda::AddScaledRows(context_, x, scale, out);
+  }
+
+  void Scale(MatrixView x, float scale) override { cuda::ScaleRows(context_, x, scale); }
+
+  void AddGated(ConstMatrixView x, absl::Span<const float> gate, MatrixView out) override {
+    CHECK(x.rows == out.rows && x.cols == out.cols);
+    CHECK_EQ(static_cast<int64_t>(gate.size()), x.rows);
+    cuda::AddGatedRows(context_, x, gate, out);
   }
 
  private:
@@ -163,6 +239,7 @@ class CudaBackend final : public KernelBackend {
   DeviceMemory memory_;
   StreamOwner stream_;
   std::unique_ptr<cuda::StagingRing> staging_;
+  cuda::DeviceScratch scratch_;
   cuda::CudaContext context_;
 };
 

@@ -24,10 +24,14 @@
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/runtime.h"
+#include "kernels/cuda/scratch.h"
 #include "kernels/cuda/staging.h"
 #include "kernels/ops.h"
 
 namespace tidepool::kernels::cuda {
+
+// KernelBackend::threads() of the backend. It only bounds scratch memory (ops.h).
+inline constexpr int kCudaThreads = 64;
 
 // What all ops use. Does not own the objects.
 struct CudaContext {
@@ -35,6 +39,8 @@ struct CudaContext {
   StagingRing* staging = nullptr;
   Precision precision = Precision::kFast;
   DeviceInfo device;
+  DeviceScratch* scratch = nullptr;
+  int threads = kCudaThreads;
 };
 
 // Rows. QuantizeRows computes the int8 form of values that the kernels before have written;

@@ -7,6 +7,8 @@
 //                                          marked constexpr can be called without a mark.
 //   TIDEPOOL_KERNEL_OF(threads, blocks)    a kernel that is started with at most `threads` threads
 //                                          per block; `blocks` blocks should fit in a processor
+//   TIDEPOOL_UNROLL, TIDEPOOL_UNROLL_BY(n) before a loop. An array is in registers only if all
+//                                          loops over it are unrolled.
 //   ThreadIndex, BlockThreads, LaneIndex, WarpIndex            of the block
 //   BlockX, BlockY, BlockZ, GridX, GridY, GridZ
 //   BlockBarrier(), WarpBarrier()          all threads of the block, or of the warp, must call
@@ -20,7 +22,9 @@
 //   Fence()                                earlier writes are visible to the device first
 //   LoadOnce(p)                            a load of 1, 2, 4, 8 or 16 bytes that will not be reused
 //   Dot4(a, b, c)                          c + the dot product of four signed bytes
-//   BytePermute(a, b, selector)            PTX prmt
+//   BytePermute(a, b, selector)            each result byte is the byte of (b, a) whose index is in the
+//                                          low three bits of the selector's nibble
+//   FloatOfF16(half)                       exact; a NaN stays one
 //   SquareRoot(x)                          correctly rounded
 //   PopCount(x), LowestBit(x)              LowestBit: index, or -1 if x is 0
 //   Launch(stream, kernel, grid, threads, shared_bytes, arguments...)     on the host

@@ -14,6 +14,9 @@
 #define TIDEPOOL_KERNEL __global__ void
 #define TIDEPOOL_KERNEL_OF(threads, blocks) __global__ void __launch_bounds__(threads, blocks)
 #define TIDEPOOL_DEVICE __device__ __forceinline__
+#define TIDEPOOL_UNROLL _Pragma("unroll")
+#define TIDEPOOL_UNROLL_BY(n) TIDEPOOL_PRAGMA(unroll n)
+#define TIDEPOOL_PRAGMA(text) _Pragma(#text)
 
 namespace tidepool::kernels::cuda {
 
@@ -113,6 +116,11 @@ TIDEPOOL_DEVICE int Dot4(uint32_t a, uint32_t b, int c) {
 }
 TIDEPOOL_DEVICE uint32_t BytePermute(uint32_t a, uint32_t b, uint32_t selector) {
   return __byte_perm(a, b, selector);
+}
+TIDEPOOL_DEVICE float FloatOfF16(uint16_t half) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+  return value;
 }
 TIDEPOOL_DEVICE float SquareRoot(float x) { return __fsqrt_rn(x); }
 TIDEPOOL_DEVICE int PopCount(uint32_t x) { return __popc(x); }

@@ -18,18 +18,6 @@
 namespace tidepool::kernels {
 namespace {
 
-// Compares bits, but all NaNs are equal, because IEEE does not define their payload.
-testing::AssertionResult SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  if (a.size() != b.size()) return testing::AssertionFailure() << a.size() << ", " << b.size();
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (FloatBits(a[i]) != FloatBits(b[i]) && !(std::isnan(a[i]) && std::isnan(b[i]))) {
-      return testing::AssertionFailure()
-             << "element " << i << ": " << std::hexfloat << a[i] << " and " << b[i];
-    }
-  }
-  return testing::AssertionSuccess();
-}
-
 std::unique_ptr<KernelBackend> Make(int threads, Precision precision, Isa isa) {
   return *MakeCpuBackend({threads, precision, isa});
 }
@@ -102,7 +90,7 @@ TEST(BitsTest, RowsOfProductsDoNotSeeEachOther) {
                                      .out = MatrixView(out.data(), rows, kOut)};
         backend->MatMul(a, {&target, 1});
         const OpResult swiglu =
-            ResultOf(backend->MatMulGlu(a, {gate.matrix(), up.matrix()}, &arena), precision);
+            ResultOf(*backend, backend->MatMulGlu(a, {gate.matrix(), up.matrix()}, &arena));
         std::vector<std::vector<float>> by_row(rows);
         for (int64_t i = 0; i < rows; ++i) {
           by_row[i].assign(out.begin() + i * kOut, out.begin() + (i + 1) * kOut);
@@ -173,7 +161,7 @@ struct AttendBatch {
                              .sinks = sinks};
     Arena arena(ActivationBytes(rows, kHeads * layer.v_dim) + AttendScratchBytes(call, kThreads));
     Spoil(&arena);
-    return ResultOf(backend->Attend(call, &arena), Precision::kExact).values;
+    return ResultOf(*backend, backend->Attend(call, &arena)).values;
   }
 
   int64_t rows = 0;

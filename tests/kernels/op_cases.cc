@@ -5,6 +5,8 @@
 #include "gtest/gtest.h"
 #include "kernels/ops.h"
 #include "kernels/panel.h"
+#include "kernels/math.h"
+#include "tests/kernels/operands.h"
 #include "tests/kernels/test_data.h"
 
 namespace tidepool::kernels {
@@ -41,24 +43,73 @@ void AppendBlock(const Activation& a, int64_t row, int64_t block, std::vector<fl
 
 }  // namespace
 
-OpResult ResultOf(ConstMatrixView values) {
+OpResult ResultOf(KernelBackend& backend, const Activation& activation) {
+  const auto [data, rows, cols, stride] = activation.values;
   OpResult result;
-  for (int64_t i = 0; i < values.rows; ++i) {
-    result.values.insert(result.values.end(), values.Row(i), values.Row(i) + values.cols);
+  const std::vector<float> values =
+      CopiedOut(backend, data, rows == 0 ? 0 : (rows - 1) * stride + cols);
+  for (int64_t i = 0; i < rows; ++i) {
+    const auto row = values.begin() + i * stride;
+    result.values.insert(result.values.end(), row, row + cols);
+  }
+  EXPECT_EQ(activation.quants != nullptr, HasInt8Form(backend.precision(), cols));
+  if (activation.quants == nullptr) return result;
+  const int64_t blocks = rows * (cols / kQuantBlock);
+  const std::vector<int8_t> quants = CopiedOut(backend, activation.quants, rows * cols);
+  const std::vector<float> scales = CopiedOut(backend, activation.scales, blocks);
+  const std::vector<float> sums = CopiedOut(backend, activation.sums, blocks);
+  const std::vector<int16_t> half_sums = CopiedOut(backend, activation.half_sums, 2 * blocks);
+  const Activation copied = {
+      {result.values.data(), rows, cols}, quants.data(), scales.data(), sums.data(),
+      half_sums.data()};
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t b = 0; b < cols / kQuantBlock; ++b) AppendBlock(copied, i, b, &result.int8_form);
   }
   return result;
 }
 
-OpResult ResultOf(const Activation& activation, Precision precision) {
-  OpResult result = ResultOf(activation.values);
-  EXPECT_EQ(activation.quants != nullptr, HasInt8Form(precision, activation.values.cols));
-  if (activation.quants == nullptr) return result;
-  for (int64_t i = 0; i < activation.values.rows; ++i) {
-    for (int64_t b = 0; b < activation.values.cols / kQuantBlock; ++b) {
-      AppendBlock(activation, i, b, &result.int8_form);
+testing::AssertionResult SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return testing::AssertionFailure() << a.size() << ", " << b.size();
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (FloatBits(a[i]) != FloatBits(b[i]) && !(std::isnan(a[i]) && std::isnan(b[i]))) {
+      return testing::AssertionFailure()
+             << "element " << i << ": " << std::hexfloat << a[i] << " and " << b[i];
     }
   }
-  return result;
+  return testing::AssertionSuccess();
+}
+
+void ExpectSameBits(KernelBackend& expected, KernelBackend& actual, const CaseFilter& wanted) {
+  ASSERT_EQ(expected.precision(), actual.precision());
+  for (const OpCase& test_case : OpCases(expected.precision())) {
+    if (wanted != nullptr && !wanted(test_case.name)) continue;
+    const OpResult left = test_case.run(actual);
+    const OpResult right = test_case.run(expected);
+    EXPECT_TRUE(SameBits(left.values, right.values))
+        << test_case.name << ", " << actual.Description();
+    EXPECT_TRUE(SameBits(left.int8_form, right.int8_form))
+        << test_case.name << ", " << actual.Description();
+  }
+}
+
+void ExpectNear(KernelBackend& reference, KernelBackend& actual, const CaseFilter& wanted) {
+  ASSERT_EQ(reference.precision(), actual.precision());
+  for (const OpCase& test_case : OpCases(reference.precision())) {
+    if (wanted != nullptr && !wanted(test_case.name)) continue;
+    SCOPED_TRACE(test_case.name);
+    const std::vector<float> expected = test_case.run(reference).values;
+    const std::vector<float> values = test_case.run(actual).values;
+    const std::vector<double> tolerance = test_case.tolerance(expected);
+    ASSERT_EQ(values.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const double error = std::fabs(static_cast<double>(values[i]) - expected[i]);
+      const double allowed = i < tolerance.size() ? tolerance[i] : 0;
+      // Written so that a NaN fails, and equal values such as infinities pass.
+      ASSERT_TRUE(values[i] == expected[i] || error <= allowed)
+          << "element " << i << ": " << values[i] << ", expected " << expected[i] << " within "
+          << allowed;
+    }
+  }
 }
 
 std::function<std::vector<double>(const std::vector<float>&)> Relative(double share) {
@@ -95,6 +146,8 @@ std::vector<OpCase> OpCases(Precision precision) {
   std::vector<OpCase> cases;
   AddMatMulCases(precision, &cases);
   AddRowCases(precision, &cases);
+  AddCopyCases(precision, &cases);
+  AddHeadCases(precision, &cases);
   AddAttentionCases(precision, &cases);
   AddExpertCases(precision, &cases);
   AddRecurrentCases(precision, &cases);

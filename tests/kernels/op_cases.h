@@ -1,5 +1,6 @@
 // One table of cases that drives every op of every backend: against the reference (ops_test.cc) and
-// against itself over ISAs, threads and batch composition (bits_test.cc).
+// against itself over ISAs, threads and batch composition (bits_test.cc). The cases access the
+// memory of a backend only through its copies (operands.h), so the backend may be that of a device.
 #ifndef TIDEPOOL_TESTS_KERNELS_OP_CASES_H_
 #define TIDEPOOL_TESTS_KERNELS_OP_CASES_H_
 
@@ -7,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gtest/gtest.h"
 #include "kernels/backend.h"
 
 namespace tidepool::kernels {
@@ -35,14 +37,27 @@ std::vector<OpCase> OpCases(Precision precision);
 // Parts of the table, by file.
 void AddMatMulCases(Precision precision, std::vector<OpCase>* cases);
 void AddRowCases(Precision precision, std::vector<OpCase>* cases);
+void AddCopyCases(Precision precision, std::vector<OpCase>* cases);
+void AddHeadCases(Precision precision, std::vector<OpCase>* cases);
 void AddAttentionCases(Precision precision, std::vector<OpCase>* cases);
 void AddExpertCases(Precision precision, std::vector<OpCase>* cases);
 void AddRecurrentCases(Precision precision, std::vector<OpCase>* cases);
 
-// Returns an Activation's values and int8 form. Fails the test if the int8 form differs from the
-// definition in ops.h.
-OpResult ResultOf(const Activation& activation, Precision precision);
-OpResult ResultOf(ConstMatrixView values);
+// Returns the values and the int8 form of an Activation of `backend`. Fails the test if the int8
+// form differs from the definition in ops.h.
+OpResult ResultOf(KernelBackend& backend, const Activation& activation);
+
+// Compares bits, but all NaNs are equal, because IEEE does not define their payload.
+testing::AssertionResult SameBits(const std::vector<float>& a, const std::vector<float>& b);
+
+// Selects cases by their names. If it is empty, all cases run.
+using CaseFilter = std::function<bool(const std::string& name)>;
+
+// Runs the table on both backends, which have the same precision. Fails the test, with the names of
+// the cases, if results have different bits.
+void ExpectSameBits(KernelBackend& expected, KernelBackend& actual, const CaseFilter& wanted = {});
+// Fails the test at the first case whose values are not within its tolerance of the reference.
+void ExpectNear(KernelBackend& reference, KernelBackend& actual, const CaseFilter& wanted = {});
 
 // A tolerance that is a share of each reference value.
 std::function<std::vector<double>(const std::vector<float>&)> Relative(double share);

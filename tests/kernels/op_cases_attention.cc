@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <memory>
-#include <numeric>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/ops.h"
 #include "tests/kernels/op_cases.h"
+#include "tests/kernels/operands.h"
 #include "tests/kernels/test_data.h"
 
 namespace tidepool::kernels {
@@ -32,7 +32,7 @@ struct Heads {
   Extras extras = {};
 };
 
-// A layer's KV in memory filled with NaNs. `backend` stores each span's history and rows.
+// Inputs of attention. A backend stores each span's history and rows before it attends.
 class AttentionFixture {
  public:
   AttentionFixture(DType dtype, const Heads& heads, std::vector<SpanShape> shapes)
@@ -52,27 +52,29 @@ class AttentionFixture {
   // Stores everything, then runs attention. Returns the results of the spans' rows, or the bytes of
   // the KV.
   OpResult Attend(KernelBackend& backend) const {
-    Memory memory(*this);
-    memory.Store(backend);
-    const AttendCall call = {.q = {queries_.data(), rows_, int64_t{heads_.heads} * heads_.k_dim},
+    Kv kv(backend, *this);
+    kv.Store();
+    const MatrixOperand q(backend, queries_, rows_, int64_t{heads_.heads} * heads_.k_dim);
+    const Operand<float> sinks(backend, sinks_);
+    const MatrixOperand gate(backend, gate_, rows_, GateStride() - 1, GateStride());
+    const AttendCall call = {.q = q.view(),
                              .heads = heads_.heads,
                              .scale = Scale(),
-                             .layer = memory.layer,
-                             .spans = memory.spans,
+                             .layer = kv.layer,
+                             .spans = kv.spans,
                              .soft_cap = heads_.extras.soft_cap,
-                             .sinks = sinks_,
-                             .gate = Gate()};
-    Arena arena(ActivationBytes(rows_, int64_t{heads_.heads} * heads_.v_dim) +
-                AttendScratchBytes(call, backend.threads()));
-    Spoil(&arena);
-    return ResultOf(backend.Attend(call, &arena), backend.precision());
+                             .sinks = sinks.span(),
+                             .gate = gate_.empty() ? ConstMatrixView() : gate.view()};
+    ArenaOperand arena(backend, ActivationBytes(rows_, int64_t{heads_.heads} * heads_.v_dim) +
+                                    AttendScratchBytes(call, backend.threads()));
+    return ResultOf(backend, backend.Attend(call, &arena));
   }
   OpResult StoredBytes(KernelBackend& backend) const {
-    Memory memory(*this);
-    memory.Store(backend);
+    Kv kv(backend, *this);
+    kv.Store();
     OpResult result;
-    for (size_t i = 0; i < memory.buffer.size(); ++i) {
-      result.values.push_back(static_cast<float>(memory.buffer.data()[i]));
+    for (const std::byte byte : kv.memory->Read()) {
+      result.values.push_back(static_cast<float>(byte));
     }
     return result;
   }
@@ -96,14 +98,11 @@ class AttentionFixture {
 
  private:
   int64_t GateStride() const { return int64_t{heads_.heads} * heads_.v_dim + 1; }
-  ConstMatrixView Gate() const {
-    if (!heads_.extras.gate) return {};
-    return {gate_.data(), rows_, GateStride() - 1, GateStride()};
-  }
   float Scale() const { return 1 / std::sqrt(static_cast<float>(heads_.k_dim)); }
 
-  struct Memory {
-    explicit Memory(const AttentionFixture& f) : fixture(f) {
+  // The layer's KV in the memory of a backend, filled with NaNs.
+  struct Kv {
+    Kv(KernelBackend& b, const AttentionFixture& f) : backend(b), fixture(f) {
       layer.dtype = f.dtype_;
       layer.kv_heads = f.heads_.kv_heads;
       layer.k_dim = f.heads_.k_dim;
@@ -122,9 +121,9 @@ class AttentionFixture {
       for (auto& table : tables) {
         for (int32_t& block : table) block = --total;
       }
-      buffer = Buffer(layer.block_bytes * tables_size());
-      std::memset(buffer.data(), 0xff, buffer.size());
-      layer.arena = buffer.data();
+      memory.emplace(backend,
+                     std::vector<std::byte>(layer.block_bytes * tables_size(), std::byte{0xff}));
+      layer.arena = memory->data();
       int64_t row = 0;
       for (size_t s = 0; s < tables.size(); ++s) {
         const SpanShape& shape = f.shapes_[s];
@@ -138,23 +137,25 @@ class AttentionFixture {
       return blocks;
     }
     // Each span's slots from 0 on, in two pieces: the history, then its own rows.
-    void Store(KernelBackend& backend) {
+    void Store() {
       const Heads& h = fixture.heads_;
       for (size_t s = 0; s < spans.size(); ++s) {
         const int64_t first = spans[s].first_slot;
+        const Operand<float> keys(backend, fixture.keys_[s]);
+        const Operand<float> values(backend, fixture.values_[s]);
         for (const auto& [begin, count] : {std::pair(int64_t{0}, first), {first, spans[s].rows}}) {
           const KvSpan piece = {0, count, begin, tables[s]};
           const int64_t k_cols = int64_t{h.kv_heads} * h.k_dim;
           const int64_t v_cols = layer.values_in_keys ? 0 : int64_t{h.kv_heads} * h.v_dim;
-          backend.StoreKv({fixture.keys_[s].data() + begin * k_cols, count, k_cols},
-                          {fixture.values_[s].data() + begin * v_cols, count, v_cols}, layer,
-                          {&piece, 1});
+          backend.StoreKv({keys.data() + begin * k_cols, count, k_cols},
+                          {values.data() + begin * v_cols, count, v_cols}, layer, {&piece, 1});
         }
       }
     }
+    KernelBackend& backend;
     const AttentionFixture& fixture;
     KvLayer layer;
-    Buffer buffer;
+    std::optional<Operand<std::byte>> memory;
     std::vector<std::vector<int32_t>> tables;
     std::vector<KvSpan> spans;
   };

@@ -1,8 +1,11 @@
+#include <algorithm>
 #include <cmath>
+#include <deque>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "tests/kernels/op_cases.h"
+#include "tests/kernels/operands.h"
 #include "tests/kernels/test_data.h"
 
 namespace tidepool::kernels {
@@ -20,13 +23,14 @@ OpCase GateCase(int64_t rows, const GateSpec& plain, bool biased) {
       }
     }
     for (size_t e = 1; e < bias.size(); e += 3) bias[e] = bias[e - 1];
-    spec.selection_bias = bias;
-    std::vector<int32_t> ids(rows * spec.top_k, -1);
-    std::vector<float> weights(rows * spec.top_k, NAN);
-    backend.Gate({logits.data(), rows, spec.experts}, spec, ids.data(), weights.data());
-    OpResult result{weights, {}};
-    result.values.insert(result.values.end(), ids.begin(), ids.end());
-    return result;
+    const MatrixOperand x(backend, logits, rows, spec.experts);
+    const Operand<float> selection_bias(backend, bias);
+    const Operand<int32_t> ids(backend, std::vector<int32_t>(rows * spec.top_k, -1));
+    const Operand<float> weights(backend, std::vector<float>(rows * spec.top_k, NAN));
+    spec.selection_bias = selection_bias.span();
+    backend.Gate(x.view(), spec, ids.data(), weights.data());
+    const std::vector<int32_t> chosen = ids.Read();
+    return OpResult{Joined(weights.Read(), {chosen.begin(), chosen.end()}), {}};
   };
   // exp of a difference below 8, rounded once before and within 2 ulp after, the sum's lanes and
   // tree, two divisions, the sum of the chosen and the scale. A sigmoid has fewer roundings. Ids
@@ -90,7 +94,8 @@ struct FfnKind {
 
 struct ExpertInput {
   ExpertInput(DType dtype, const FfnShape& shape, const FfnKind& kind)
-      : x(Noise(shape.hidden + shape.width).Floats(shape.rows * shape.hidden)),
+      : glu(kind.glu),
+        x(Noise(shape.hidden + shape.width).Floats(shape.rows * shape.hidden)),
         rows(shape.rows),
         hidden(shape.hidden),
         width(shape.width) {
@@ -101,15 +106,7 @@ struct ExpertInput {
       down.emplace_back(dtype, hidden, width, seed + 3 * e + 2);
     }
     for (int e = 0; e < 3; ++e) {
-      FfnWeights& ffn = weights.emplace_back();
-      ffn = {gate[e].matrix(), up[e].matrix(), down[e].matrix()};
-      ffn.glu = kind.glu;
       biases[e] = Noise(seed + e).Floats(kind.biased ? 2 * width + hidden : 0);
-      if (!kind.biased) continue;
-      const absl::Span<const float> all = biases[e];
-      ffn.gate_bias = all.subspan(0, width);
-      ffn.up_bias = all.subspan(width, width);
-      ffn.down_bias = all.subspan(2 * width);
     }
     // Expert 0 takes every row, 1 none, 2 every other; each writes its own rows of the output.
     for (int32_t i = 0; i < rows; ++i) {
@@ -120,19 +117,46 @@ struct ExpertInput {
       out_rows[2].push_back(2 * i);
     }
   }
-  std::vector<ExpertGroup> Groups() const {
-    std::vector<ExpertGroup> groups;
-    groups.reserve(3);
-    for (int e = 0; e < 3; ++e) groups.push_back({&weights[e], in_rows[e], out_rows[e]});
-    return groups;
-  }
-
+  Glu glu;
   std::vector<float> x;
   int64_t rows, hidden, width;
   std::vector<Weight> gate, up, down;
   std::vector<float> biases[3];
-  std::vector<FfnWeights> weights;
   std::vector<int32_t> in_rows[3], out_rows[3];
+};
+
+// The weights of the experts in the memory of a backend.
+class ExpertOperands {
+ public:
+  ExpertOperands(KernelBackend& backend, const ExpertInput& input) : input_(input) {
+    const auto copy = [&](const Weight& weight) {
+      return matrices_.emplace_back(backend, weight).matrix();
+    };
+    for (int e = 0; e < 3; ++e) {
+      FfnWeights& ffn = weights_[e];
+      ffn = {copy(input.gate[e]), copy(input.up[e]), copy(input.down[e])};
+      ffn.glu = input.glu;
+      if (input.biases[e].empty()) continue;
+      const absl::Span<const float> all = biases_.emplace_back(backend, input.biases[e]).span();
+      ffn.gate_bias = all.subspan(0, input.width);
+      ffn.up_bias = all.subspan(input.width, input.width);
+      ffn.down_bias = all.subspan(2 * input.width);
+    }
+  }
+  std::vector<ExpertGroup> Groups() const {
+    std::vector<ExpertGroup> groups;
+    groups.reserve(3);
+    for (int e = 0; e < 3; ++e) {
+      groups.push_back({&weights_[e], input_.in_rows[e], input_.out_rows[e]});
+    }
+    return groups;
+  }
+
+ private:
+  const ExpertInput& input_;
+  std::deque<WeightOperand> matrices_;
+  std::deque<Operand<float>> biases_;
+  FfnWeights weights_[3];
 };
 
 // The hidden values differ from the reference's by rounding; under kFast each may also round to the
@@ -168,14 +192,16 @@ OpCase GroupedFfnCase(DType dtype, Precision precision, const FfnShape& shape,
                       const FfnKind& kind) {
   const auto input = std::make_shared<ExpertInput>(dtype, shape, kind);
   const auto run = [input](KernelBackend& backend) {
-    Arena arena(4 << 20);
-    Spoil(&arena);
-    const Activation x = backend.Quantize({input->x.data(), input->rows, input->hidden}, &arena);
+    ArenaOperand arena(backend, 1 << 20);
+    const MatrixOperand values(backend, input->x, input->rows, input->hidden);
+    // The rows that belong to no group do not change.
+    const MatrixOperand out(backend, std::vector<float>(2 * input->rows * input->hidden, 0.5f),
+                            2 * input->rows, input->hidden);
+    const ExpertOperands experts(backend, *input);
+    const Activation x = backend.Quantize(values.view(), &arena);
     const size_t mark = arena.used();
-    std::vector<float> out(2 * input->rows * input->hidden, 0.5f);  // rows of no group stay
-    const std::vector<ExpertGroup> groups = input->Groups();
-    backend.GroupedFfn(x, groups, {out.data(), 2 * input->rows, input->hidden}, &arena);
-    OpResult result{out, {}};
+    backend.GroupedFfn(x, experts.Groups(), out.view(), &arena);
+    OpResult result{out.Read(), {}};
     result.values.push_back(static_cast<float>(arena.used() - mark));  // scratch is freed
     return result;
   };
@@ -192,14 +218,13 @@ OpCase CombineCase(int64_t rows, int slots, int64_t cols) {
   const auto run = [=](KernelBackend& backend) {
     Noise noise(rows * slots + cols);
     const int64_t sources = rows * slots + 2;
-    const std::vector<float> expert_out = noise.Floats(sources * cols);
+    const MatrixOperand expert_out(backend, noise.Floats(sources * cols), sources, cols);
     const std::vector<float> weights = noise.Floats(rows * slots);
     std::vector<int32_t> from(rows * slots);
     for (int32_t& row : from) row = noise.Below(static_cast<int>(sources));
-    std::vector<float> out = noise.Floats(rows * cols);
-    backend.CombineExperts({expert_out.data(), sources, cols}, slots, from.data(), weights.data(),
-                           {out.data(), rows, cols});
-    return OpResult{out, {}};
+    const MatrixOperand out(backend, noise.Floats(rows * cols), rows, cols);
+    backend.CombineExperts(expert_out.view(), slots, from.data(), weights.data(), out.view());
+    return OpResult{out.Read(), {}};
   };
   // A chain of `slots` terms below 1, and one addition.
   const auto tolerance = [slots](const std::vector<float>& reference) {
@@ -211,8 +236,8 @@ OpCase CombineCase(int64_t rows, int slots, int64_t cols) {
 OpCase AccumulateCase(int64_t tokens, int64_t cols) {
   const auto run = [=](KernelBackend& backend) {
     Noise noise(tokens + cols);
-    const std::vector<float> expert_out = noise.Floats(2 * tokens * cols);
-    std::vector<float> sum = noise.Floats(tokens * cols);
+    const MatrixOperand expert_out(backend, noise.Floats(2 * tokens * cols), 2 * tokens, cols);
+    const MatrixOperand sum(backend, noise.Floats(tokens * cols), tokens, cols);
     // Two experts: one of every token, one of every third.
     for (const int32_t step : {1, 3}) {
       std::vector<int32_t> rows;
@@ -222,12 +247,11 @@ OpCase AccumulateCase(int64_t tokens, int64_t cols) {
         to.push_back(static_cast<int32_t>(tokens) - 1 - t);
       }
       const std::vector<float> weights = noise.Floats(static_cast<int64_t>(rows.size()));
-      backend.AccumulateExpert({expert_out.data(), 2 * tokens, cols}, {rows, to, weights},
-                               {sum.data(), tokens, cols});
+      backend.AccumulateExpert(expert_out.view(), {rows, to, weights}, sum.view());
     }
-    std::vector<float> out = noise.Floats(tokens * cols);
-    backend.Add({sum.data(), tokens, cols}, {out.data(), tokens, cols});
-    return OpResult{out, {}};
+    const MatrixOperand out(backend, noise.Floats(tokens * cols), tokens, cols);
+    backend.Add(sum.view(), out.view());
+    return OpResult{out.Read(), {}};
   };
   // Two steps and an addition of values below 1.
   const auto tolerance = [](const std::vector<float>& reference) {
@@ -239,11 +263,11 @@ OpCase AccumulateCase(int64_t tokens, int64_t cols) {
 OpCase AddGatedCase(int64_t rows, int64_t cols) {
   const auto run = [=](KernelBackend& backend) {
     Noise noise(rows + cols);
-    const std::vector<float> x = noise.Floats(rows * cols);
-    const std::vector<float> gate = noise.Floats(rows, 6);
-    std::vector<float> out = noise.Floats(rows * cols);
-    backend.AddGated({x.data(), rows, cols}, gate, {out.data(), rows, cols});
-    return OpResult{out, {}};
+    const MatrixOperand x(backend, noise.Floats(rows * cols), rows, cols);
+    const Operand<float> gate(backend, noise.Floats(rows, 6));
+    const MatrixOperand out(backend, noise.Floats(rows * cols), rows, cols);
+    backend.AddGated(x.view(), gate.span(), out.view());
+    return OpResult{out.Read(), {}};
   };
   // sigmoid within 8 roundings, the product and the sum, of values below 1.
   const auto tolerance = [](const std::vector<float>& reference) {

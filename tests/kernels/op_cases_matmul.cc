@@ -1,9 +1,11 @@
 #include <cmath>
+#include <deque>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/panel.h"
 #include "tests/kernels/op_cases.h"
+#include "tests/kernels/operands.h"
 #include "tests/kernels/test_data.h"
 
 namespace tidepool::kernels {
@@ -28,6 +30,7 @@ struct MatMulInput {
         other(dtype, s.w_rows + 3, shape.cols, seed + 1),
         x(Noise(seed + 2).Floats(s.x_rows * shape.cols)),
         bias(Noise(seed + 3).Floats(s.w_rows)),
+        up_bias(Noise(seed + 4).Floats(s.w_rows)),
         residual(Noise(seed + 4).Floats(s.x_rows * (s.w_rows + 3))) {}
   ConstMatrixView View() const { return {x.data(), shape.x_rows, shape.cols}; }
 
@@ -36,6 +39,7 @@ struct MatMulInput {
   Weight other;
   std::vector<float> x;
   std::vector<float> bias;
+  std::vector<float> up_bias;
   std::vector<float> residual;
 };
 
@@ -44,20 +48,19 @@ OpCase MatMulCase(DType dtype, const Shape& shape) {
   const auto input = std::make_shared<MatMulInput>(dtype, shape, shape.cols + 7 * shape.w_rows);
   const auto run = [input](KernelBackend& backend) {
     const Shape& s = input->shape;
-    Arena arena(1 << 20);
-    Spoil(&arena);
-    std::vector<float> first(s.x_rows * s.w_rows, NAN);
-    std::vector<float> second = input->residual;
-    const Activation x = backend.Quantize(input->View(), &arena);
-    const MatMulTarget targets[] = {{.weight = input->weight.matrix(),
-                                     .out = MatrixView(first.data(), s.x_rows, s.w_rows),
-                                     .bias = input->bias},
-                                    {.weight = input->other.matrix(),
-                                     .out = MatrixView(second.data(), s.x_rows, s.w_rows + 3),
-                                     .store = Store::kAdd}};
-    backend.MatMul(x, targets);
-    first.insert(first.end(), second.begin(), second.end());
-    return OpResult{first, {}};
+    ArenaOperand arena(backend, 1 << 20);
+    const MatrixOperand x(backend, input->x, s.x_rows, s.cols);
+    const WeightOperand weight(backend, input->weight);
+    const WeightOperand other(backend, input->other);
+    const Operand<float> bias(backend, input->bias);
+    const MatrixOperand first(backend, std::vector<float>(s.x_rows * s.w_rows, NAN), s.x_rows,
+                              s.w_rows);
+    const MatrixOperand second(backend, input->residual, s.x_rows, s.w_rows + 3);
+    const MatMulTarget targets[] = {
+        {.weight = weight.matrix(), .out = first.view(), .bias = bias.span()},
+        {.weight = other.matrix(), .out = second.view(), .store = Store::kAdd}};
+    backend.MatMul(backend.Quantize(x.view(), &arena), targets);
+    return OpResult{Joined(first.Read(), second.Read()), {}};
   };
   // The chain's roundings, and those of adding a bias or a residual, both below 1.
   const auto tolerance = [input](const std::vector<float>& reference) {
@@ -80,15 +83,18 @@ OpCase GluCase(DType dtype, const Shape& shape, const Glu& glu, bool biased) {
   const auto up = std::make_shared<Weight>(dtype, shape.w_rows, input->shape.cols,
                                            5 * shape.cols + shape.w_rows);
   const auto run = [input, up, glu, biased](KernelBackend& backend) {
-    Arena arena(1 << 20);
-    Spoil(&arena);
-    const Activation x = backend.Quantize(input->View(), &arena);
-    FfnWeights ffn = {.gate = input->weight.matrix(), .up = up->matrix(), .glu = glu};
+    ArenaOperand arena(backend, 1 << 20);
+    const MatrixOperand x(backend, input->x, input->shape.x_rows, input->shape.cols);
+    const WeightOperand gate_weight(backend, input->weight);
+    const WeightOperand up_weight(backend, *up);
+    const Operand<float> gate_bias(backend, input->bias);
+    const Operand<float> up_bias(backend, input->up_bias);
+    FfnWeights ffn = {.gate = gate_weight.matrix(), .up = up_weight.matrix(), .glu = glu};
     if (biased) {
-      ffn.gate_bias = input->bias;
-      ffn.up_bias = absl::MakeConstSpan(input->residual).subspan(0, ffn.up.rows);
+      ffn.gate_bias = gate_bias.span();
+      ffn.up_bias = up_bias.span();
     }
-    return ResultOf(backend.MatMulGlu(x, ffn, &arena), backend.precision());
+    return ResultOf(backend, backend.MatMulGlu(backend.Quantize(x.view(), &arena), ffn, &arena));
   };
   // A form is f(g) u, or f(g) (u + 1). silu, both gelus and g sigmoid(alpha g) have slopes within
   // [-0.13, 1.13], and are at most |g|. Clamping increases no difference. So an error e_g of g and
@@ -122,15 +128,18 @@ OpCase MatMulHeadsCase(DType dtype, const Shape& shape, int heads) {
   const auto x = std::make_shared<std::vector<float>>(
       Noise(shape.cols + heads).Floats(shape.x_rows * heads * cols));
   const auto run = [=](KernelBackend& backend) {
-    Arena arena(1 << 20);
-    Spoil(&arena);
+    ArenaOperand arena(backend, 1 << 20);
     const int64_t outputs = heads * shape.w_rows;
-    std::vector<float> out(shape.x_rows * (outputs + 3), 0.5f);
+    const MatrixOperand in(backend, *x, shape.x_rows, heads * cols);
+    const MatrixOperand out(backend, std::vector<float>(shape.x_rows * (outputs + 3), 0.5f),
+                            shape.x_rows, outputs, outputs + 3);
+    std::deque<WeightOperand> operands;
     std::vector<PackedMatrix> matrices;
-    for (const Weight& weight : *weights) matrices.push_back(weight.matrix());
-    backend.MatMulHeads(backend.Quantize({x->data(), shape.x_rows, heads * cols}, &arena), matrices,
-                        {out.data(), shape.x_rows, outputs, outputs + 3});
-    return OpResult{out, {}};
+    for (const Weight& weight : *weights) {
+      matrices.push_back(operands.emplace_back(backend, weight).matrix());
+    }
+    backend.MatMulHeads(backend.Quantize(in.view(), &arena), matrices, out.view());
+    return OpResult{out.Read(), {}};
   };
   const auto tolerance = [=](const std::vector<float>& reference) {
     std::vector<double> result(reference.size(), 0);
@@ -156,10 +165,11 @@ OpCase EmbedCase(DType dtype) {
   const auto table = std::make_shared<Weight>(dtype, 37, cols, 11);
   const auto run = [table, cols](KernelBackend& backend) {
     const std::vector<int32_t> ids = {0, 36, 5, 5, 8, 17, 31, 2, 1, 30, 7};
-    std::vector<float> out(ids.size() * cols, NAN);
-    const MatrixView view(out.data(), static_cast<int64_t>(ids.size()), cols);
-    backend.Embed(table->matrix(), ids, view);
-    return OpResult{out, {}};
+    const WeightOperand weight(backend, *table);
+    const MatrixOperand out(backend, std::vector<float>(ids.size() * cols, NAN),
+                            static_cast<int64_t>(ids.size()), cols);
+    backend.Embed(weight.matrix(), ids, out.view());
+    return OpResult{out.Read(), {}};
   };
   return {absl::StrCat("Embed ", DTypeName(dtype)), run, Relative(0)};
 }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/ops.h"
 #include "tests/kernels/op_cases.h"
+#include "tests/kernels/operands.h"
 #include "tests/kernels/state_memory.h"
 #include "tests/kernels/test_data.h"
 
@@ -23,9 +24,16 @@ struct SpanShape {
 // The states of some spans. Each span has its own `in` and `out`, and its snapshots.
 class SpanStates {
  public:
-  SpanStates(const std::vector<SpanShape>& shapes, int64_t units, int64_t unit_bytes,
+  // What all states have in common.
+  struct Units {
+    int64_t count = 0;
+    int64_t bytes = 0;
+  };
+
+  SpanStates(KernelBackend& backend, const std::vector<SpanShape>& shapes, const Units& units,
              const std::vector<float>& initial)
-      : memory_(units, unit_bytes, CountStates(shapes)), snapshots_(shapes.size()) {
+      : memory_(units.count, units.bytes, CountStates(shapes), &backend),
+        snapshots_(shapes.size()) {
     int state = 0;
     int64_t row = kSkippedRows;
     for (size_t i = 0; i < shapes.size(); ++i) {
@@ -91,10 +99,11 @@ OpCase ConvCase(const ConvShape& shape, const std::vector<SpanShape>& spans) {
     const auto& [channels, kernel, activation, has_bias, gates] = shape;
     Noise noise(channels * 10 + kernel);
     const int64_t rows = SpanStates::Rows(spans);
-    std::vector<float> x = noise.Floats(rows * (channels + 2));
-    const std::vector<float> weight = noise.Floats(channels * kernel);
-    const std::vector<float> bias = noise.Floats(has_bias ? channels : 0);
-    const std::vector<float> gate = noise.Floats(gates ? 2 * rows * channels : 0);
+    const MatrixOperand x(backend, noise.Floats(rows * (channels + 2)), rows, channels,
+                          channels + 2);
+    const Operand<float> weight(backend, noise.Floats(channels * kernel));
+    const Operand<float> bias(backend, noise.Floats(has_bias ? channels : 0));
+    const Operand<float> gate(backend, noise.Floats(gates ? 2 * rows * channels : 0));
     const int64_t units = ConvUnits(channels);
     std::vector<float> initial = noise.Floats(units * ConvUnitBytes(kernel) / 4);
     // Channels that do not exist are zeros.
@@ -104,10 +113,10 @@ OpCase ConvCase(const ConvShape& shape, const std::vector<SpanShape>& spans) {
         initial[i] = 0;
       }
     }
-    SpanStates states(spans, units, ConvUnitBytes(kernel), initial);
-    CausalConvCall call = {.x = {x.data(), rows, channels, channels + 2},
-                           .weight = weight,
-                           .bias = bias,
+    SpanStates states(backend, spans, {units, ConvUnitBytes(kernel)}, initial);
+    CausalConvCall call = {.x = x.view(),
+                           .weight = weight.span(),
+                           .bias = bias.span(),
                            .kernel = kernel,
                            .activation = activation,
                            .state = states.array(),
@@ -117,7 +126,7 @@ OpCase ConvCase(const ConvShape& shape, const std::vector<SpanShape>& spans) {
       call.out_gate = {gate.data() + channels, rows, channels, 2 * channels};
     }
     backend.CausalConv(call);
-    OpResult result = {x, {}};
+    OpResult result = {x.Read(), {}};
     states.Append(&result.values);
     return result;
   };
@@ -154,10 +163,13 @@ class DeltaFixture {
   }
 
   OpResult Run(KernelBackend& backend) const {
-    std::vector<float> qkv = qkv_;
-    std::vector<float> ab = ab_;
-    std::vector<float> out(rows_ * OutCols(), 7);
-    SpanStates states(spans_, shape_.v_heads, DeltaUnitBytes(shape_.k_dim, shape_.v_dim), initial_);
+    const Operand<float> qkv(backend, qkv_);
+    const Operand<float> ab(backend, ab_);
+    const Operand<float> decay(backend, decay_);
+    const Operand<float> dt_bias(backend, dt_bias_);
+    const MatrixOperand out(backend, std::vector<float>(rows_ * OutCols(), 7), rows_, OutCols());
+    SpanStates states(backend, spans_,
+                      {shape_.v_heads, DeltaUnitBytes(shape_.k_dim, shape_.v_dim)}, initial_);
     const int heads = shape_.v_heads;
     const MatrixView v = {qkv.data() + 2 * KeyCols(), rows_, OutCols(), Stride()};
     backend.DeltaNet({.q = {qkv.data(), rows_, KeyCols(), Stride()},
@@ -165,18 +177,16 @@ class DeltaFixture {
                       .v = v,
                       .a = {ab.data(), rows_, heads, int64_t{2} * heads},
                       .b = {ab.data() + heads, rows_, heads, int64_t{2} * heads},
-                      .decay = decay_,
-                      .dt_bias = dt_bias_,
+                      .decay = decay.span(),
+                      .dt_bias = dt_bias.span(),
                       .k_heads = shape_.k_heads,
                       .v_heads = heads,
                       .order = shape_.order,
                       .scale = Scale(),
                       .state = states.array(),
                       .spans = states.spans(),
-                      .out = shape_.in_place ? v : MatrixView(out.data(), rows_, OutCols())});
-    OpResult result = {qkv, {}};
-    result.values.insert(result.values.end(), ab.begin(), ab.end());
-    result.values.insert(result.values.end(), out.begin(), out.end());
+                      .out = shape_.in_place ? v : out.view()});
+    OpResult result = {Joined(Joined(qkv.Read(), ab.Read()), out.Read()), {}};
     states.Append(&result.values);
     return result;
   }

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/kernels/op_cases.h"
+#include "tests/kernels/operands.h"
 #include "tests/kernels/test_data.h"
 
 namespace tidepool::kernels {
@@ -15,12 +16,10 @@ double NormShare(int64_t cols) { return (static_cast<double>(cols) / 16 + 10) * 
 OpCase NormCase(int64_t rows, int64_t cols) {
   const auto run = [rows, cols](KernelBackend& backend) {
     Noise noise(rows * 1000 + cols);
-    const std::vector<float> x = noise.Floats(rows * (cols + 3), 3);  // strided
-    const std::vector<float> weight = noise.Floats(cols);
-    Arena arena(1 << 20);
-    Spoil(&arena);
-    return ResultOf(backend.Norm({x.data(), rows, cols, cols + 3}, weight, 1e-5f, &arena),
-                    backend.precision());
+    const MatrixOperand x(backend, noise.Floats(rows * (cols + 3), 3), rows, cols, cols + 3);
+    const Operand<float> weight(backend, noise.Floats(cols));
+    ArenaOperand arena(backend, 1 << 20);
+    return ResultOf(backend, backend.Norm(x.view(), weight.span(), 1e-5f, &arena));
   };
   return {absl::StrCat("Norm ", rows, "x", cols), run, Relative(NormShare(cols))};
 }
@@ -28,10 +27,11 @@ OpCase NormCase(int64_t rows, int64_t cols) {
 OpCase HeadNormCase(int64_t rows, int64_t heads, int64_t head_dim) {
   const auto run = [=](KernelBackend& backend) {
     Noise noise(rows * 1000 + head_dim);
-    std::vector<float> x = noise.Floats(rows * heads * head_dim, 3);
-    const std::vector<float> weight = noise.Floats(head_dim);
-    backend.HeadNorm({x.data(), rows, heads * head_dim}, weight, 1e-6f);
-    return OpResult{x, {}};
+    const MatrixOperand x(backend, noise.Floats(rows * heads * head_dim, 3), rows,
+                          heads * head_dim);
+    const Operand<float> weight(backend, noise.Floats(head_dim));
+    backend.HeadNorm(x.view(), weight.span(), 1e-6f);
+    return OpResult{x.Read(), {}};
   };
   return {absl::StrCat("HeadNorm ", rows, "x", heads, "x", head_dim), run,
           Relative(NormShare(head_dim))};
@@ -42,46 +42,56 @@ OpCase GatedNormCase(int64_t rows, int64_t heads, int64_t head_dim) {
   const auto run = [=](KernelBackend& backend) {
     Noise noise(rows * 1000 + head_dim);
     const int64_t cols = heads * head_dim;
-    const std::vector<float> x = noise.Floats(rows * cols, 3);
-    const std::vector<float> z = noise.Floats(rows * (cols + 5), 6);  // strided
-    const std::vector<float> weight = noise.Floats(head_dim);
-    Arena arena(1 << 20);
-    Spoil(&arena);
-    return ResultOf(backend.GatedNorm({x.data(), rows, cols}, {z.data(), rows, cols, cols + 5},
-                                      weight, 1e-6f, &arena),
-                    backend.precision());
+    const MatrixOperand x(backend, noise.Floats(rows * cols, 3), rows, cols);
+    const MatrixOperand z(backend, noise.Floats(rows * (cols + 5), 6), rows, cols, cols + 5);
+    const Operand<float> weight(backend, noise.Floats(head_dim));
+    ArenaOperand arena(backend, 1 << 20);
+    return ResultOf(backend, backend.GatedNorm(x.view(), z.view(), weight.span(), 1e-6f, &arena));
   };
   return {absl::StrCat("GatedNorm ", rows, "x", heads, "x", head_dim), run,
           Relative(NormShare(head_dim) + 8 * kRoundoff)};
 }
 
+// Blocks that only tiny, huge or no values fill, and exact ties of rounding (127 as the largest).
+std::vector<float> ExtremeBlocks(int64_t rows, int64_t cols) {
+  std::vector<float> x = Noise(rows + cols).Floats(rows * cols);
+  for (int64_t i = 0; i < rows * cols; ++i) {
+    switch (i / 32 % 6) {
+      case 1:
+        x[i] *= 0x1p-125f;
+        break;
+      case 2:
+        x[i] *= 0x1p126f;
+        break;
+      case 3:
+        x[i] = i % 2 == 0 ? 0.0f : -0.0f;
+        break;
+      case 4:
+        x[i] = i % 32 == 0 ? 127 : static_cast<float>(i % 32) - 15.5f;
+        break;
+    }
+  }
+  return x;
+}
+
 OpCase QuantizeCase(int64_t rows, int64_t cols) {
   const auto run = [rows, cols](KernelBackend& backend) {
-    Noise noise(rows + cols);
-    std::vector<float> x = noise.Floats(rows * cols);
-    // Blocks that only tiny, huge or no values fill, and exact ties of rounding (127 as the
-    // largest).
-    for (int64_t i = 0; i < rows * cols; ++i) {
-      switch (i / 32 % 6) {
-        case 1:
-          x[i] *= 0x1p-125f;
-          break;
-        case 2:
-          x[i] *= 0x1p126f;
-          break;
-        case 3:
-          x[i] = i % 2 == 0 ? 0.0f : -0.0f;
-          break;
-        case 4:
-          x[i] = i % 32 == 0 ? 127 : static_cast<float>(i % 32) - 15.5f;
-          break;
-      }
-    }
-    Arena arena(1 << 20);
-    Spoil(&arena);
-    return ResultOf(backend.Quantize({x.data(), rows, cols}, &arena), backend.precision());
+    const MatrixOperand x(backend, ExtremeBlocks(rows, cols), rows, cols);
+    ArenaOperand arena(backend, 1 << 20);
+    return ResultOf(backend, backend.Quantize(x.view(), &arena));
   };
   return {absl::StrCat("Quantize ", rows, "x", cols), run, Relative(0)};
+}
+
+// The int8 form of strided rows.
+OpCase QuantizeInTwoCase(int64_t rows, int64_t cols) {
+  const auto run = [rows, cols](KernelBackend& backend) {
+    const MatrixOperand x(backend, ExtremeBlocks(rows, cols + 4), rows, cols, cols + 4);
+    ArenaOperand arena(backend, 1 << 20);
+    return ResultOf(backend,
+                    backend.QuantizeInTwo(backend.Quantize(x.view(), &arena), &arena));
+  };
+  return {absl::StrCat("QuantizeInTwo ", rows, "x", cols), run, Relative(0)};
 }
 
 std::vector<double> InverseFrequencies(int pairs) {
@@ -94,10 +104,10 @@ OpCase RopeTableCase(int pairs) {
   const auto run = [pairs](KernelBackend& backend) {
     const std::vector<int64_t> positions = {0, 1, 2, 31, 32, 1000, 8191, 131071, 1048575};
     const int64_t rows = static_cast<int64_t>(positions.size());
-    std::vector<float> out(2 * rows * pairs, NAN);
-    backend.RopeTable(positions, InverseFrequencies(pairs), 1.25f, {out.data(), rows, pairs},
-                      {out.data() + rows * pairs, rows, pairs});
-    return OpResult{out, {}};
+    const MatrixOperand out(backend, std::vector<float>(2 * rows * pairs, NAN), 2 * rows, pairs);
+    backend.RopeTable(positions, InverseFrequencies(pairs), 1.25f, out.view().RowRange(0, rows),
+                      out.view().RowRange(rows, rows));
+    return OpResult{out.Read(), {}};
   };
   // The two results differ by one rounding to float32: their inputs differ by about 1e-15 and may
   // be rounded to different floats.
@@ -118,12 +128,12 @@ OpCase RopeCase(int64_t rows, const HeadPart& part, RopeStyle style) {
   const auto run = [=, heads = heads, head_dim = head_dim, pairs = pairs,
                     first = first](KernelBackend& backend) {
     Noise noise(rows + head_dim + pairs);
-    std::vector<float> x = noise.Floats(rows * heads * head_dim);
-    const std::vector<float> cos = noise.Floats(rows * pairs);
-    const std::vector<float> sin = noise.Floats(rows * pairs);
-    backend.Rope({x.data() + first, rows, int64_t{heads} * head_dim}, head_dim, style,
-                 {cos.data(), rows, pairs}, {sin.data(), rows, pairs});
-    return OpResult{x, {}};
+    const Operand<float> x(backend, noise.Floats(rows * heads * head_dim));
+    const MatrixOperand cos(backend, noise.Floats(rows * pairs), rows, pairs);
+    const MatrixOperand sin(backend, noise.Floats(rows * pairs), rows, pairs);
+    backend.Rope({x.data() + first, rows, int64_t{heads} * head_dim}, head_dim, style, cos.view(),
+                 sin.view());
+    return OpResult{x.Read(), {}};
   };
   // Two roundings of values that are at most 2 (all inputs are below 1), and the reference's own.
   const auto tolerance = [](const std::vector<float>& reference) {
@@ -138,12 +148,11 @@ OpCase RopeCase(int64_t rows, const HeadPart& part, RopeStyle style) {
 OpCase ScaleCase(int64_t rows, int64_t cols) {
   const auto run = [=](KernelBackend& backend) {
     Noise noise(rows + 3 * cols);
-    std::vector<float> x = noise.Floats(rows * (cols + 1));
-    std::vector<float> out = noise.Floats(rows * (cols + 2));
-    backend.Scale({x.data(), rows, cols, cols + 1}, 0.37f);
-    backend.AddScaled({x.data(), rows, cols, cols + 1}, -1.7f, {out.data(), rows, cols, cols + 2});
-    out.insert(out.end(), x.begin(), x.end());
-    return OpResult{out, {}};
+    const MatrixOperand x(backend, noise.Floats(rows * (cols + 1)), rows, cols, cols + 1);
+    const MatrixOperand out(backend, noise.Floats(rows * (cols + 2)), rows, cols, cols + 2);
+    backend.Scale(x.view(), 0.37f);
+    backend.AddScaled(x.view(), -1.7f, out.view());
+    return OpResult{Joined(out.Read(), x.Read()), {}};
   };
   // A product, and a sum of two values below 1 and 0.7.
   const auto tolerance = [](const std::vector<float>& reference) {
@@ -154,7 +163,7 @@ OpCase ScaleCase(int64_t rows, int64_t cols) {
 
 }  // namespace
 
-void AddRowCases(Precision, std::vector<OpCase>* cases) {
+void AddRowCases(Precision precision, std::vector<OpCase>* cases) {
   for (const int64_t cols : {1, 5, 8, 32, 64, 100, 576, 1536}) {
     for (const int64_t rows : {1, 3, 19}) cases->push_back(NormCase(rows, cols));
   }
@@ -167,6 +176,10 @@ void AddRowCases(Precision, std::vector<OpCase>* cases) {
   cases->push_back(GatedNormCase(2, 8, 12));
   for (const int64_t cols : {32, 96, 576, 33}) {
     for (const int64_t rows : {1, 7}) cases->push_back(QuantizeCase(rows, cols));
+  }
+  for (const int64_t cols : {32, 96, 576}) {
+    if (precision == Precision::kExact) continue;  // there is no int8 form
+    for (const int64_t rows : {0, 1, 19}) cases->push_back(QuantizeInTwoCase(rows, cols));
   }
   for (const int64_t cols : {1, 8, 37, 100}) {
     for (const int64_t rows : {1, 11}) cases->push_back(ScaleCase(rows, cols));

@@ -1,5 +1,4 @@
 // Compares every op of every CPU kernel with the reference, case by case.
-#include <cmath>
 #include <memory>
 
 #include "gtest/gtest.h"
@@ -16,21 +15,7 @@ TEST_P(OpsTest, AgreeWithTheReference) {
   auto backend = MakeCpuBackend(GetParam());
   if (!backend.ok()) GTEST_SKIP() << backend.status();
   const auto reference = MakeReferenceBackend(GetParam().precision);
-  for (const OpCase& test_case : OpCases(GetParam().precision)) {
-    SCOPED_TRACE(test_case.name);
-    const std::vector<float> expected = test_case.run(*reference).values;
-    const std::vector<float> actual = test_case.run(**backend).values;
-    const std::vector<double> tolerance = test_case.tolerance(expected);
-    ASSERT_EQ(actual.size(), expected.size());
-    for (size_t i = 0; i < expected.size(); ++i) {
-      const double error = std::fabs(static_cast<double>(actual[i]) - expected[i]);
-      const double allowed = i < tolerance.size() ? tolerance[i] : 0;
-      // Written so that a NaN fails, and equal values such as infinities pass.
-      ASSERT_TRUE(actual[i] == expected[i] || error <= allowed)
-          << "element " << i << ": " << actual[i] << ", expected " << expected[i] << " within "
-          << allowed;
-    }
-  }
+  ExpectNear(*reference, **backend);
 }
 
 std::string NameOf(const testing::TestParamInfo<CpuOptions>& info) {

@@ -7,17 +7,21 @@
 #include <cstring>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "kernels/base/check.h"
 #include "kernels/recurrent_state.h"
 #include "kernels/tensor.h"
 
 namespace tidepool::kernels {
 
 // States 0 to states - 1, each with one array. Up to three units are in a block, and the blocks of
-// the states take turns.
+// the states take turns. The memory is that of `backend`, or of the host if that is null.
 class StateMemory {
  public:
-  StateMemory(int64_t units, int64_t unit_bytes, int states) : tables_(states) {
+  StateMemory(int64_t units, int64_t unit_bytes, int states, KernelBackend* backend = nullptr)
+      : backend_(backend), tables_(states) {
     constexpr int kPerPart = 3;
     const size_t stride = (unit_bytes + kAlignment - 1) / kAlignment * kAlignment;
     array_.unit_bytes = unit_bytes;
@@ -31,8 +35,10 @@ class StateMemory {
     for (int64_t part = 0; part < parts; ++part) {
       for (std::vector<int32_t>& table : tables_) table.push_back(--block);
     }
-    buffer_ = Buffer(parts * states * array_.block_bytes);
-    std::memset(buffer_.data(), 0xff, buffer_.size());
+    buffer_ = Buffer(parts * states * array_.block_bytes,
+                     backend == nullptr ? HostMemory() : backend->memory());
+    const std::vector<std::byte> nans(buffer_.size(), std::byte{0xff});
+    CopyIn(nans.data(), buffer_.size(), buffer_.data());
     array_.arena = buffer_.data();
   }
 
@@ -45,19 +51,37 @@ class StateMemory {
   std::vector<float> Read(int state) const {
     std::vector<float> values(StateFloats());
     for (size_t unit = 0; unit < array_.units.size(); ++unit) {
-      std::memcpy(values.data() + unit * UnitFloats(), array_.Unit(Table(state), unit),
-                  array_.unit_bytes);
+      CopyOut(array_.Unit(Table(state), unit), values.data() + unit * UnitFloats());
     }
     return values;
   }
   void Write(int state, const std::vector<float>& values) {
     for (size_t unit = 0; unit < array_.units.size(); ++unit) {
-      std::memcpy(array_.Unit(Table(state), unit), values.data() + unit * UnitFloats(),
-                  array_.unit_bytes);
+      CopyIn(values.data() + unit * UnitFloats(), array_.unit_bytes,
+             array_.Unit(Table(state), unit));
     }
   }
 
  private:
+  void CopyIn(const void* from, size_t bytes, std::byte* to) {
+    if (bytes == 0) return;
+    if (backend_ == nullptr) {
+      std::memcpy(to, from, bytes);
+    } else {
+      backend_->CopyIn({static_cast<const std::byte*>(from), bytes}, to);
+    }
+  }
+  void CopyOut(const std::byte* unit, float* to) const {
+    if (backend_ == nullptr) {
+      std::memcpy(to, unit, array_.unit_bytes);
+      return;
+    }
+    const absl::Status copied =
+        backend_->CopyOut(unit, {reinterpret_cast<std::byte*>(to), array_.unit_bytes});
+    CHECK(copied.ok()) << copied;
+  }
+
+  KernelBackend* const backend_;
   StateArray array_;
   std::vector<std::vector<int32_t>> tables_;
   Buffer buffer_;

@@ -89,6 +89,9 @@ class Weight {
   }
 
   PackedMatrix matrix() const { return {dtype_, rows_, cols_, packed_.data()}; }
+  std::vector<std::byte> packed() const {
+    return std::vector<std::byte>(packed_.data(), packed_.data() + packed_.size());
+  }
   const std::vector<std::byte>& source() const { return source_; }
 
   // For each element a bound on every term that its product is computed from: |w|, and for types

@@ -16,12 +16,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/device_types.h"
+#include "kernels/math.h"
 #include "tests/kernels/cuda/emulated_block.h"
 #include "tests/kernels/cuda/emulated_stream.h"
 
 #define TIDEPOOL_KERNEL void
 #define TIDEPOOL_KERNEL_OF(threads, blocks) void
 #define TIDEPOOL_DEVICE inline
+#define TIDEPOOL_UNROLL
+#define TIDEPOOL_UNROLL_BY(n)
 
 namespace tidepool::kernels::cuda {
 
@@ -223,13 +226,12 @@ inline uint32_t BytePermute(uint32_t a, uint32_t b, uint32_t selector) {
   const uint64_t both = uint64_t{b} << 32 | a;
   uint32_t result = 0;
   for (int i = 0; i < 4; ++i) {
-    const uint32_t nibble = selector >> (4 * i) & 15;
-    uint32_t byte = static_cast<uint32_t>(both >> (8 * (nibble & 7))) & 0xff;
-    if ((nibble & 8) != 0) byte = (byte & 0x80) != 0 ? 0xff : 0;
-    result |= byte << (8 * i);
+    const uint32_t index = selector >> (4 * i) & 7;
+    result |= (static_cast<uint32_t>(both >> (8 * index)) & 0xff) << (8 * i);
   }
   return result;
 }
+inline float FloatOfF16(uint16_t half) { return F16ToF32(half); }
 inline float SquareRoot(float x) { return __builtin_sqrtf(x); }
 inline int PopCount(uint32_t x) { return std::popcount(x); }
 inline int LowestBit(uint32_t x) { return x == 0 ? -1 : std::countr_zero(x); }

@@ -191,7 +191,7 @@ TEST_F(EmulatedDeviceTest, AtomicsAddUp) {
 TEST(EmulatedArithmeticTest, BytesAreAsOnAGpu) {
   EXPECT_EQ(Dot4(0x01ff80fe, 0x02ff037f, 10), 10 + 2 + 1 - 128 * 3 - 2 * 127);
   EXPECT_EQ(BytePermute(0x33221100, 0x77665544, 0x7405), 0x77440055);
-  EXPECT_EQ(BytePermute(0x000080, 0, 0x0008), 0x808080ff);
+  EXPECT_EQ(BytePermute(0x33221100, 0x77665544, 0xffff9888), 0x11000000);
 }
 
 // One op through the backend, its memory and its copies.

@@ -2,8 +2,11 @@
 #include "kernels/cuda/runtime.h"
 
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <numeric>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +21,17 @@ constexpr int kMaxThreads = 1024;
 constexpr int kMaxSharedBytes = 227 << 10;
 
 uint64_t next_seed = 1;
+
+// All streams, and the lock of each. It is recursive, because work of a stream may free memory.
+struct Streams {
+  std::recursive_mutex lock;
+  std::set<Stream*> all;
+};
+Streams& AllStreams() {
+  static Streams streams;
+  return streams;
+}
+using Lock = std::lock_guard<std::recursive_mutex>;
 
 std::string CheckShape(const LaunchShape& shape) {
   const auto [grid, threads, shared_bytes] = shape;
@@ -34,6 +48,16 @@ std::string CheckShape(const LaunchShape& shape) {
 }  // namespace
 
 void SetEmulationSeed(uint64_t seed) { next_seed = seed; }
+
+void Stream::Add(std::function<void()> work) {
+  const Lock lock(AllStreams().lock);
+  work_.push_back(std::move(work));
+}
+
+uint64_t Stream::added() const {
+  const Lock lock(AllStreams().lock);
+  return done_ + work_.size();
+}
 
 void Stream::AddKernel(const LaunchShape& shape, std::function<void()> kernel) {
   Add([this, shape, kernel = std::move(kernel)] { RunKernel(shape, kernel); });
@@ -57,6 +81,7 @@ void Stream::RunKernel(const LaunchShape& shape, const std::function<void()>& ke
 }
 
 void Stream::RunUntil(uint64_t count) {
+  const Lock lock(AllStreams().lock);
   while (done_ < count && !work_.empty()) {
     if (error_.empty()) work_.front()();
     work_.pop_front();
@@ -84,14 +109,24 @@ std::byte* AllocateDevice(int, size_t bytes) {
   if (data != nullptr) std::memset(data, 0xff, bytes);  // NaN, if it is read as floats
   return data;
 }
-void FreeDevice(int, std::byte* data) { ::operator delete(data, kDeviceAlignment); }
+// As on a GPU, it waits for all work that may use the memory.
+void FreeDevice(int, std::byte* data) {
+  const Lock lock(AllStreams().lock);
+  for (Stream* stream : AllStreams().all) stream->RunUntil(stream->added());
+  ::operator delete(data, kDeviceAlignment);
+}
 std::byte* AllocatePinned(int device, size_t bytes) { return AllocateDevice(device, bytes); }
 void FreePinned(int device, std::byte* data) { FreeDevice(device, data); }
 
-absl::StatusOr<Stream*> MakeStream(int) { return new Stream(next_seed * 1000003); }
+absl::StatusOr<Stream*> MakeStream(int) {
+  const Lock lock(AllStreams().lock);
+  return *AllStreams().all.insert(new Stream(next_seed * 1000003)).first;
+}
 
 void DeleteStream(Stream* stream) {
+  const Lock lock(AllStreams().lock);
   stream->RunUntil(stream->added());
+  AllStreams().all.erase(stream);
   delete stream;
 }
 

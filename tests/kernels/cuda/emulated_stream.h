@@ -15,16 +15,16 @@ namespace tidepool::kernels::cuda {
 // The seed of the order in which blocks and threads run. A new stream reads it.
 void SetEmulationSeed(uint64_t seed);
 
-// Thread-compatible.
+// Thread-safe: memory may be freed on any thread, which waits for all streams.
 class Stream {
  public:
   explicit Stream(uint64_t seed) : seed_(seed), block_(seed) {}
 
-  void Add(std::function<void()> work) { work_.push_back(std::move(work)); }
+  void Add(std::function<void()> work);
   void AddKernel(const LaunchShape& shape, std::function<void()> kernel);
 
   // The number of all works that were ever added.
-  uint64_t added() const { return done_ + work_.size(); }
+  uint64_t added() const;
   // Runs work until `count` works are done. After an error, work is dropped.
   void RunUntil(uint64_t count);
   const std::string& error() const { return error_; }

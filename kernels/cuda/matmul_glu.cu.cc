@@ -1,0 +1,57 @@
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/glu.h"
+#include "kernels/cuda/quantize_lane.cu.h"
+#include "kernels/math.h"
+#include "kernels/panel.h"
+
+namespace tidepool::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+
+TIDEPOOL_DEVICE float GluOf(const Glu& glu, float gate, float up) {
+  switch (glu.form) {
+    case GluForm::kSwiGlu:
+      return Silu(gate) * up;
+    case GluForm::kGeGlu:
+      return Gelu(gate) * up;
+    case GluForm::kGeGluTanh:
+      return GeluTanh(gate) * up;
+    case GluForm::kClampedSwiGlu:
+      return ClampedSwiGlu(gate, up, glu.alpha, glu.limit);
+  }
+  return 0;
+}
+
+// A warp computes 32 columns of a row.
+TIDEPOOL_KERNEL GluKernel(MatrixView gate, ConstMatrixView up, Glu glu, Int8Form form) {
+  const int64_t block = int64_t{BlockX()} * (kThreads / kWarpLanes) + WarpIndex();
+  const int64_t col = block * kQuantBlock + LaneIndex();
+  if (block * kQuantBlock >= gate.cols) return;
+  for (int64_t row = BlockY(); row < gate.rows; row += GridY()) {
+    float value = 0;
+    if (col < gate.cols) {
+      float* at = gate.data + row * gate.stride + col;
+      value = GluOf(glu, *at, up.data[row * up.stride + col]);
+      *at = value;
+    }
+    if (form.quants != nullptr) QuantizeLane(value, row * (gate.cols / kQuantBlock) + block, form);
+  }
+}
+
+}  // namespace
+
+void ApplyGlu(const CudaContext& context, ConstMatrixView up, const Glu& glu,
+              const ActivationBuffer& out) {
+  const MatrixView& gate = out.values;
+  if (gate.rows == 0 || gate.cols == 0) return;
+  constexpr int64_t kMaxY = 65535;
+  const Grid grid = {static_cast<int>((gate.cols + kThreads - 1) / kThreads),
+                     static_cast<int>(std::min(gate.rows, kMaxY))};
+  Launch(context.stream, GluKernel, grid, kThreads, 0, gate, up, glu, Int8FormOf(out));
+}
+
+}  // namespace tidepool::kernels::cuda

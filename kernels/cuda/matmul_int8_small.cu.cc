@@ -1,0 +1,12 @@
+// The products of int8 activations, for some types of weights. They are divided among files because
+// each takes long to compile.
+#include "kernels/cuda/product_int8.cu.h"
+
+namespace tidepool::kernels::cuda {
+
+template void LaunchInt8Product<DType::kQ8_0>(const ProductLaunch& launch);
+template void LaunchInt8Product<DType::kQ4_0>(const ProductLaunch& launch);
+template void LaunchInt8Product<DType::kQ4_1>(const ProductLaunch& launch);
+template void LaunchInt8Product<DType::kQ5_0>(const ProductLaunch& launch);
+
+}  // namespace tidepool::kernels::cuda

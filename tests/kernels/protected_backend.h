@@ -1,0 +1,35 @@
+// A KernelBackend for tests that behaves like that of a device, and has the CPU's bits:
+//  - Host code that touches its memory ends the process (ProtectedMemory).
+//  - An op that gets an operand in other memory, or in freed memory, ends the process.
+//  - Ops and copies are queued with copies of their arguments, and run late: after a random number
+//    of later calls, but at the latest in CopyOut or Sync.
+//
+// The memory of an Activation comes from the caller's arena at once; its data is computed later.
+//
+//   const auto backend = MakeProtectedBackend({.threads = 2, .seed = 7});
+//   const Buffer x(bytes, backend->memory());
+#ifndef TIDEPOOL_TESTS_KERNELS_PROTECTED_BACKEND_H_
+#define TIDEPOOL_TESTS_KERNELS_PROTECTED_BACKEND_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "kernels/backend.h"
+
+namespace tidepool::kernels {
+
+struct ProtectedOptions {
+  int threads = 1;
+  Precision precision = Precision::kFast;
+  uint64_t seed = 1;  // of the random choice when queued ops run
+  // This op or copy fails, counted from 0 in the order of the calls. It and all later ones do not
+  // run. -1: none fails.
+  int64_t failing_op = -1;
+};
+
+// The backend must outlive all memory that its memory() allocated.
+std::unique_ptr<KernelBackend> MakeProtectedBackend(const ProtectedOptions& options);
+
+}  // namespace tidepool::kernels
+
+#endif  // TIDEPOOL_TESTS_KERNELS_PROTECTED_BACKEND_H_

@@ -1,0 +1,65 @@
+// ProtectedMemory: memory that host code cannot touch while it is closed. A test that passes with
+// it also passes with the memory of a device, as far as accesses of the host are concerned.
+#ifndef TIDEPOOL_TESTS_KERNELS_PROTECTED_MEMORY_H_
+#define TIDEPOOL_TESTS_KERNELS_PROTECTED_MEMORY_H_
+
+#include <cstddef>
+#include <map>
+#include <vector>
+
+#include "kernels/base/mutex.h"
+#include "kernels/memory.h"
+
+namespace tidepool::kernels {
+
+// The pages have no access rights while the memory is closed, so that an access ends the process. A
+// page without access rights follows each allocation. New memory of up to 64 MiB is filled with
+// NaNs. Ends the process if it is destroyed before all its memory is freed. Thread-safe, except for
+// Opened.
+class ProtectedMemory final : public Memory {
+ public:
+  ~ProtectedMemory() override;
+
+  std::byte* Allocate(size_t bytes) override;
+  // The memory stays mapped until Release, because ops that are not complete may use it.
+  void Free(std::byte* data) override;
+  bool on_host() const override { return false; }
+
+  // Whether all these bytes belong to one allocation that is not freed.
+  bool Owns(const void* data, size_t bytes) const;
+
+  // Unmaps what was freed.
+  void Release();
+
+  // All memory is open while this exists. Other threads cannot allocate or free meanwhile.
+  class Opened {
+   public:
+    explicit Opened(ProtectedMemory* memory);
+    ~Opened();
+    Opened(const Opened&) = delete;
+    Opened& operator=(const Opened&) = delete;
+
+   private:
+    ProtectedMemory* const memory_;
+    base::MutexLock lock_;
+  };
+
+ private:
+  struct Pages {
+    std::byte* begin = nullptr;
+    size_t bytes = 0;  // without the last page, which is never opened
+    size_t size = 0;   // bytes of the allocation, which ends with the pages
+  };
+
+  void Protect(int rights) TIDEPOOL_REQUIRES(mutex_);
+  static void Unmap(const Pages& pages);
+
+  mutable base::Mutex mutex_;
+  // by the address that Allocate returned
+  std::map<const std::byte*, Pages> allocated_ TIDEPOOL_GUARDED_BY(mutex_);
+  std::vector<Pages> freed_ TIDEPOOL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tidepool::kernels
+
+#endif  // TIDEPOOL_TESTS_KERNELS_PROTECTED_MEMORY_H_
