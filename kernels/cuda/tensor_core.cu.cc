@@ -71,7 +71,7 @@ void LaunchJob(const CudaContext& context, DType dtype, bool glu, const TensorCo
 
 // A product with several jobs.
 void LaunchJobs(const CudaContext& context, DType dtype, TileForm form,
-                const std::vector<ProductJob>& jobs, TensorCoreCall* call) {
+                const std::vector<TileJob>& jobs, TensorCoreCall* call) {
   std::vector<RowTile> tiles;
   for (size_t j = 0; j < jobs.size(); ++j) {
     for (int first = 0; first < jobs[j].count; first += ShapeOf(form).rows()) {
@@ -127,13 +127,15 @@ bool UsesTensorCores(const CudaContext& context, absl::Span<const ExpertGroup> g
          });
 }
 
-void TensorCoreTarget(const CudaContext& context, const Activation& x, const MatMulTarget& target) {
+void TensorCoreTarget(const CudaContext& context, const Activation& x, int64_t first_row,
+                      const MatMulTarget& target) {
   TensorCoreCall call = CallOf(x, target.weight);
   SetOutput(target.out, &call);
   call.store = target.store;
   call.job.weight = target.weight.data;
   call.job.bias = target.bias.empty() ? nullptr : target.bias.data();
-  call.job.count = static_cast<int>(x.values.rows);
+  call.job.first_row = first_row;
+  call.job.count = static_cast<int>(target.out.rows);
   LaunchJob(context, target.weight.dtype, /*glu=*/false, call);
 }
 
@@ -141,9 +143,9 @@ void TensorCoreHeads(const CudaContext& context, const Activation& x,
                      absl::Span<const PackedMatrix> weights, MatrixView out) {
   TensorCoreCall call = CallOf(x, weights[0]);
   SetOutput(out, &call);
-  std::vector<ProductJob> jobs(weights.size());
+  std::vector<TileJob> jobs(weights.size());
   for (size_t head = 0; head < weights.size(); ++head) {
-    ProductJob& job = jobs[head];
+    TileJob& job = jobs[head];
     job.weight = weights[head].data;
     job.x_column = static_cast<int64_t>(head) * weights[head].cols;
     job.out_column = static_cast<int64_t>(head) * weights[head].rows;
@@ -171,8 +173,8 @@ void TensorCoreGroups(const CudaContext& context, const Activation& x,
   const ActivationBuffer hidden = AllocateGroupScratch(groups, context.precision, arena).hidden;
   const int32_t* rows = CarryRows(context, groups, &ExpertGroup::rows);
   const int32_t* out_rows = CarryRows(context, groups, &ExpertGroup::out_rows);
-  std::vector<ProductJob> inner(groups.size());
-  std::vector<ProductJob> outer(groups.size());
+  std::vector<TileJob> inner(groups.size());
+  std::vector<TileJob> outer(groups.size());
   int64_t offset = 0;
   for (size_t g = 0; g < groups.size(); ++g) {
     const FfnWeights& ffn = *groups[g].weights;
