@@ -13,7 +13,7 @@
 namespace tidepool::kernels::cuda {
 
 // Some rows of x, and a weight to multiply them with. Pointers are to device memory.
-struct TileJob {
+struct TensorCoreJob {
   const std::byte* weight = nullptr;  // panels
   const float* bias = nullptr;        // or null
   const std::byte* up = nullptr;      // with a gated FFN, `weight` is the gate, and this is `up`
@@ -58,8 +58,8 @@ struct TensorCoreCall {
   Glu glu;
   MutableInt8Rows int8;
   // `job` is the only one if `jobs` is null. Then block y has the rows from y * rows per block on.
-  TileJob job;
-  const TileJob* jobs = nullptr;
+  TensorCoreJob job;
+  const TensorCoreJob* jobs = nullptr;
   const RowTile* tiles = nullptr;  // of each block y
 };
 
@@ -97,6 +97,19 @@ inline constexpr TileShape kSmallTile = {1, 4, 4, 1, 1, 4};
 inline constexpr TileShape kLargeGluTile = {2, 8, 4, 1, 2, 3};
 inline constexpr TileShape kSmallGluTile = {2, 4, 4, 1, 2, 4};
 enum class TileForm : uint8_t { kLarge, kSmall, kLargeGlu, kSmallGlu };
+constexpr TileShape ShapeOf(TileForm form) {
+  switch (form) {
+    case TileForm::kLarge:
+      return kLargeTile;
+    case TileForm::kSmall:
+      return kSmallTile;
+    case TileForm::kLargeGlu:
+      return kLargeGluTile;
+    case TileForm::kSmallGlu:
+      break;
+  }
+  return kSmallGluTile;
+}
 
 // Starts the kernel that the form names, with one row of blocks for each of `row_tiles`. For all
 // quantised types; tensor_core_*.cu.cc have the instances.

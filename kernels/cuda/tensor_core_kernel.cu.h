@@ -23,7 +23,7 @@ struct WarpTile {
 };
 
 template <TileShape kShape>
-TIDEPOOL_DEVICE WarpTile WarpTileOf(const TileJob& job, int block_row) {
+TIDEPOOL_DEVICE WarpTile WarpTileOf(const TensorCoreJob& job, int block_row) {
   WarpTile tile;
   const int warp = WarpIndex();
   tile.first_output =
@@ -62,7 +62,7 @@ TIDEPOOL_DEVICE void ForRows(const WarpTile& tile, Visit visit) {
   }
 }
 
-TIDEPOOL_DEVICE int64_t OutRow(const TileJob& job, int row) {
+TIDEPOOL_DEVICE int64_t OutRow(const TensorCoreJob& job, int row) {
   return job.out_rows != nullptr ? job.out_rows[row] : job.first_out_row + row;
 }
 
@@ -83,8 +83,8 @@ TIDEPOOL_DEVICE void AddBias(const float* bias, const WarpTile& tile, int output
 }
 
 template <TileShape kShape>
-TIDEPOOL_DEVICE void StoreSums(const TensorCoreCall& call, const TileJob& job, const WarpTile& tile,
-                               const TileSums<kShape>& sums) {
+TIDEPOOL_DEVICE void StoreSums(const TensorCoreCall& call, const TensorCoreJob& job,
+                               const WarpTile& tile, const TileSums<kShape>& sums) {
   ForRows<kShape>(tile, [&](int g, int i, int row) {
     if (row >= job.count) return;
     float* out = call.out + OutRow(job, row) * call.out_stride + job.out_column;
@@ -126,7 +126,7 @@ struct BlockScale {
 // Converts the outputs of a gated FFN to int8. Two neighbouring warps have the two halves of each
 // block. They exchange the largest magnitudes and the sums through shared memory.
 template <TileShape kShape>
-TIDEPOOL_DEVICE void QuantizeTile(const MutableInt8Rows& int8, const TileJob& job,
+TIDEPOOL_DEVICE void QuantizeTile(const MutableInt8Rows& int8, const TensorCoreJob& job,
                                   const WarpTile& tile, int outputs,
                                   const TileSums<kShape>& values) {
   static_assert(kShape.warp_outputs() == kHalfBlock && kShape.output_warps % 2 == 0);
@@ -183,8 +183,8 @@ TIDEPOOL_DEVICE void QuantizeTile(const MutableInt8Rows& int8, const TileJob& jo
 
 // Stores glu(gate, up), and its int8 form. Changes the sums.
 template <TileShape kShape>
-TIDEPOOL_DEVICE void StoreGlu(const TensorCoreCall& call, const TileJob& job, const WarpTile& tile,
-                              TileSums<kShape>* sums) {
+TIDEPOOL_DEVICE void StoreGlu(const TensorCoreCall& call, const TensorCoreJob& job,
+                              const WarpTile& tile, TileSums<kShape>* sums) {
   constexpr int kUp = kShape.fragments / 2;
   ForRows<kShape>(tile, [&](int g, int i, int row) {
     ForOutputs<kShape>(tile, [&](int f, int half, int output) {
@@ -201,8 +201,8 @@ TIDEPOOL_DEVICE void StoreGlu(const TensorCoreCall& call, const TileJob& job, co
 
 // Computes the sums of a warp's tile.
 template <DType kType, TileShape kShape>
-TIDEPOOL_DEVICE void MultiplyTile(const TensorCoreCall& call, const TileJob& job, int block_row,
-                                  const WarpTile& tile, TileSums<kShape>* sums) {
+TIDEPOOL_DEVICE void MultiplyTile(const TensorCoreCall& call, const TensorCoreJob& job,
+                                  int block_row, const WarpTile& tile, TileSums<kShape>* sums) {
   const RowLoader<kType, kShape> rows(call, job, block_row);
   rows.Load(0, 0);
   WarpWeights<kType, kShape> weights(job.weight, job.up, call.panel_bytes, tile.first_output,
@@ -231,23 +231,25 @@ TIDEPOOL_DEVICE RowTile PlaceOf(const TensorCoreCall& call, int rows) {
   return call.jobs != nullptr ? call.tiles[BlockY()] : RowTile{0, BlockY() * rows};
 }
 
-TIDEPOOL_DEVICE TileJob JobOf(const TensorCoreCall& call, const RowTile& place) {
+TIDEPOOL_DEVICE TensorCoreJob JobOf(const TensorCoreCall& call, const RowTile& place) {
   return call.jobs != nullptr ? call.jobs[place.job] : call.job;
 }
 
-template <DType kType, TileShape kShape>
-TIDEPOOL_KERNEL_OF(kShape.threads(), kShape.blocks)
+// nvcc cannot start kernels that have a struct as a template argument, so this has the form.
+template <DType kType, TileForm kForm>
+TIDEPOOL_KERNEL_OF(ShapeOf(kForm).threads(), ShapeOf(kForm).blocks)
 TensorCoreKernel(const TensorCoreCall call) {
+  constexpr TileShape kShape = ShapeOf(kForm);
   TileSums<kShape> sums;
   {
     const RowTile place = PlaceOf(call, kShape.rows());
-    const TileJob job = JobOf(call, place);
+    const TensorCoreJob job = JobOf(call, place);
     MultiplyTile<kType, kShape>(call, job, place.first, WarpTileOf<kShape>(job, place.first),
                                 &sums);
   }
   // The job is read again, so that it needs no registers before.
   const RowTile place = PlaceOf(call, kShape.rows());
-  const TileJob job = JobOf(call, place);
+  const TensorCoreJob job = JobOf(call, place);
   const WarpTile tile = WarpTileOf<kShape>(job, place.first);
   AddBias<kShape>(job.bias, tile, call.outputs, 0, &sums);
   if constexpr (kShape.matrices == 1) {
@@ -258,10 +260,11 @@ TensorCoreKernel(const TensorCoreCall call) {
   }
 }
 
-template <DType kType, TileShape kShape>
-void LaunchTile(Stream* stream, const TensorCoreCall& call, int row_tiles) {
+template <DType kType, TileForm kForm>
+void LaunchForm(Stream* stream, const TensorCoreCall& call, int row_tiles) {
+  constexpr TileShape kShape = ShapeOf(kForm);
   const int columns = (call.outputs + kShape.outputs() - 1) / kShape.outputs();
-  Launch(stream, TensorCoreKernel<kType, kShape>, {columns, row_tiles}, kShape.threads(),
+  Launch(stream, TensorCoreKernel<kType, kForm>, {columns, row_tiles}, kShape.threads(),
          kShape.shared_bytes(), call);
 }
 
@@ -269,13 +272,13 @@ template <DType kType>
 void LaunchTensorCores(Stream* stream, TileForm form, const TensorCoreCall& call, int row_tiles) {
   switch (form) {
     case TileForm::kLarge:
-      return LaunchTile<kType, kLargeTile>(stream, call, row_tiles);
+      return LaunchForm<kType, TileForm::kLarge>(stream, call, row_tiles);
     case TileForm::kSmall:
-      return LaunchTile<kType, kSmallTile>(stream, call, row_tiles);
+      return LaunchForm<kType, TileForm::kSmall>(stream, call, row_tiles);
     case TileForm::kLargeGlu:
-      return LaunchTile<kType, kLargeGluTile>(stream, call, row_tiles);
+      return LaunchForm<kType, TileForm::kLargeGlu>(stream, call, row_tiles);
     case TileForm::kSmallGlu:
-      return LaunchTile<kType, kSmallGluTile>(stream, call, row_tiles);
+      return LaunchForm<kType, TileForm::kSmallGlu>(stream, call, row_tiles);
   }
 }
 
