@@ -196,6 +196,22 @@ TEST(CpuBackendTest, EmptyBatchesAreFine) {
   }
 }
 
+// All backends of the host share these functions, so they are compared with literal values.
+TEST(CpuBackendTest, CopiesAreLiteral) {
+  const auto backend = *MakeCpuBackend({});
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  std::vector<float> out(12, 0);
+  backend->CopyHeads({.heads = 2, .cols = 1, .from_dim = 3, .from_first = 1, .to_dim = 2},
+                     {values.data(), 2, 6}, {out.data(), 2, 4, 5});
+  EXPECT_EQ(out, (std::vector<float>{2, 0, 5, 0, 0, 8, 0, 11, 0, 0, 0, 0}));
+  out = values;
+  backend->Zero({out.data() + 1, 3, 2, 4});
+  EXPECT_EQ(out, (std::vector<float>{1, 0, 0, 4, 5, 0, 0, 8, 9, 0, 0, 12}));
+  const std::vector<int64_t> rows = {2, 0, 2};
+  backend->GatherRows({values.data(), 3, 2, 4}, rows, {out.data(), 3, 2, 4});
+  EXPECT_EQ(out, (std::vector<float>{9, 10, 0, 4, 1, 2, 0, 8, 9, 10, 0, 12}));
+}
+
 TEST(CpuBackendTest, ScanFindsTheFirstLargeElement) {
   const std::vector<float> values = {0, -0.0f, 0, 1, -3, 3, NAN, 0, INFINITY, 1, 2, -NAN};
   for (const auto& backend : AllBackends()) {

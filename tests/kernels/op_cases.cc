@@ -117,6 +117,7 @@ void ExpectNear(KernelBackend& reference, KernelBackend& actual, const CaseFilte
 std::function<std::vector<double>(const std::vector<float>&)> Relative(double share) {
   return [share](const std::vector<float>& reference) {
     std::vector<double> tolerance;
+    tolerance.reserve(reference.size());
     for (const float value : reference) tolerance.push_back(share * std::fabs(value));
     return tolerance;
   };
