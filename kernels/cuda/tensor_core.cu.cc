@@ -71,7 +71,7 @@ void LaunchJob(const CudaContext& context, DType dtype, bool glu, const TensorCo
 
 // A product with several jobs.
 void LaunchJobs(const CudaContext& context, DType dtype, TileForm form,
-                const std::vector<ProductJob>& jobs, TensorCoreCall* call) {
+                const std::vector<TensorCoreJob>& jobs, TensorCoreCall* call) {
   std::vector<RowTile> tiles;
   for (size_t j = 0; j < jobs.size(); ++j) {
     for (int first = 0; first < jobs[j].count; first += ShapeOf(form).rows()) {
@@ -141,9 +141,9 @@ void TensorCoreHeads(const CudaContext& context, const Activation& x,
                      absl::Span<const PackedMatrix> weights, MatrixView out) {
   TensorCoreCall call = CallOf(x, weights[0]);
   SetOutput(out, &call);
-  std::vector<ProductJob> jobs(weights.size());
+  std::vector<TensorCoreJob> jobs(weights.size());
   for (size_t head = 0; head < weights.size(); ++head) {
-    ProductJob& job = jobs[head];
+    TensorCoreJob& job = jobs[head];
     job.weight = weights[head].data;
     job.x_column = static_cast<int64_t>(head) * weights[head].cols;
     job.out_column = static_cast<int64_t>(head) * weights[head].rows;
@@ -171,8 +171,8 @@ void TensorCoreGroups(const CudaContext& context, const Activation& x,
   const ActivationBuffer hidden = AllocateGroupScratch(groups, context.precision, arena).hidden;
   const int32_t* rows = CarryRows(context, groups, &ExpertGroup::rows);
   const int32_t* out_rows = CarryRows(context, groups, &ExpertGroup::out_rows);
-  std::vector<ProductJob> inner(groups.size());
-  std::vector<ProductJob> outer(groups.size());
+  std::vector<TensorCoreJob> inner(groups.size());
+  std::vector<TensorCoreJob> outer(groups.size());
   int64_t offset = 0;
   for (size_t g = 0; g < groups.size(); ++g) {
     const FfnWeights& ffn = *groups[g].weights;

@@ -13,7 +13,7 @@
 namespace tidepool::kernels::cuda {
 
 // Some rows of x, and a weight to multiply them with. Pointers are to device memory.
-struct ProductJob {
+struct TensorCoreJob {
   const std::byte* weight = nullptr;  // panels
   const float* bias = nullptr;        // or null
   const std::byte* up = nullptr;      // with a gated FFN, `weight` is the gate, and this is `up`
@@ -58,8 +58,8 @@ struct TensorCoreCall {
   Glu glu;
   MutableInt8Rows int8;
   // `job` is the only one if `jobs` is null. Then block y has the rows from y * rows per block on.
-  ProductJob job;
-  const ProductJob* jobs = nullptr;
+  TensorCoreJob job;
+  const TensorCoreJob* jobs = nullptr;
   const RowTile* tiles = nullptr;  // of each block y
 };
 

@@ -22,7 +22,7 @@ struct WarpTile {
 };
 
 template <TileShape kShape>
-TIDEPOOL_DEVICE WarpTile WarpTileOf(const ProductJob& job, int block_row) {
+TIDEPOOL_DEVICE WarpTile WarpTileOf(const TensorCoreJob& job, int block_row) {
   WarpTile tile;
   const int warp = WarpIndex();
   tile.first_output =
@@ -61,7 +61,7 @@ TIDEPOOL_DEVICE void ForRows(const WarpTile& tile, Visit visit) {
   }
 }
 
-TIDEPOOL_DEVICE int64_t OutRow(const ProductJob& job, int row) {
+TIDEPOOL_DEVICE int64_t OutRow(const TensorCoreJob& job, int row) {
   return job.out_rows != nullptr ? job.out_rows[row] : job.first_out_row + row;
 }
 
@@ -82,7 +82,7 @@ TIDEPOOL_DEVICE void AddBias(const float* bias, const WarpTile& tile, int output
 }
 
 template <TileShape kShape>
-TIDEPOOL_DEVICE void StoreSums(const TensorCoreCall& call, const ProductJob& job,
+TIDEPOOL_DEVICE void StoreSums(const TensorCoreCall& call, const TensorCoreJob& job,
                                const WarpTile& tile, const TileSums<kShape>& sums) {
   ForRows<kShape>(tile, [&](int g, int i, int row) {
     if (row >= job.count) return;
@@ -140,7 +140,7 @@ struct BlockScale {
 // Converts the outputs of a gated FFN to int8. Two neighbouring warps have the two halves of each
 // block. They exchange the largest magnitudes and the sums through shared memory.
 template <TileShape kShape>
-TIDEPOOL_DEVICE void QuantizeTile(const MutableInt8Rows& int8, const ProductJob& job,
+TIDEPOOL_DEVICE void QuantizeTile(const MutableInt8Rows& int8, const TensorCoreJob& job,
                                   const WarpTile& tile, int outputs,
                                   const TileSums<kShape>& values) {
   static_assert(kShape.warp_outputs() == kHalfBlock && kShape.output_warps % 2 == 0);
@@ -197,7 +197,7 @@ TIDEPOOL_DEVICE void QuantizeTile(const MutableInt8Rows& int8, const ProductJob&
 
 // Stores glu(gate, up), and its int8 form. Changes the sums.
 template <TileShape kShape>
-TIDEPOOL_DEVICE void StoreGlu(const TensorCoreCall& call, const ProductJob& job,
+TIDEPOOL_DEVICE void StoreGlu(const TensorCoreCall& call, const TensorCoreJob& job,
                               const WarpTile& tile, TileSums<kShape>* sums) {
   constexpr int kUp = kShape.fragments / 2;
   ForRows<kShape>(tile, [&](int g, int i, int row) {
@@ -215,7 +215,7 @@ TIDEPOOL_DEVICE void StoreGlu(const TensorCoreCall& call, const ProductJob& job,
 
 // Computes the sums of a warp's tile.
 template <DType kType, TileShape kShape>
-TIDEPOOL_DEVICE void MultiplyTile(const TensorCoreCall& call, const ProductJob& job, int block_row,
+TIDEPOOL_DEVICE void MultiplyTile(const TensorCoreCall& call, const TensorCoreJob& job, int block_row,
                                   const WarpTile& tile, TileSums<kShape>* sums) {
   const RowLoader<kType, kShape> rows(call, job, block_row);
   rows.Load(0, 0);
@@ -245,7 +245,7 @@ TIDEPOOL_DEVICE RowTile PlaceOf(const TensorCoreCall& call, int rows) {
   return call.jobs != nullptr ? call.tiles[BlockY()] : RowTile{0, BlockY() * rows};
 }
 
-TIDEPOOL_DEVICE ProductJob JobOf(const TensorCoreCall& call, const RowTile& place) {
+TIDEPOOL_DEVICE TensorCoreJob JobOf(const TensorCoreCall& call, const RowTile& place) {
   return call.jobs != nullptr ? call.jobs[place.job] : call.job;
 }
 
@@ -255,13 +255,13 @@ TensorCoreKernel(const TensorCoreCall call) {
   TileSums<kShape> sums;
   {
     const RowTile place = PlaceOf(call, kShape.rows());
-    const ProductJob job = JobOf(call, place);
+    const TensorCoreJob job = JobOf(call, place);
     MultiplyTile<kType, kShape>(call, job, place.first, WarpTileOf<kShape>(job, place.first),
                                 &sums);
   }
   // The job is read again, so that it needs no registers before.
   const RowTile place = PlaceOf(call, kShape.rows());
-  const ProductJob job = JobOf(call, place);
+  const TensorCoreJob job = JobOf(call, place);
   const WarpTile tile = WarpTileOf<kShape>(job, place.first);
   AddBias<kShape>(job.bias, tile, call.outputs, 0, &sums);
   if constexpr (kShape.matrices == 1) {

@@ -63,7 +63,7 @@ struct Stage {
 template <DType kType, TileShape kShape>
 class RowLoader {
  public:
-  TIDEPOOL_DEVICE RowLoader(const TensorCoreCall& call, const ProductJob& job, int first)
+  TIDEPOOL_DEVICE RowLoader(const TensorCoreCall& call, const TensorCoreJob& job, int first)
       : call_(call),
         ids_(SharedArray<int32_t>(2 * kShape.stage_bytes(), kShape.rows())),
         first_block_(static_cast<int>(job.x_column / kQuantBlock)) {
