@@ -21,7 +21,7 @@ bool UsesTensorCores(const CudaContext& context, const PackedMatrix& weight, int
 bool UsesTensorCores(const CudaContext& context, const FfnWeights& ffn, int64_t rows);
 bool UsesTensorCores(const CudaContext& context, absl::Span<const ExpertGroup> groups);
 
-// Each requires that UsesTensorCores would be true, but for the number of rows.
+// Each requires that UsesTensorCores would be true if there were enough rows.
 void TensorCoreTarget(const CudaContext& context, const Activation& x, const MatMulTarget& target);
 void TensorCoreHeads(const CudaContext& context, const Activation& x,
                      absl::Span<const PackedMatrix> weights, MatrixView out);
