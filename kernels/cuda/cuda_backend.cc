@@ -20,7 +20,9 @@ namespace {
 
 // Remove a name here when the op's file is there, and call the op's function below.
 constexpr absl::string_view kMissing[] = {
-    "Attend", "CausalConv", "DeltaNet",   "Gate",
+    "CausalConv",
+    "DeltaNet",
+    "Gate",
 };
 
 [[noreturn]] void DieMissing(absl::string_view op) {
@@ -180,7 +182,13 @@ class CudaBackend final : public KernelBackend {
     cuda::StoreKvRows(context_, k, v, layer, spans);
   }
 
-  Activation Attend(const AttendCall&, Arena*) override { DieMissing("Attend"); }
+  Activation Attend(const AttendCall& call, Arena* arena) override {
+    CheckAttend(call);
+    const ActivationBuffer result = AllocateAttended(call, precision(), arena);
+    cuda::AttendRows(context_, call, result, arena);
+    return result.View();
+  }
+
   void CausalConv(const CausalConvCall&) override { DieMissing("CausalConv"); }
   void DeltaNet(const DeltaNetCall&) override { DieMissing("DeltaNet"); }
 
