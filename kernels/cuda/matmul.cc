@@ -107,7 +107,7 @@ void MultiplyTargets(const CudaContext& context, const Activation& x,
   ProductList list(InputOf(x), x.values.cols);
   for (const MatMulTarget& target : targets) {
     if (UsesTensorCores(context, target.weight, x.values.rows)) {
-      TensorCoreTarget(context, x, target);
+      TensorCoreTarget(context, x, 0, target);
       continue;
     }
     ProductJob job = JobOf(target.weight, target.bias, target.out);

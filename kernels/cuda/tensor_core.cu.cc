@@ -36,20 +36,6 @@ void SetHidden(const ActivationBuffer& out, const Glu& glu, TensorCoreCall* call
   call->int8 = {out.quants, out.scales, out.sums, out.half_sums, out.values.cols};
 }
 
-const TileShape& ShapeOf(TileForm form) {
-  switch (form) {
-    case TileForm::kLarge:
-      return kLargeTile;
-    case TileForm::kSmall:
-      return kSmallTile;
-    case TileForm::kLargeGlu:
-      return kLargeGluTile;
-    case TileForm::kSmallGlu:
-      break;
-  }
-  return kSmallGluTile;
-}
-
 TileForm FormFor(int64_t rows, bool glu) {
   if (rows >= kLargeRows) return glu ? TileForm::kLargeGlu : TileForm::kLarge;
   return glu ? TileForm::kSmallGlu : TileForm::kSmall;
@@ -127,13 +113,15 @@ bool UsesTensorCores(const CudaContext& context, absl::Span<const ExpertGroup> g
          });
 }
 
-void TensorCoreTarget(const CudaContext& context, const Activation& x, const MatMulTarget& target) {
+void TensorCoreTarget(const CudaContext& context, const Activation& x, int64_t first_row,
+                      const MatMulTarget& target) {
   TensorCoreCall call = CallOf(x, target.weight);
   SetOutput(target.out, &call);
   call.store = target.store;
   call.job.weight = target.weight.data;
   call.job.bias = target.bias.empty() ? nullptr : target.bias.data();
-  call.job.count = static_cast<int>(x.values.rows);
+  call.job.first_row = first_row;
+  call.job.count = static_cast<int>(target.out.rows);
   LaunchJob(context, target.weight.dtype, /*glu=*/false, call);
 }
 

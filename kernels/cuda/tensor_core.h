@@ -21,8 +21,10 @@ bool UsesTensorCores(const CudaContext& context, const PackedMatrix& weight, int
 bool UsesTensorCores(const CudaContext& context, const FfnWeights& ffn, int64_t rows);
 bool UsesTensorCores(const CudaContext& context, absl::Span<const ExpertGroup> groups);
 
-// Each requires that UsesTensorCores would be true if there were enough rows.
-void TensorCoreTarget(const CudaContext& context, const Activation& x, const MatMulTarget& target);
+// Each requires that UsesTensorCores is true for some number of rows.
+// The rows of x are those from first_row on, as many as target.out has.
+void TensorCoreTarget(const CudaContext& context, const Activation& x, int64_t first_row,
+                      const MatMulTarget& target);
 void TensorCoreHeads(const CudaContext& context, const Activation& x,
                      absl::Span<const PackedMatrix> weights, MatrixView out);
 void TensorCoreGlu(const CudaContext& context, const Activation& x, const FfnWeights& ffn,

@@ -92,11 +92,24 @@ struct TileShape {
 
 // For many rows, and for less than kLargeRows.
 inline constexpr int kLargeRows = 48;
-inline constexpr TileShape kLargeTile = {2, 8, 4, 2, 1, 2};
+inline constexpr TileShape kLargeTile = {2, 8, 4, 1, 1, 3};
 inline constexpr TileShape kSmallTile = {1, 4, 4, 1, 1, 4};
-inline constexpr TileShape kLargeGluTile = {2, 8, 4, 2, 2, 2};
+inline constexpr TileShape kLargeGluTile = {2, 8, 4, 1, 2, 3};
 inline constexpr TileShape kSmallGluTile = {2, 4, 4, 1, 2, 4};
 enum class TileForm : uint8_t { kLarge, kSmall, kLargeGlu, kSmallGlu };
+constexpr TileShape ShapeOf(TileForm form) {
+  switch (form) {
+    case TileForm::kLarge:
+      return kLargeTile;
+    case TileForm::kSmall:
+      return kSmallTile;
+    case TileForm::kLargeGlu:
+      return kLargeGluTile;
+    case TileForm::kSmallGlu:
+      break;
+  }
+  return kSmallGluTile;
+}
 
 // Starts the kernel that the form names, with one row of blocks for each of `row_tiles`. For all
 // quantised types; tensor_core_*.cu.cc have the instances.

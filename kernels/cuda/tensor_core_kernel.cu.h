@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/glu_value.cu.h"
 #include "kernels/cuda/tensor_core_call.cu.h"
 #include "kernels/cuda/tensor_core_tile.cu.h"
 #include "kernels/math.h"
@@ -93,21 +94,6 @@ TIDEPOOL_DEVICE void StoreSums(const TensorCoreCall& call, const TensorCoreJob& 
       out[output] = call.store == Store::kAdd ? out[output] + sum : sum;
     });
   });
-}
-
-// Returns glu(gate, up), as backend.h defines it.
-TIDEPOOL_DEVICE float GluOf(const Glu& glu, float gate, float up) {
-  switch (glu.form) {
-    case GluForm::kSwiGlu:
-      return Silu(gate) * up;
-    case GluForm::kGeGlu:
-      return Gelu(gate) * up;
-    case GluForm::kGeGluTanh:
-      return GeluTanh(gate) * up;
-    case GluForm::kClampedSwiGlu:
-      break;
-  }
-  return ClampedSwiGlu(gate, up, glu.alpha, glu.limit);
 }
 
 // Reduces over the eight lanes that have the same rows.
@@ -215,8 +201,8 @@ TIDEPOOL_DEVICE void StoreGlu(const TensorCoreCall& call, const TensorCoreJob& j
 
 // Computes the sums of a warp's tile.
 template <DType kType, TileShape kShape>
-TIDEPOOL_DEVICE void MultiplyTile(const TensorCoreCall& call, const TensorCoreJob& job, int block_row,
-                                  const WarpTile& tile, TileSums<kShape>* sums) {
+TIDEPOOL_DEVICE void MultiplyTile(const TensorCoreCall& call, const TensorCoreJob& job,
+                                  int block_row, const WarpTile& tile, TileSums<kShape>* sums) {
   const RowLoader<kType, kShape> rows(call, job, block_row);
   rows.Load(0, 0);
   WarpWeights<kType, kShape> weights(job.weight, job.up, call.panel_bytes, tile.first_output,
@@ -249,9 +235,11 @@ TIDEPOOL_DEVICE TensorCoreJob JobOf(const TensorCoreCall& call, const RowTile& p
   return call.jobs != nullptr ? call.jobs[place.job] : call.job;
 }
 
-template <DType kType, TileShape kShape>
-TIDEPOOL_KERNEL_OF(kShape.threads(), kShape.blocks)
+// nvcc cannot start kernels that have a struct as a template argument, so this has the form.
+template <DType kType, TileForm kForm>
+TIDEPOOL_KERNEL_OF(ShapeOf(kForm).threads(), ShapeOf(kForm).blocks)
 TensorCoreKernel(const TensorCoreCall call) {
+  constexpr TileShape kShape = ShapeOf(kForm);
   TileSums<kShape> sums;
   {
     const RowTile place = PlaceOf(call, kShape.rows());
@@ -272,10 +260,11 @@ TensorCoreKernel(const TensorCoreCall call) {
   }
 }
 
-template <DType kType, TileShape kShape>
-void LaunchTile(Stream* stream, const TensorCoreCall& call, int row_tiles) {
+template <DType kType, TileForm kForm>
+void LaunchForm(Stream* stream, const TensorCoreCall& call, int row_tiles) {
+  constexpr TileShape kShape = ShapeOf(kForm);
   const int columns = (call.outputs + kShape.outputs() - 1) / kShape.outputs();
-  Launch(stream, TensorCoreKernel<kType, kShape>, {columns, row_tiles}, kShape.threads(),
+  Launch(stream, TensorCoreKernel<kType, kForm>, {columns, row_tiles}, kShape.threads(),
          kShape.shared_bytes(), call);
 }
 
@@ -283,13 +272,13 @@ template <DType kType>
 void LaunchTensorCores(Stream* stream, TileForm form, const TensorCoreCall& call, int row_tiles) {
   switch (form) {
     case TileForm::kLarge:
-      return LaunchTile<kType, kLargeTile>(stream, call, row_tiles);
+      return LaunchForm<kType, TileForm::kLarge>(stream, call, row_tiles);
     case TileForm::kSmall:
-      return LaunchTile<kType, kSmallTile>(stream, call, row_tiles);
+      return LaunchForm<kType, TileForm::kSmall>(stream, call, row_tiles);
     case TileForm::kLargeGlu:
-      return LaunchTile<kType, kLargeGluTile>(stream, call, row_tiles);
+      return LaunchForm<kType, TileForm::kLargeGlu>(stream, call, row_tiles);
     case TileForm::kSmallGlu:
-      return LaunchTile<kType, kSmallGluTile>(stream, call, row_tiles);
+      return LaunchForm<kType, TileForm::kSmallGlu>(stream, call, row_tiles);
   }
 }
 

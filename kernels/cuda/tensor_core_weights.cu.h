@@ -116,21 +116,24 @@ TIDEPOOL_DEVICE RowScales ScalesOfLane(const RowScales& mine, uint32_t scales, i
 inline constexpr uint32_t kOnes = 0x01010101;  // times a byte: this byte four times
 inline constexpr uint32_t kSigns = 0x80808080;
 
-// Returns four bytes of a table of 16 signed bytes as a word.
-static constexpr uint32_t TableWord(const int8_t (&table)[16], int i) {
+// Returns bytes 4i to 4i + 3 of the type's code table as a word.
+template <DType kType>
+static constexpr uint32_t TableWord(int i) {
   uint32_t word = 0;
-  for (int k = 0; k < 4; ++k) word |= uint32_t{static_cast<uint8_t>(table[4 * i + k])} << (8 * k);
+  for (int k = 4 * i; k < 4 * i + 4; ++k) {
+    const int8_t value = kType == DType::kMXFP4 ? kE2M1Doubled[k] : kIq4Values[k];
+    word |= uint32_t{static_cast<uint8_t>(value)} << (k % 4 * 8);
+  }
   return word;
 }
 
 // Replaces nibbles by their table values. `low` gets those of low nibbles.
 template <DType kType>
 TIDEPOOL_DEVICE void LookUp(uint32_t nibbles, uint32_t* low, uint32_t* high) {
-  constexpr const int8_t(&kTable)[16] = kType == DType::kMXFP4 ? kE2M1Doubled : kIq4Values;
-  constexpr uint32_t kTable0 = TableWord(kTable, 0);
-  constexpr uint32_t kTable1 = TableWord(kTable, 1);
-  constexpr uint32_t kTable2 = TableWord(kTable, 2);
-  constexpr uint32_t kTable3 = TableWord(kTable, 3);
+  constexpr uint32_t kTable0 = TableWord<kType>(0);
+  constexpr uint32_t kTable1 = TableWord<kType>(1);
+  constexpr uint32_t kTable2 = TableWord<kType>(2);
+  constexpr uint32_t kTable3 = TableWord<kType>(3);
   // A selector has four nibbles, each below 8. So there is a lookup in each half of the table, and
   // the third one chooses byte i of one of the two, by the highest bit of nibble i.
   const uint32_t index = nibbles & 0x77777777;

@@ -110,7 +110,7 @@ TEST_P(TensorCoreTest, TargetsHaveTheBitsOfTheCpu) {
         target.store = Store::kAdd;
       }
       ASSERT_TRUE(UsesTensorCores(context_, target.weight, size.rows));
-      TensorCoreTarget(context_, x, target);
+      TensorCoreTarget(context_, x, 0, target);
       target.out = expected;
       cpu_->MatMul(x, {target});
       Finish();
