@@ -13,6 +13,8 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/product.h"
+#include "kernels/cuda/product_mma.cu.h"
+#include "kernels/cuda/product_store.cu.h"
 #include "kernels/cuda/quant_block.cu.h"
 
 namespace tidepool::kernels::cuda {
@@ -49,10 +51,6 @@ inline constexpr int kPairsPerThread = kRows > 4                          ? 1
                                        : kRows > 1                        ? 2
                                        : FormatOf(kType).code_bits == 8 ? 2
                                                                           : 4;
-
-TIDEPOOL_DEVICE int64_t RowOf(const int32_t* rows, int64_t i) {
-  return rows == nullptr ? i : rows[i];
-}
 
 TIDEPOOL_DEVICE ActivationBlock LoadActivation(const JobInput& input, int64_t block) {
   ActivationBlock x;
@@ -206,14 +204,6 @@ struct Int8Product {
       StoreOutput(input, job, chain.row, BlockX() * kPanelRows + chain.panel_row, sum);
     }
   }
-
-  TIDEPOOL_DEVICE static void StoreOutput(const JobInput& input, const ProductJob& job, int i,
-                                          int output, float sum) {
-    if (output >= job.outputs) return;
-    if (job.bias != nullptr) sum = sum + job.bias[output];
-    float* out = job.out + RowOf(input.out_rows, job.out_first + i) * job.out_stride + output;
-    *out = job.add ? *out + sum : sum;
-  }
 };
 
 template <DType kType, int kRows>
@@ -239,9 +229,12 @@ void LaunchInt8Rows(const ProductLaunch& launch) {
 
 template <DType kType>
 void LaunchInt8Product(const ProductLaunch& launch) {
-  if (launch.rows == 1) return LaunchInt8Rows<kType, 1>(launch);
-  if (launch.rows <= 4) return LaunchInt8Rows<kType, 4>(launch);
-  return LaunchInt8Rows<kType, kJobRows>(launch);
+  // For one row of x, tensor cores pay off only if the type is unpacked slowly.
+  constexpr bool kManyBits = FormatOf(kType).code_bits + FormatOf(kType).extra_bits >= 6;
+  if constexpr (kManyBits) {
+    if (launch.rows == 1) return LaunchInt8Rows<kType, 1>(launch);
+  }
+  LaunchMmaProduct<kType>(launch);
 }
 
 }  // namespace tidepool::kernels::cuda
