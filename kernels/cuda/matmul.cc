@@ -6,6 +6,7 @@
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/glu.h"
 #include "kernels/cuda/product.h"
+#include "kernels/cuda/tensor_core.h"
 #include "kernels/panel.h"
 
 namespace tidepool::kernels::cuda {
@@ -105,6 +106,10 @@ void MultiplyTargets(const CudaContext& context, const Activation& x,
   if (targets.empty()) return;
   ProductList list(InputOf(x), x.values.cols);
   for (const MatMulTarget& target : targets) {
+    if (UsesTensorCores(context, target.weight, x.values.rows)) {
+      TensorCoreTarget(context, x, 0, target);
+      continue;
+    }
     ProductJob job = JobOf(target.weight, target.bias, target.out);
     job.rows = static_cast<int32_t>(x.values.rows);
     job.add = target.store == Store::kAdd;
@@ -115,6 +120,9 @@ void MultiplyTargets(const CudaContext& context, const Activation& x,
 
 void MultiplyHeads(const CudaContext& context, const Activation& x,
                    absl::Span<const PackedMatrix> weights, MatrixView out) {
+  if (UsesTensorCores(context, weights[0], x.values.rows)) {
+    return TensorCoreHeads(context, x, weights, out);
+  }
   ProductList list(InputOf(x), weights[0].cols);
   for (size_t h = 0; h < weights.size(); ++h) {
     ProductJob job = JobOf(weights[h], {}, out);
@@ -128,6 +136,7 @@ void MultiplyHeads(const CudaContext& context, const Activation& x,
 
 void MultiplyGlu(const CudaContext& context, const Activation& x, const FfnWeights& ffn,
                  const ActivationBuffer& out) {
+  if (UsesTensorCores(context, ffn, x.values.rows)) return TensorCoreGlu(context, x, ffn, out);
   const int64_t width = ffn.gate.rows;
   const int64_t step = std::max<int64_t>(1, kMaxUpFloats / std::max<int64_t>(1, width));
   for (int64_t first = 0; first < x.values.rows; first += step) {
@@ -151,6 +160,7 @@ void MultiplyGlu(const CudaContext& context, const Activation& x, const FfnWeigh
 void MultiplyGroups(const CudaContext& context, const Activation& x,
                     absl::Span<const ExpertGroup> groups, MatrixView out, Arena* arena) {
   if (groups.empty()) return;
+  if (UsesTensorCores(context, groups)) return TensorCoreGroups(context, x, groups, out, arena);
   const size_t mark = arena->used();
   const GroupScratch scratch = AllocateGroupScratch(groups, context.precision, arena);
   std::vector<int32_t> rows;

@@ -3,28 +3,14 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/glu.h"
+#include "kernels/cuda/glu_value.cu.h"
 #include "kernels/cuda/quantize_lane.cu.h"
-#include "kernels/math.h"
 #include "kernels/panel.h"
 
 namespace tidepool::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-
-TIDEPOOL_DEVICE float GluOf(const Glu& glu, float gate, float up) {
-  switch (glu.form) {
-    case GluForm::kSwiGlu:
-      return Silu(gate) * up;
-    case GluForm::kGeGlu:
-      return Gelu(gate) * up;
-    case GluForm::kGeGluTanh:
-      return GeluTanh(gate) * up;
-    case GluForm::kClampedSwiGlu:
-      return ClampedSwiGlu(gate, up, glu.alpha, glu.limit);
-  }
-  return 0;
-}
 
 // A warp computes 32 columns of a row.
 TIDEPOOL_KERNEL GluKernel(MatrixView gate, ConstMatrixView up, Glu glu, Int8Form form) {

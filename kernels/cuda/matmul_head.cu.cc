@@ -5,6 +5,7 @@
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/product.h"
+#include "kernels/cuda/tensor_core.h"
 #include "kernels/math.h"
 
 namespace tidepool::kernels::cuda {
@@ -23,7 +24,7 @@ struct HeadRows {
   const float* bias = nullptr;
   float scale = 1;
   float soft_cap = 0;
-  MatrixView out;         // of the rows that are complete
+  MatrixView out;          // of the rows that are complete
   ArgMax* best = nullptr;  // [parts][argmax rows]
   int64_t argmax_vocab = 0;
 };
@@ -84,6 +85,29 @@ TIDEPOOL_KERNEL MergeKernel(const ArgMax* parts, int64_t rows, ArgMax* best) {
 
 static_assert(kCudaThreads % kWarpLanes == 0, "MergeKernel has one thread per part");
 
+// Computes the products of rows first, first + 1 ... of a target. `out` is the part of the result
+// for the first term. Those of the other terms follow it.
+void ComputeProducts(const CudaContext& context, const Activation& x, const HeadTarget& target,
+                     int64_t first, MatrixView out) {
+  PackedMatrix weight = target.weight;
+  weight.rows = out.cols;
+  ProductList list(InputOf(x), x.values.cols);
+  for (int term = 0; term < target.terms; ++term, out.data += out.rows * out.stride) {
+    const int64_t x_row = term * target.rows() + first;
+    if (UsesTensorCores(context, weight, out.rows)) {
+      TensorCoreTarget(context, x, x_row, {.weight = weight, .out = out});
+      continue;
+    }
+    list.Add(weight.dtype, {.panels = weight.data,
+                            .out = out.data,
+                            .out_stride = out.stride,
+                            .outputs = static_cast<int32_t>(out.cols),
+                            .first = static_cast<int32_t>(x_row),
+                            .rows = static_cast<int32_t>(out.rows)});
+  }
+  list.Start(context);
+}
+
 }  // namespace
 
 void MultiplyHead(const CudaContext& context, const Activation& x, const HeadTarget& target,
@@ -94,21 +118,11 @@ void MultiplyHead(const CudaContext& context, const Activation& x, const HeadTar
   // Outputs that are not needed are not computed.
   const int64_t outputs =
       target.out.rows > 0 ? target.weight.rows : std::max<int64_t>(1, target.argmax_vocab);
-  float* const products = context.scratch->Reserve<float>(std::min(rows, kHeadRows) *
-                                                          target.terms * outputs);
+  float* const products =
+      context.scratch->Reserve<float>(std::min(rows, kHeadRows) * target.terms * outputs);
   for (int64_t first = 0; first < rows; first += kHeadRows) {
     const int64_t count = std::min(kHeadRows, rows - first);
-    ProductList list(InputOf(x), x.values.cols);
-    for (int term = 0; term < target.terms; ++term) {
-      list.Add(target.weight.dtype, {.panels = target.weight.data,
-                                     .out = products,
-                                     .out_stride = outputs,
-                                     .outputs = static_cast<int32_t>(outputs),
-                                     .first = static_cast<int32_t>(term * rows + first),
-                                     .out_first = static_cast<int32_t>(term * count),
-                                     .rows = static_cast<int32_t>(count)});
-    }
-    list.Start(context);
+    ComputeProducts(context, x, target, first, MatrixView(products, count, outputs));
     const int64_t complete = std::clamp<int64_t>(target.out.rows - first, 0, count);
     HeadRows head = {.products = products,
                      .rows = count,
@@ -119,8 +133,8 @@ void MultiplyHead(const CudaContext& context, const Activation& x, const HeadTar
                      .soft_cap = target.soft_cap,
                      .best = parts,
                      .argmax_vocab = target.argmax_vocab};
-    head.out = MatrixView(complete > 0 ? target.out.Row(first) : nullptr, complete,
-                          target.out.cols, target.out.stride);
+    head.out = MatrixView(complete > 0 ? target.out.Row(first) : nullptr, complete, target.out.cols,
+                          target.out.stride);
     Launch(context.stream, HeadKernel, {kCudaThreads, static_cast<int>(count)}, kThreads,
            kThreads * static_cast<int>(sizeof(ArgMax)), head);
     if (complete == count) continue;
