@@ -18,18 +18,6 @@
 namespace tidepool::kernels {
 namespace {
 
-// Remove a name here when the op's file is there, and call the op's function below.
-constexpr absl::string_view kMissing[] = {
-    "CausalConv",
-    "DeltaNet",
-    "Gate",
-};
-
-[[noreturn]] void DieMissing(absl::string_view op) {
-  CHECK(false) << "UNIMPLEMENTED: the CUDA backend has no " << std::string(op);
-  abort();
-}
-
 class DeviceMemory final : public Memory {
  public:
   explicit DeviceMemory(int device) : device_(device) {}
@@ -189,8 +177,15 @@ class CudaBackend final : public KernelBackend {
     return result.View();
   }
 
-  void CausalConv(const CausalConvCall&) override { DieMissing("CausalConv"); }
-  void DeltaNet(const DeltaNetCall&) override { DieMissing("DeltaNet"); }
+  void CausalConv(const CausalConvCall& call) override {
+    CheckCausalConv(call);
+    cuda::ConvolveRows(context_, call);
+  }
+
+  void DeltaNet(const DeltaNetCall& call) override {
+    CheckDeltaNet(call);
+    cuda::AdvanceDeltaNet(context_, call);
+  }
 
   Activation GatedNorm(ConstMatrixView x, ConstMatrixView z, absl::Span<const float> weight,
                        float eps, Arena* arena) override {
@@ -201,7 +196,11 @@ class CudaBackend final : public KernelBackend {
     return result.View();
   }
 
-  void Gate(ConstMatrixView, const GateSpec&, int32_t*, float*) override { DieMissing("Gate"); }
+  void Gate(ConstMatrixView logits, const GateSpec& spec, int32_t* ids, float* weights) override {
+    CheckGate(logits, spec);
+    cuda::GateRows(context_, logits, spec, ids, weights);
+  }
+
   void GroupedFfn(const Activation& x, absl::Span<const ExpertGroup> groups, MatrixView out,
                   Arena* arena) override {
     CheckGroupedFfn(x, groups, out, precision());
@@ -262,6 +261,6 @@ absl::StatusOr<std::unique_ptr<KernelBackend>> MakeCudaBackend(const CudaOptions
                                        std::move(staging));
 }
 
-absl::Span<const absl::string_view> OpsWithoutCuda() { return kMissing; }
+absl::Span<const absl::string_view> OpsWithoutCuda() { return {}; }
 
 }  // namespace tidepool::kernels

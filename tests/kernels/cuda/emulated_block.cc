@@ -204,13 +204,13 @@ std::byte* EmulatedBlock::Read(int first, int bytes, int alignment) {
       Fail(absl::StrCat("race: byte ", i, " of shared memory was written by thread ", s.writer,
                         " and is read without a barrier in between"));
     }
-    // Readers of earlier barriers need not be known any more.
-    if (s.read_clock != clock_) {
+    // Readers of earlier barriers, of the block or of the warp, need not be known any more.
+    const int other = s.reader >= 0             ? WarpOf(s.reader)
+                      : s.reader == kManyWarps ? -1
+                                               : kLanesOfWarp - s.reader;
+    if (s.read_clock != clock_ || (other == warp && s.read_warp_clock < warp_clock)) {
       s.reader = static_cast<int16_t>(thread_);
     } else if (s.reader != thread_) {
-      const int other = s.reader >= 0             ? WarpOf(s.reader)
-                        : s.reader == kManyWarps ? -1
-                                                 : kLanesOfWarp - s.reader;
       s.reader = other == warp ? static_cast<int16_t>(kLanesOfWarp - warp) : kManyWarps;
     }
     s.read_clock = clock_;
