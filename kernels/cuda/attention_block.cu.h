@@ -34,7 +34,7 @@ struct SoftmaxState {
   float sum;
 };
 
-// What all kernels of one call of Attend use.
+// What all kernels of one call of Attend use. Large because a kernel gets all arguments by value.
 struct AttendArgs {
   const float* q;
   int64_t q_stride;

@@ -161,7 +161,7 @@ class CudaBackend final : public KernelBackend {
   void Rope(MatrixView x, int head_dim, RopeStyle style, ConstMatrixView cos,
             ConstMatrixView sin) override {
     CheckRope(x, head_dim, cos, sin);
-    cuda::RotateRows(context_, x, head_dim, style, cos, sin);
+    cuda::RotateRows(context_, x, {head_dim, style, cos, sin});
   }
 
   void StoreKv(ConstMatrixView k, ConstMatrixView v, const KvLayer& layer,
@@ -192,7 +192,7 @@ class CudaBackend final : public KernelBackend {
     CheckGatedNorm(x, z, weight);
     const ActivationBuffer result =
         AllocateActivation(x.rows, x.cols, precision(), ActivationParts::kAll, arena);
-    cuda::GatedNormRows(context_, x, z, weight, eps, result);
+    cuda::GatedNormRows(context_, {x, z, weight, eps}, result);
     return result.View();
   }
 
@@ -210,7 +210,7 @@ class CudaBackend final : public KernelBackend {
   void CombineExperts(ConstMatrixView expert_out, int slots, const int32_t* rows,
                       const float* weights, MatrixView out) override {
     CHECK_EQ(expert_out.cols, out.cols);
-    cuda::CombineExperts(context_, expert_out, slots, rows, weights, out);
+    cuda::CombineExperts(context_, expert_out, {slots, rows, weights}, out);
   }
 
   void AccumulateExpert(ConstMatrixView expert_out, const ExpertTerms& terms,

@@ -17,6 +17,7 @@ namespace {
 constexpr int kHeadThreads = 128;
 constexpr int kHeadsPerBlock = kHeadThreads / kSumLanes;
 
+// DeltaNetCall, for kernels. Large because a kernel gets all arguments by value.
 struct DeltaArgs {
   float* q;
   int64_t q_stride;
