@@ -115,6 +115,11 @@ NoteLine ConsoleNote(Console* console) {
   return [console](absl::string_view line) { console->NoteLine(line); };
 }
 
+std::optional<int64_t> FreeBytesFor(const engine::ModelBundle& bundle) {
+  const kernels::Memory* memory = bundle.model->memory();
+  return memory->on_host() ? AvailableMemoryBytes() : memory->available();
+}
+
 absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,
                                                                 Console* console) {
   return LoadBundle(config, console, ConsoleNote(console));
@@ -127,6 +132,7 @@ absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& co
   options.threads = config.model.threads;
   options.precision = config.model.precision;
   options.isa = config.model.isa;
+  options.device = config.model.device;
   options.kv_dtype = config.model.kv_type;
   options.quantize_to = config.model.quantize_to;
   options.experts = config.model.experts;

@@ -14,6 +14,8 @@ ALLOWED = {
     "kernels": ["kernels"],
     "kernels/reference": ["kernels"],
     "kernels/cpu": ["kernels"],
+    "kernels/cuda": ["kernels"],
+    "kernels/backends": ["kernels"],
     "moe": ["kernels"],
     "engine/checkpoint": ["moe", "kernels"],
     "engine/tokenizer": ["engine/checkpoint", "kernels/base"],
@@ -53,6 +55,8 @@ ALLOWED = {
 FORBIDDEN = {
     "service/grpc": ["engine/engine.h"],
 }
+# Only kernels/backends chooses a device. Tests may, too.
+DEVICES = ["kernels/cpu", "kernels/cuda", "kernels/reference"]
 
 INCLUDE = re.compile(r'^\s*#include\s+"([^"]+)"', re.MULTILINE)
 
