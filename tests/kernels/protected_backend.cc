@@ -42,7 +42,8 @@ void CopyActivation(const Activation& from, const Activation& to) {
 class ProtectedBackend final : public KernelBackend {
  public:
   ProtectedBackend(const ProtectedOptions& options, std::unique_ptr<KernelBackend> cpu)
-      : cpu_(std::move(cpu)),
+      : memory_(options.memory_bytes),
+        cpu_(std::move(cpu)),
         counting_(MakeCountingBackend(options.precision, options.threads)),
         failing_op_(options.failing_op),
         random_(options.seed) {}
