@@ -92,8 +92,9 @@ absl::Status LoadOptions::Validate() const {
         absl::StrCat("threads is ", threads, ", expected 1 to ", kMaxThreads,
                      ", or 0 for all CPUs that this process may use"));
   }
-  const bool resident = experts.memory.kind == ExpertMemoryKind::kAuto ||
-                        (experts.memory.kind == ExpertMemoryKind::kShare && experts.memory.share >= 1);
+  const bool resident =
+      experts.memory.kind == ExpertMemoryKind::kAuto ||
+      (experts.memory.kind == ExpertMemoryKind::kShare && experts.memory.share >= 1);
   if (device == kernels::Device::kCuda && !resident) {
     return absl::UnimplementedError(
         "--expert-memory is not supported yet with --device cuda, because all experts are in the "
@@ -153,10 +154,9 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
                    KvBytes(options.experts.limits, bundle->config, bundle->kv_dtype));
   std::unique_ptr<moe::TieredExperts> tiered;
   if (options.device == kernels::Device::kCpu) {
-    ASSIGN_OR_RETURN(
-        tiered, MakeTieredExperts(
-                    bundle->config, bundle->weights.get(), experts,
-                    {.digest = bundle->content_digest, .progress = options.progress}));
+    ASSIGN_OR_RETURN(tiered, MakeTieredExperts(
+                                 bundle->config, bundle->weights.get(), experts,
+                                 {.digest = bundle->content_digest, .progress = options.progress}));
   }
   moe::TieredExperts* const offloaded = tiered.get();  // the model will own it
   ASSIGN_OR_RETURN(

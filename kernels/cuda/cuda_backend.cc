@@ -20,7 +20,10 @@ namespace {
 
 // Remove a name here when the op's file is there, and call the op's function below.
 constexpr absl::string_view kMissing[] = {
-    "Attend", "CausalConv", "DeltaNet",   "Gate",
+    "Attend",
+    "CausalConv",
+    "DeltaNet",
+    "Gate",
 };
 
 [[noreturn]] void DieMissing(absl::string_view op) {

@@ -23,7 +23,7 @@ struct HeadRows {
   const float* bias = nullptr;
   float scale = 1;
   float soft_cap = 0;
-  MatrixView out;         // of the rows that are complete
+  MatrixView out;          // of the rows that are complete
   ArgMax* best = nullptr;  // [parts][argmax rows]
   int64_t argmax_vocab = 0;
 };
@@ -94,8 +94,8 @@ void MultiplyHead(const CudaContext& context, const Activation& x, const HeadTar
   // Outputs that are not needed are not computed.
   const int64_t outputs =
       target.out.rows > 0 ? target.weight.rows : std::max<int64_t>(1, target.argmax_vocab);
-  float* const products = context.scratch->Reserve<float>(std::min(rows, kHeadRows) *
-                                                          target.terms * outputs);
+  float* const products =
+      context.scratch->Reserve<float>(std::min(rows, kHeadRows) * target.terms * outputs);
   for (int64_t first = 0; first < rows; first += kHeadRows) {
     const int64_t count = std::min(kHeadRows, rows - first);
     ProductList list(InputOf(x), x.values.cols);
@@ -119,8 +119,8 @@ void MultiplyHead(const CudaContext& context, const Activation& x, const HeadTar
                      .soft_cap = target.soft_cap,
                      .best = parts,
                      .argmax_vocab = target.argmax_vocab};
-    head.out = MatrixView(complete > 0 ? target.out.Row(first) : nullptr, complete,
-                          target.out.cols, target.out.stride);
+    head.out = MatrixView(complete > 0 ? target.out.Row(first) : nullptr, complete, target.out.cols,
+                          target.out.stride);
     Launch(context.stream, HeadKernel, {kCudaThreads, static_cast<int>(count)}, kThreads,
            kThreads * static_cast<int>(sizeof(ArgMax)), head);
     if (complete == count) continue;

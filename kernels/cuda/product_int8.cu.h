@@ -45,10 +45,10 @@ struct ProductTile {
 
 // Pairs that a thread loads before it computes the first one.
 template <DType kType, int kRows>
-inline constexpr int kPairsPerThread = kRows > 4                          ? 1
-                                       : kRows > 1                        ? 2
+inline constexpr int kPairsPerThread = kRows > 4                        ? 1
+                                       : kRows > 1                      ? 2
                                        : FormatOf(kType).code_bits == 8 ? 2
-                                                                          : 4;
+                                                                        : 4;
 
 TIDEPOOL_DEVICE int64_t RowOf(const int32_t* rows, int64_t i) {
   return rows == nullptr ? i : rows[i];
@@ -126,8 +126,8 @@ struct Int8Product {
     const int blocks = static_cast<int>(cols / kQuantBlock);
     const int total = blocks * kPanelRows;
     const std::byte* panel =
-        job.panels + BlockX() * (cols / (kQuantBlock * FormatOf(kType).blocks) *
-                                 FormatOf(kType).record_bytes());
+        job.panels +
+        BlockX() * (cols / (kQuantBlock * FormatOf(kType).blocks) * FormatOf(kType).record_bytes());
     const int row = ThreadIndex() % kPanelRows;  // of the panel, of this thread's chain
     const int chain = ThreadIndex() / kPanelRows;
     const bool has_chain = chain < kRows && chain < job.rows;

@@ -145,7 +145,8 @@ constexpr FlagSpec kFlags[] = {
      "instruction set: auto, portable, avx2, avx512, avx512vnni; results do not depend on it",
      kRunning, kValue, SetIsa},
     {"device", 0, kModel, "DEVICE", "cpu",
-     "device that runs the model: cpu, or cuda for the first NVIDIA GPU. With cuda, weights, KV and "
+     "device that runs the model: cpu, or cuda for the first NVIDIA GPU. With cuda, weights, KV "
+     "and "
      "all experts are in the GPU's memory",
      kRunning, kValue, SetDevice},
 

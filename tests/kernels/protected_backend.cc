@@ -291,7 +291,7 @@ class ProtectedBackend final : public KernelBackend {
   void Queue(Op op) {
     queue_.push_back(std::move(op));
     if (queued_bytes_ > kMaxQueuedBytes) RunAll();
-    if (random_() % 8 == 0) Run(random_() % (queue_.size() + 1));
+    if (random_() % 32 == 0) Run(random_() % (queue_.size() + 1));
   }
   // Queues `op`, which needs scratch memory. The caller's arena has to have room for it.
   template <typename ScratchOp>

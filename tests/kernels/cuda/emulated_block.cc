@@ -147,8 +147,8 @@ void EmulatedBlock::MakeExchange(Exchange exchange, LaneSlot* slot) {
 
 void EmulatedBlock::BarrierOfWarp() {
   LaneSlot slot;
-  MakeExchange(
-      [](LaneSlot* const*) { ++Current().warps_[WarpOf(Current().thread_)].clock; }, &slot);
+  MakeExchange([](LaneSlot* const*) { ++Current().warps_[WarpOf(Current().thread_)].clock; },
+               &slot);
 }
 
 void EmulatedBlock::CheckRange(int first, int bytes, int alignment) {
@@ -186,7 +186,7 @@ std::byte* EmulatedBlock::Read(int first, int bytes, int alignment) {
     if (s.read_clock != clock_) {
       s.reader = static_cast<int16_t>(thread_);
     } else if (s.reader != thread_) {
-      const int other = s.reader >= 0             ? WarpOf(s.reader)
+      const int other = s.reader >= 0            ? WarpOf(s.reader)
                         : s.reader == kManyWarps ? -1
                                                  : kLanesOfWarp - s.reader;
       s.reader = other == warp ? static_cast<int16_t>(kLanesOfWarp - warp) : kManyWarps;
