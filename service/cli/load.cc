@@ -1,6 +1,8 @@
 #include "service/cli/load.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -117,7 +119,10 @@ NoteLine ConsoleNote(Console* console) {
 
 std::optional<int64_t> FreeBytesFor(const engine::ModelBundle& bundle) {
   const kernels::Memory* memory = bundle.model->memory();
-  return memory->on_host() ? AvailableMemoryBytes() : memory->available();
+  if (memory->on_host()) return AvailableMemoryBytes();
+  const std::optional<size_t> available = memory->available();
+  if (!available.has_value()) return std::nullopt;
+  return static_cast<int64_t>(*available);
 }
 
 absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,

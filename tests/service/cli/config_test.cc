@@ -101,9 +101,6 @@ TEST(ParseConfigTest, ValuesHaveUnits) {
   EXPECT_EQ(config.serving.drain_timeout, absl::Milliseconds(1500));
   EXPECT_EQ(config.model.kv_type, kernels::DType::kBF16);
   EXPECT_EQ(config.model.isa, kernels::Isa::kPortable);
-  EXPECT_EQ(config.model.device, kernels::Device::kCpu);
-  EXPECT_EQ(Good({"serve", "--model=m", "--device", "cuda"}).model.device, kernels::Device::kCuda);
-  EXPECT_THAT(Complaint({"serve", "--model=m", "--device", "tpu"}), HasSubstr("not cpu or cuda"));
   EXPECT_EQ(config.model.threads, 3);
   EXPECT_EQ(config.model.context, 100);
   EXPECT_EQ(config.serving.max_sequences, 7);
