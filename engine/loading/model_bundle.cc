@@ -15,6 +15,7 @@
 #include "engine/loading/available_cpus.h"
 #include "engine/model/numerics_version.h"
 #include "engine/tokenizer/load_tokenizer.h"
+#include "kernels/backends/make_backend.h"
 #include "kernels/base/status_macros.h"
 #include "moe/offload_control.h"
 #include "moe/tiered_experts.h"
@@ -91,6 +92,14 @@ absl::Status LoadOptions::Validate() const {
         absl::StrCat("threads is ", threads, ", expected 1 to ", kMaxThreads,
                      ", or 0 for all CPUs that this process may use"));
   }
+  const bool resident =
+      experts.memory.kind == ExpertMemoryKind::kAuto ||
+      (experts.memory.kind == ExpertMemoryKind::kShare && experts.memory.share >= 1);
+  if (device == kernels::Device::kCuda && !resident) {
+    return absl::UnimplementedError(
+        "--expert-memory is not supported yet with --device cuda, because all experts are in the "
+        "memory of the GPU: remove --expert-memory, or use --device cpu");
+  }
   if (!kv_dtype.has_value()) return absl::OkStatus();
   if (!kernels::IsKvType(*kv_dtype, 0)) {
     return absl::InvalidArgumentError(
@@ -132,9 +141,10 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
   ASSIGN_OR_RETURN(bundle->tokenizer, LoadTokenizer(file));
   bundle->chat_template = ParseChatTemplate(*bundle);
   RETURN_IF_ERROR(Digest(file, options, bundle.get()));
-  ASSIGN_OR_RETURN(bundle->backend, kernels::MakeCpuBackend({.threads = bundle->threads,
-                                                             .precision = options.precision,
-                                                             .isa = options.isa}));
+  ASSIGN_OR_RETURN(bundle->backend, kernels::MakeBackend({.device = options.device,
+                                                          .precision = options.precision,
+                                                          .threads = bundle->threads,
+                                                          .isa = options.isa}));
   ASSIGN_OR_RETURN(bundle->weights,
                    WeightStore::Create(std::move(file), {.threads = bundle->threads,
                                                          .quantize_to = options.quantize_to,
@@ -142,10 +152,12 @@ absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
   ExpertOptions experts = options.experts;
   ASSIGN_OR_RETURN(experts.limits.kv_bytes,
                    KvBytes(options.experts.limits, bundle->config, bundle->kv_dtype));
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<moe::TieredExperts> tiered,
-      MakeTieredExperts(bundle->config, bundle->weights.get(), experts,
-                        {.digest = bundle->content_digest, .progress = options.progress}));
+  std::unique_ptr<moe::TieredExperts> tiered;
+  if (options.device == kernels::Device::kCpu) {
+    ASSIGN_OR_RETURN(tiered, MakeTieredExperts(
+                                 bundle->config, bundle->weights.get(), experts,
+                                 {.digest = bundle->content_digest, .progress = options.progress}));
+  }
   moe::TieredExperts* const offloaded = tiered.get();  // the model will own it
   ASSIGN_OR_RETURN(
       std::unique_ptr<moe::TraceWriter> trace,

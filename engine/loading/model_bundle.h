@@ -19,7 +19,7 @@
 #include "engine/model/transformer.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "kernels/backend.h"
-#include "kernels/cpu/cpu_backend.h"
+#include "kernels/device.h"
 #include "kernels/tensor.h"
 
 namespace tidepool::engine {
@@ -29,6 +29,8 @@ struct LoadOptions {
   // kExact uses float32 activations and KV. It is slow, but the most precise.
   kernels::Precision precision = kernels::Precision::kFast;
   kernels::Isa isa = kernels::Isa::kBest;
+  // On kCuda, weights, KV and experts are in the GPU's memory. It must hold all experts.
+  kernels::Device device = kernels::Device::kCpu;
   std::optional<kernels::DType> kv_dtype;  // default: kF16, or kF32 with kExact
   std::optional<GgmlType> quantize_to;  // type to quantise weights to on loading; unset: unchanged
   // Settings for routed experts. By default, all experts are packed into memory.
@@ -75,8 +77,9 @@ struct ModelBundle {
 
 // Loads a model. Errors: NOT_FOUND or PERMISSION_DENIED for the file; INVALID_ARGUMENT for an
 // option, or for the file's contents (one line that names the file and the tensor or key);
-// UNIMPLEMENTED for an unsupported architecture or tokenizer; FAILED_PRECONDITION if the machine
-// lacks options.isa; and the errors of MakeTieredExperts.
+// UNIMPLEMENTED for an unsupported architecture or tokenizer, or for experts outside of a GPU's
+// memory; FAILED_PRECONDITION if the machine lacks options.isa or options.device;
+// RESOURCE_EXHAUSTED if the weights do not fit into memory; and the errors of MakeTieredExperts.
 absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
                                                        const LoadOptions& options);
 

@@ -68,7 +68,7 @@ absl::Status CheckContext(const std::vector<Test>& tests, const engine::ModelBun
 }
 
 absl::Status CheckMemory(const std::vector<Test>& tests, const engine::ModelBundle& bundle) {
-  const std::optional<int64_t> available = AvailableMemoryBytes();
+  const std::optional<int64_t> available = FreeBytesFor(bundle);
   for (const Test& test : tests) {
     const int64_t bytes = engine::KvBytes(bundle.model->kv_specs(), test.shape);
     if (!available.has_value() || bytes <= *available) continue;

@@ -125,7 +125,7 @@ constexpr FlagSpec kFlags[] = {
     {"context", 'c', kModel, "N", "512", "number of tokens in a chunk", Bit(Command::kPerplexity),
      kValue, SetInteger<4, (int64_t{1} << 31), &Config::model, &ModelFlags::context>},
     {"kv-memory", 0, kModel, "SIZE", "1GiB, or a quarter of the free memory if that is less",
-     "memory for the KV cache of all sequences", kEngine, kValue, SetKvMemory},
+     "memory of the device for the KV cache of all sequences", kEngine, kValue, SetKvMemory},
     {"kv-disk", 0, kModel, "SIZE", "none",
      "disk space for KV that does not fit into memory. KV on disk survives a restart. It is read "
      "back if that is faster than computing it. The file is in --cache-dir, or in "
@@ -144,7 +144,10 @@ constexpr FlagSpec kFlags[] = {
     {"isa", 0, kModel, "ISA", "auto",
      "instruction set: auto, portable, avx2, avx512, avx512vnni; results do not depend on it",
      kRunning, kValue, SetIsa},
-    {"device", 0, kModel, "DEVICE", "cpu", "device that runs the model; cpu is the only one",
+    {"device", 0, kModel, "DEVICE", "cpu",
+     "device that runs the model: cpu, or cuda for the first NVIDIA GPU. With cuda, weights, KV "
+     "and "
+     "all experts are in the GPU's memory",
      kRunning, kValue, SetDevice},
 
     {"expert-memory", 0, kExperts, "SIZE", "auto",

@@ -1,6 +1,8 @@
 #include "service/cli/load.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -115,6 +117,14 @@ NoteLine ConsoleNote(Console* console) {
   return [console](absl::string_view line) { console->NoteLine(line); };
 }
 
+std::optional<int64_t> FreeBytesFor(const engine::ModelBundle& bundle) {
+  const kernels::Memory* memory = bundle.model->memory();
+  if (memory->on_host()) return AvailableMemoryBytes();
+  const std::optional<size_t> available = memory->available();
+  if (!available.has_value()) return std::nullopt;
+  return static_cast<int64_t>(*available);
+}
+
 absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,
                                                                 Console* console) {
   return LoadBundle(config, console, ConsoleNote(console));
@@ -127,6 +137,7 @@ absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& co
   options.threads = config.model.threads;
   options.precision = config.model.precision;
   options.isa = config.model.isa;
+  options.device = config.model.device;
   options.kv_dtype = config.model.kv_type;
   options.quantize_to = config.model.quantize_to;
   options.experts = config.model.experts;

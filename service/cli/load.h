@@ -2,8 +2,10 @@
 #ifndef TIDEPOOL_SERVICE_CLI_LOAD_H_
 #define TIDEPOOL_SERVICE_CLI_LOAD_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -46,6 +48,10 @@ class LoadProgressLine {
 using NoteLine = std::function<void(absl::string_view line)>;
 // Prints each line to the console's stderr.
 NoteLine ConsoleNote(Console* console);
+
+// Free bytes of the memory that holds the model's KV: that of the GPU, or of this machine
+// (AvailableMemoryBytes). nullopt if unknown.
+std::optional<int64_t> FreeBytesFor(const engine::ModelBundle& bundle);
 
 // Loads config.model.path. `note` must live as long as the model.
 absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,

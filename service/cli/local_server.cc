@@ -138,10 +138,12 @@ class LocalServerImpl : public LocalServer {
 
   // `note` is passed to LoadBundle.
   absl::Status Load(Config config, Console* console, NoteLine note) {
-    if (config.model.kv_memory_bytes == 0) {
-      config.model.kv_memory_bytes = engine::DefaultKvBytes(AvailableMemoryBytes());
-    }
+    const bool default_kv = config.model.kv_memory_bytes == 0;
+    if (default_kv) config.model.kv_memory_bytes = engine::DefaultKvBytes(AvailableMemoryBytes());
     ASSIGN_OR_RETURN(bundle_, LoadBundle(config, console, std::move(note)));
+    if (default_kv && !bundle_->model->memory()->on_host()) {
+      config.model.kv_memory_bytes = engine::DefaultKvBytes(FreeBytesFor(*bundle_));
+    }
     const moe::OffloadControl* experts = bundle_->model->offload_control();
     if (experts != nullptr) offload_ = experts->Settings();
     ASSIGN_OR_RETURN(const int64_t context, ContextLength(config, *bundle_));

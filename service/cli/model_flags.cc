@@ -18,6 +18,7 @@
 namespace tidepool::service {
 namespace {
 
+using kernels::Device;
 using kernels::DType;
 using kernels::Isa;
 
@@ -123,10 +124,15 @@ absl::Status SetIsa(absl::string_view value, Config* config) {
   return absl::OkStatus();
 }
 
-absl::Status SetDevice(absl::string_view value, Config*) {
-  if (value == "cpu") return absl::OkStatus();
-  if (value == "cuda") return absl::UnimplementedError("cuda is not available yet; use cpu");
-  return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not cpu"));
+absl::Status SetDevice(absl::string_view value, Config* config) {
+  if (value == "cpu") {
+    config->model.device = Device::kCpu;
+  } else if (value == "cuda") {
+    config->model.device = Device::kCuda;
+  } else {
+    return absl::InvalidArgumentError(absl::StrCat("\"", value, "\" is not cpu or cuda"));
+  }
+  return absl::OkStatus();
 }
 
 std::vector<std::string> AliasesOf(const std::vector<std::string>& named, absl::string_view path) {

@@ -57,7 +57,7 @@ std::string WriteModel(const FamilyCase& family) {
 EngineOptions Options() {
   EngineOptions options = MakeOptions();
   options.context_length = kContext;
-  options.kv_memory_bytes = 64 << 20;
+  options.kv_memory_bytes = 8 << 20;
   options.limits.rows = 600;
   options.prefill_chunk = 512;
   return options;

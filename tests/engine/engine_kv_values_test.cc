@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,7 +68,7 @@ class EngineKvValuesTest : public testing::Test {
   // Prompts go in chunks without logits.
   void Start(DType kv_dtype) {
     engine_.reset();
-    loaded_ = Load(model_, {.precision = kernels::Precision::kFast, .kv_dtype = kv_dtype});
+    loaded_.emplace(Load(model_, {.precision = kernels::Precision::kFast, .kv_dtype = kv_dtype}));
     EngineOptions options = MakeOptions();
     options.kv_memory_bytes = 16 << 20;
     options.context_length = 512;
@@ -76,7 +77,7 @@ class EngineKvValuesTest : public testing::Test {
     options.kv_disk_bytes = 8 << 20;
     options.cache_seed = absl::StrCat("values ", static_cast<int>(kv_dtype));
     auto made =
-        Engine::Create(loaded_.model.get(), tokenizer_.get(), &base::Clock::Real(), options);
+        Engine::Create(loaded_->model.get(), tokenizer_.get(), &base::Clock::Real(), options);
     CHECK_OK(made.status());
     engine_ = *std::move(made);
   }
@@ -88,7 +89,7 @@ class EngineKvValuesTest : public testing::Test {
   const std::string model_ = WriteModel();
   const std::string path_ = testing::TempDir() + "/engine_kv_values_test.kv";
   const std::unique_ptr<Tokenizer> tokenizer_ = fakes::MakeByteTokenizer();
-  LoadedModel loaded_;
+  std::optional<LoadedModel> loaded_;
   std::unique_ptr<Engine> engine_;
 };
 

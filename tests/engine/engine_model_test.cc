@@ -75,7 +75,7 @@ void ExpectEqual(const Answer& answer, const Answer& expected) {
 TEST_P(EngineModelTest, ManyStreamsEqualTheirSoloRuns) {
   EngineOptions options = MakeOptions();
   options.context_length = 160;
-  options.kv_memory_bytes = 64 << 20;
+  options.kv_memory_bytes = 8 << 20;
   RealEngine together(GetParam(), options);
   // With little memory and small chunks, sequences are preempted and reused all the time.
   EngineOptions tight = options;
@@ -108,7 +108,7 @@ TEST_P(EngineModelTest, ManyStreamsEqualTheirSoloRuns) {
 TEST_P(EngineModelTest, TheBestTokenIsThatOfTheLogits) {
   EngineOptions options = MakeOptions();
   options.context_length = 160;
-  options.kv_memory_bytes = 64 << 20;
+  options.kv_memory_bytes = 8 << 20;
   RealEngine engine(GetParam(), options);
   std::vector<std::unique_ptr<Stream>> streams;
   for (GenerationRequest request : MixedRequests(12, engine.tokenizer->vocab_size())) {

@@ -42,7 +42,8 @@ void CopyActivation(const Activation& from, const Activation& to) {
 class ProtectedBackend final : public KernelBackend {
  public:
   ProtectedBackend(const ProtectedOptions& options, std::unique_ptr<KernelBackend> cpu)
-      : cpu_(std::move(cpu)),
+      : memory_(options.memory_bytes),
+        cpu_(std::move(cpu)),
         counting_(MakeCountingBackend(options.precision, options.threads)),
         failing_op_(options.failing_op),
         random_(options.seed) {}
@@ -290,7 +291,7 @@ class ProtectedBackend final : public KernelBackend {
   void Queue(Op op) {
     queue_.push_back(std::move(op));
     if (queued_bytes_ > kMaxQueuedBytes) RunAll();
-    if (random_() % 8 == 0) Run(random_() % (queue_.size() + 1));
+    if (random_() % 32 == 0) Run(random_() % (queue_.size() + 1));
   }
   // Queues `op`, which needs scratch memory. The caller's arena has to have room for it.
   template <typename ScratchOp>

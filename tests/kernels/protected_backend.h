@@ -11,6 +11,7 @@
 #ifndef TIDEPOOL_TESTS_KERNELS_PROTECTED_BACKEND_H_
 #define TIDEPOOL_TESTS_KERNELS_PROTECTED_BACKEND_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -25,6 +26,7 @@ struct ProtectedOptions {
   // This op or copy fails, counted from 0 in the order of the calls. It and all later ones do not
   // run. -1: none fails.
   int64_t failing_op = -1;
+  size_t memory_bytes = SIZE_MAX;  // of all allocations together
 };
 
 // The backend must outlive all memory that its memory() allocated.

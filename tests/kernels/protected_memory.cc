@@ -32,6 +32,7 @@ std::byte* ProtectedMemory::Allocate(size_t bytes) {
   const size_t pages = RoundUp(size, PageBytes());
   if (pages < bytes || pages + PageBytes() < pages) return nullptr;
   base::MutexLock lock(&mutex_);
+  if (size > left_) return nullptr;
   void* const begin = mmap(nullptr, pages + PageBytes(), PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (begin == MAP_FAILED) return nullptr;
@@ -40,6 +41,7 @@ std::byte* ProtectedMemory::Allocate(size_t bytes) {
   if (bytes <= kSpoiledBytes) std::memset(data, 0xff, size);
   CHECK_EQ(mprotect(begin, pages + PageBytes(), PROT_NONE), 0);
   allocated_.emplace(data, allocation);
+  left_ -= size;
   return data;
 }
 
@@ -48,6 +50,7 @@ void ProtectedMemory::Free(std::byte* data) {
   const auto found = allocated_.find(data);
   CHECK(found != allocated_.end()) << "this memory was not allocated";
   freed_.push_back(found->second);
+  left_ += found->second.size;
   allocated_.erase(found);
 }
 

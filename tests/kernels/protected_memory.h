@@ -4,7 +4,9 @@
 #define TIDEPOOL_TESTS_KERNELS_PROTECTED_MEMORY_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -18,12 +20,18 @@ namespace tidepool::kernels {
 // NaNs. Ends the process if it is destroyed before all its memory is freed. Thread-safe.
 class ProtectedMemory final : public Memory {
  public:
+  // `bytes` is the limit of all allocations together.
+  explicit ProtectedMemory(size_t bytes = SIZE_MAX) : left_(bytes) {}
   ~ProtectedMemory() override;
 
   std::byte* Allocate(size_t bytes) override;
   // The memory stays mapped until Release, because ops that are not complete may use it.
   void Free(std::byte* data) override;
   bool on_host() const override { return false; }
+  std::optional<size_t> available() const override {
+    base::MutexLock lock(&mutex_);
+    return left_;
+  }
 
   // Whether all these bytes belong to one allocation that is not freed.
   bool Owns(const void* data, size_t bytes) const;
@@ -48,6 +56,7 @@ class ProtectedMemory final : public Memory {
   // by the address that Allocate returned
   std::map<const std::byte*, Pages> allocated_ TIDEPOOL_GUARDED_BY(mutex_);
   std::vector<Pages> freed_ TIDEPOOL_GUARDED_BY(mutex_);
+  size_t left_ TIDEPOOL_GUARDED_BY(mutex_);  // bytes that can still be allocated
 };
 
 }  // namespace tidepool::kernels

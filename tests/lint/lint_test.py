@@ -14,6 +14,8 @@ ALLOWED = {
     "kernels": ["kernels"],
     "kernels/reference": ["kernels"],
     "kernels/cpu": ["kernels"],
+    "kernels/cuda": ["kernels"],
+    "kernels/backends": ["kernels"],
     "moe": ["kernels"],
     "engine/checkpoint": ["moe", "kernels"],
     "engine/tokenizer": ["engine/checkpoint", "kernels/base"],
@@ -53,6 +55,9 @@ ALLOWED = {
 FORBIDDEN = {
     "service/grpc": ["engine/engine.h"],
 }
+# Only kernels/backends chooses a device. Tests may, too.
+DEVICES = ["kernels/cpu", "kernels/cuda", "kernels/reference"]
+DEVICE_USERS = ("kernels/", "tests/")
 
 INCLUDE = re.compile(r'^\s*#include\s+"([^"]+)"', re.MULTILINE)
 
@@ -151,7 +156,8 @@ class LintTest(unittest.TestCase):
                     continue
                 ok = (is_below(include, home) or is_below(include, "kernels/base")
                       or any(is_below(include, allowed) for allowed in ALLOWED[home]))
-                bad = any(is_below(include, banned) for banned in FORBIDDEN.get(home, []))
+                banned = FORBIDDEN.get(home, []) + ([] if name.startswith(DEVICE_USERS) else DEVICES)
+                bad = any(is_below(include, folder) for folder in banned)
                 if not ok or bad or (is_below(include, "tests") and home != "tests"):
                     wrong.append(f"{name} includes {include}")
         self.assertEqual(wrong, [])

@@ -1,7 +1,7 @@
 // Measures the kernels of the CUDA backend on a GPU, each against a bound that is measured on the
-// same GPU: bytes of weights and of KV against the bandwidth of a copy. Exits with 77 if there is no
-// GPU. Each number is the median of kRepeats runs of a CUDA graph of many calls, whose weights are
-// together larger than the L2 cache.
+// same GPU: bytes of weights and of KV against the bandwidth of a copy. Exits with 77 if there is
+// no GPU. Each number is the median of kRepeats runs of a CUDA graph of many calls, whose weights
+// are together larger than the L2 cache.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -84,9 +84,9 @@ class Bench {
     if (share > 0) absl::PrintF(" %5.1f %%", 100 * share);
     std::printf("\n");
     std::fflush(stdout);
-    json_.push_back(absl::StrFormat(
-        R"({"name":"%s","us":%.3f,"value":%.2f,"unit":"%s","share":%.4f})", name, seconds * 1e6,
-        value, unit, share));
+    json_.push_back(
+        absl::StrFormat(R"({"name":"%s","us":%.3f,"value":%.2f,"unit":"%s","share":%.4f})", name,
+                        seconds * 1e6, value, unit, share));
   }
 
   std::string Json() const { return absl::StrCat("[", absl::StrJoin(json_, ","), "]"); }
