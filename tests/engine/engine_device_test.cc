@@ -53,12 +53,13 @@ GenerationRequest MakeLogged(int64_t prompt, int seed) {
 
 // A model on a backend. Errors of loading it are in `status`.
 struct Device {
-  explicit Device(std::unique_ptr<kernels::KernelBackend> made) : backend(std::move(made)) {
-    status = Load();
+  explicit Device(std::unique_ptr<kernels::KernelBackend> made, const char* path = kModel)
+      : backend(std::move(made)) {
+    status = Load(path);
   }
 
-  absl::Status Load() {
-    auto file = OpenCheckpoint(kModel);
+  absl::Status Load(const char* path) {
+    auto file = OpenCheckpoint(path);
     CHECK_OK(file.status());
     auto config = ModelConfig::Parse(*file);
     CHECK_OK(config.status());
@@ -85,8 +86,8 @@ Answer Generate(Engine* engine, const GenerationRequest& request) {
   return ReadAll(stream->get());
 }
 
-Answer ExpectedOf(const GenerationRequest& request) {
-  const Device cpu(MakeTestBackend({.backend = TestBackend::kCpu}));
+Answer ExpectedOf(const GenerationRequest& request, const char* path = kModel) {
+  const Device cpu(MakeTestBackend({.backend = TestBackend::kCpu}), path);
   return Generate(cpu.Start(Options())->get(), request);
 }
 
@@ -122,6 +123,22 @@ TEST(EngineDeviceTest, SequencesTogetherHaveTheBitsOfTheCpu) {
     std::vector<std::unique_ptr<Stream>> streams;
     for (const GenerationRequest& request : requests) streams.push_back(*engine->Submit(request));
     for (size_t i = 0; i < streams.size(); ++i) ExpectSame(ReadAll(streams[i].get()), expected[i]);
+  }
+}
+
+// Windows, MLA, and recurrent states with a prefix that a second request finds.
+TEST(EngineDeviceTest, FamiliesHaveTheBitsOfTheCpu) {
+  for (const char* path :
+       {"tests/golden/families/gemma3.gguf", "tests/golden/families/deepseek_v2.gguf",
+        "tests/golden/families/qwen3next.gguf"}) {
+    SCOPED_TRACE(path);
+    const Device device(kernels::MakeProtectedBackend({.threads = 2}), path);
+    ASSERT_TRUE(device.status.ok()) << device.status;
+    const auto engine = *device.Start(Options());
+    const GenerationRequest request = MakeLogged(70, 1);
+    const Answer expected = ExpectedOf(request, path);
+    ExpectSame(Generate(engine.get(), request), expected);
+    ExpectSame(Generate(engine.get(), request), expected);
   }
 }
 
