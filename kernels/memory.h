@@ -16,7 +16,8 @@ class Memory {
 
   // Returns `bytes` bytes (above 0), not initialised, or null if there is no room for them.
   virtual std::byte* Allocate(size_t bytes) = 0;
-  // Frees what Allocate returned.
+  // Frees what Allocate returned. Ops that were called before and are not complete may still use
+  // it.
   virtual void Free(std::byte* data) = 0;
 
   // Whether host code may read and write this memory. If not, only ops and copies of the backend

@@ -50,6 +50,12 @@ TEST_P(CountingBackendTest, RowsNeedTheSame) {
     ExpectSameMemory([&](KernelBackend& backend, Arena* arena) {
       backend.Quantize({x.data(), 7, cols}, arena);
     });
+    Arena inputs(1 << 16);
+    const Activation row = real_->Quantize({x.data(), 7, cols}, &inputs);
+    if (row.quants != nullptr) {
+      ExpectSameMemory(
+          [&](KernelBackend& backend, Arena* arena) { backend.QuantizeInTwo(row, arena); });
+    }
     ExpectSameMemory([&](KernelBackend& backend, Arena* arena) {
       backend.Norm({x.data(), 7, cols}, weight, 1e-5f, arena);
     });

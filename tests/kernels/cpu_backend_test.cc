@@ -14,6 +14,7 @@
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/math.h"
 #include "kernels/ops.h"
+#include "kernels/panel.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/test_data.h"
 
@@ -195,6 +196,75 @@ TEST(CpuBackendTest, EmptyBatchesAreFine) {
   }
 }
 
+// All backends of the host share these functions, so they are compared with literal values.
+TEST(CpuBackendTest, CopiesAreLiteral) {
+  const auto backend = *MakeCpuBackend({});
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  std::vector<float> out(12, 0);
+  backend->CopyHeads({.heads = 2, .cols = 1, .from_dim = 3, .from_first = 1, .to_dim = 2},
+                     {values.data(), 2, 6}, {out.data(), 2, 4, 5});
+  EXPECT_EQ(out, (std::vector<float>{2, 0, 5, 0, 0, 8, 0, 11, 0, 0, 0, 0}));
+  out = values;
+  backend->Zero({out.data() + 1, 3, 2, 4});
+  EXPECT_EQ(out, (std::vector<float>{1, 0, 0, 4, 5, 0, 0, 8, 9, 0, 0, 12}));
+  const std::vector<int64_t> rows = {2, 0, 2};
+  backend->GatherRows({values.data(), 3, 2, 4}, rows, {out.data(), 3, 2, 4});
+  EXPECT_EQ(out, (std::vector<float>{9, 10, 0, 4, 1, 2, 0, 8, 9, 10, 0, 12}));
+}
+
+TEST(CpuBackendTest, ScanFindsTheFirstLargeElement) {
+  const std::vector<float> values = {0, -0.0f, 0, 1, -3, 3, NAN, 0, INFINITY, 1, 2, -NAN};
+  for (const auto& backend : AllBackends()) {
+    std::vector<RowScan> scans(4);
+    backend->ScanRows({values.data(), 4, 3}, 3, scans.data());
+    EXPECT_EQ(scans[0].first_large, -1);
+    EXPECT_TRUE(scans[0].all_zero);
+    EXPECT_EQ(scans[1].first_large, 1);
+    EXPECT_EQ(scans[1].large, -3);
+    EXPECT_FALSE(scans[1].all_zero);
+    EXPECT_EQ(scans[2].first_large, 0);
+    EXPECT_TRUE(std::isnan(scans[2].large));
+    EXPECT_EQ(scans[3].first_large, 2);
+    backend->ScanRows({values.data(), 4, 3}, INFINITY, scans.data());
+    EXPECT_EQ(scans[1].first_large, -1);
+    EXPECT_FALSE(scans[1].all_zero);
+    backend->ScanRows({values.data() + 7, 1, 3}, INFINITY, scans.data());
+    EXPECT_EQ(scans[0].first_large, 1);
+    EXPECT_EQ(scans[0].large, INFINITY);
+  }
+}
+
+// QuantizeInTwo is Quantize of the rows and of what their rounding left over.
+TEST(CpuBackendTest, QuantizeInTwoIsQuantizeOfRowsAndRests) {
+  constexpr int64_t kRows = 11;
+  constexpr int64_t kCols = 96;
+  std::vector<float> values = Noise(5).Floats(kRows * kCols, 3);
+  values[kCols + 40] = NAN;
+  values[2 * kCols + 70] = INFINITY;
+  const auto same = [](float a, float b) {
+    return FloatBits(a) == FloatBits(b) || (std::isnan(a) && std::isnan(b));
+  };
+  for (const auto& backend : AllBackends()) {
+    Arena arena(1 << 20);
+    const Activation x = backend->Quantize({values.data(), kRows, kCols}, &arena);
+    std::vector<float> terms = values;
+    for (int64_t i = 0; i < kRows * kCols; ++i) {
+      terms.push_back(values[i] - x.scales[i / kQuantBlock] * static_cast<float>(x.quants[i]));
+    }
+    const Activation expected = backend->Quantize({terms.data(), 2 * kRows, kCols}, &arena);
+    const Activation actual = backend->QuantizeInTwo(x, &arena);
+    ASSERT_EQ(actual.values.rows, 2 * kRows);
+    for (int64_t i = 0; i < 2 * kRows * kCols; ++i) {
+      const int64_t block = i / kQuantBlock;
+      EXPECT_TRUE(same(actual.values.data[i], terms[i])) << i;
+      EXPECT_EQ(actual.quants[i], expected.quants[i]) << i;
+      EXPECT_TRUE(same(actual.scales[block], expected.scales[block])) << i;
+      EXPECT_TRUE(same(actual.sums[block], expected.sums[block])) << i;
+      EXPECT_EQ(actual.half_sums[i / kHalfBlock], expected.half_sums[i / kHalfBlock]) << i;
+    }
+  }
+}
+
 // Both backends share this function, so it is compared with literal ranges.
 TEST(CpuBackendTest, VisibleSlotsAreTheMasks) {
   const auto visible = [](Mask mask, int64_t window, int64_t row) {
@@ -259,6 +329,15 @@ TEST(CpuBackendDeathTest, ContradictionsAreCaught) {
   Activation floats;
   floats.values = ConstMatrixView(data.data(), 1, 32);
   EXPECT_DEATH(backend->MatMul(floats, {&target, 1}), "needs the int8 form");
+  EXPECT_DEATH(backend->QuantizeInTwo(floats, &arena), "no int8 form");
+  const std::vector<int64_t> rows = {1};
+  EXPECT_DEATH(backend->GatherRows({data.data(), 1, 16}, rows, {data.data() + 16, 1, 16}),
+               "row 1 of 1");
+  const HeadCopy copy = {.heads = 2, .cols = 4, .from_dim = 8, .from_first = 5, .to_dim = 4};
+  EXPECT_DEATH(backend->CopyHeads(copy, {data.data(), 1, 16}, {data.data() + 16, 1, 8}),
+               "2 heads of 4 columns from 5 of 8 to 0 of 4, in rows of 16 and 8");
+  RowScan scan;
+  EXPECT_DEATH(backend->ScanRows({data.data(), 1, 16}, NAN, &scan), "limit nan");
 }
 
 }  // namespace

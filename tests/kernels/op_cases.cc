@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "gtest/gtest.h"
+#include "kernels/math.h"
 #include "kernels/ops.h"
 #include "kernels/panel.h"
-#include "kernels/math.h"
 #include "tests/kernels/operands.h"
 #include "tests/kernels/test_data.h"
 
@@ -59,9 +59,11 @@ OpResult ResultOf(KernelBackend& backend, const Activation& activation) {
   const std::vector<float> scales = CopiedOut(backend, activation.scales, blocks);
   const std::vector<float> sums = CopiedOut(backend, activation.sums, blocks);
   const std::vector<int16_t> half_sums = CopiedOut(backend, activation.half_sums, 2 * blocks);
-  const Activation copied = {
-      {result.values.data(), rows, cols}, quants.data(), scales.data(), sums.data(),
-      half_sums.data()};
+  const Activation copied = {{result.values.data(), rows, cols},
+                             quants.data(),
+                             scales.data(),
+                             sums.data(),
+                             half_sums.data()};
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t b = 0; b < cols / kQuantBlock; ++b) AppendBlock(copied, i, b, &result.int8_form);
   }
@@ -115,6 +117,7 @@ void ExpectNear(KernelBackend& reference, KernelBackend& actual, const CaseFilte
 std::function<std::vector<double>(const std::vector<float>&)> Relative(double share) {
   return [share](const std::vector<float>& reference) {
     std::vector<double> tolerance;
+    tolerance.reserve(reference.size());
     for (const float value : reference) tolerance.push_back(share * std::fabs(value));
     return tolerance;
   };

@@ -45,8 +45,7 @@ OpCase CopyHeadsCase(int64_t rows, const HeadCopy& copy) {
     const int64_t to_cols = int64_t{copy.heads} * copy.to_dim;
     const MatrixOperand from(backend, noise.Floats(rows * (from_cols + 2)), rows, from_cols,
                              from_cols + 2);
-    const MatrixOperand to(backend, noise.Floats(rows * (to_cols + 1)), rows, to_cols,
-                           to_cols + 1);
+    const MatrixOperand to(backend, noise.Floats(rows * (to_cols + 1)), rows, to_cols, to_cols + 1);
     backend.CopyHeads(copy, from.view(), to.view());
     return OpResult{to.Read(), {}};
   };
@@ -159,10 +158,8 @@ void AddCopyCases(Precision, std::vector<OpCase>* cases) {
   }
   for (const int64_t rows : {1, 21}) {
     cases->push_back(CopyHeadsCase(
-        rows,
-        {.heads = 3, .cols = 5, .from_dim = 9, .from_first = 4, .to_dim = 7, .to_first = 2}));
-    cases->push_back(
-        CopyHeadsCase(rows, {.heads = 16, .cols = 64, .from_dim = 192, .to_dim = 64}));
+        rows, {.heads = 3, .cols = 5, .from_dim = 9, .from_first = 4, .to_dim = 7, .to_first = 2}));
+    cases->push_back(CopyHeadsCase(rows, {.heads = 16, .cols = 64, .from_dim = 192, .to_dim = 64}));
     cases->push_back(CopyHeadsCase(
         rows,
         {.heads = 2, .cols = 32, .from_dim = 96, .from_first = 64, .to_dim = 160, .to_first = 1}));

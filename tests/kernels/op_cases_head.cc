@@ -11,7 +11,7 @@ namespace tidepool::kernels {
 namespace {
 
 struct HeadShape {
-  int64_t out_rows, best_rows, outputs, cols;
+  int64_t out_rows, argmax_rows, outputs, cols;
   int terms = 1;
   int64_t argmax_vocab = 0;
   float scale = 1;
@@ -19,7 +19,7 @@ struct HeadShape {
   // The bias has infinities and a NaN. Only without complete rows, whose outputs would be NaN.
   bool unsound = false;
 
-  int64_t rows() const { return out_rows + best_rows; }
+  int64_t rows() const { return out_rows + argmax_rows; }
 };
 
 struct HeadInput {
@@ -41,8 +41,8 @@ struct HeadInput {
   std::vector<float> bias;
 };
 
-// The chains' roundings, those of the sums over terms and the bias, and of the scale. A soft-cap has
-// a slope of at most 1, and rounds about 10 times. Indices have no tolerance.
+// The chains' roundings, those of the sums over terms and the bias, and of the scale. A soft-cap
+// has a slope of at most 1, and rounds about 10 times. Indices have no tolerance.
 std::vector<double> HeadTolerance(const HeadInput& input) {
   const HeadShape& s = input.shape;
   const std::vector<double> chains =
@@ -73,14 +73,14 @@ OpCase HeadCase(DType dtype, const HeadShape& shape) {
     const Operand<float> bias(backend, input->bias);
     const MatrixOperand out(backend, std::vector<float>(s.out_rows * s.outputs, NAN), s.out_rows,
                             s.outputs);
-    const Operand<ArgMax> best(backend, std::vector<ArgMax>(s.best_rows, ArgMax{77, 77, 77, 77}));
+    const Operand<ArgMax> best(backend, std::vector<ArgMax>(s.argmax_rows, ArgMax{77, 77, 77, 77}));
     ArenaOperand arena(backend, 1 << 20);
     backend.MatMulHead(backend.Quantize(x.view(), &arena),
                        {.weight = weight.matrix(),
                         .bias = bias.span(),
                         .terms = s.terms,
                         .out = out.view(),
-                        .best = {best.data(), static_cast<size_t>(s.best_rows)},
+                        .best = {best.data(), static_cast<size_t>(s.argmax_rows)},
                         .argmax_vocab = s.argmax_vocab,
                         .scale = s.scale,
                         .soft_cap = s.soft_cap},
@@ -92,7 +92,7 @@ OpCase HeadCase(DType dtype, const HeadShape& shape) {
     }
     return result;
   };
-  return {absl::StrCat("MatMulHead ", DTypeName(dtype), " ", shape.out_rows, "+", shape.best_rows,
+  return {absl::StrCat("MatMulHead ", DTypeName(dtype), " ", shape.out_rows, "+", shape.argmax_rows,
                        "x", shape.outputs, "x", shape.cols, ", ", shape.terms, " terms, vocab ",
                        shape.argmax_vocab, ", scale ", shape.scale, ", cap ", shape.soft_cap,
                        shape.unsound ? ", unsound" : ""),

@@ -168,8 +168,8 @@ class DeltaFixture {
     const Operand<float> decay(backend, decay_);
     const Operand<float> dt_bias(backend, dt_bias_);
     const MatrixOperand out(backend, std::vector<float>(rows_ * OutCols(), 7), rows_, OutCols());
-    SpanStates states(backend, spans_,
-                      {shape_.v_heads, DeltaUnitBytes(shape_.k_dim, shape_.v_dim)}, initial_);
+    SpanStates states(backend, spans_, {shape_.v_heads, DeltaUnitBytes(shape_.k_dim, shape_.v_dim)},
+                      initial_);
     const int heads = shape_.v_heads;
     const MatrixView v = {qkv.data() + 2 * KeyCols(), rows_, OutCols(), Stride()};
     backend.DeltaNet({.q = {qkv.data(), rows_, KeyCols(), Stride()},

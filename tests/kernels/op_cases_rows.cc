@@ -88,8 +88,7 @@ OpCase QuantizeInTwoCase(int64_t rows, int64_t cols) {
   const auto run = [rows, cols](KernelBackend& backend) {
     const MatrixOperand x(backend, ExtremeBlocks(rows, cols + 4), rows, cols, cols + 4);
     ArenaOperand arena(backend, 1 << 20);
-    return ResultOf(backend,
-                    backend.QuantizeInTwo(backend.Quantize(x.view(), &arena), &arena));
+    return ResultOf(backend, backend.QuantizeInTwo(backend.Quantize(x.view(), &arena), &arena));
   };
   return {absl::StrCat("QuantizeInTwo ", rows, "x", cols), run, Relative(0)};
 }

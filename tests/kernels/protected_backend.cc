@@ -5,6 +5,7 @@
 #include <functional>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -61,8 +62,8 @@ class ProtectedBackend final : public KernelBackend {
     UseArray(from, to.size());
     RunAll();
     if (!error_.ok()) return error_;
-    const ProtectedMemory::Opened opened(&memory_);
-    return cpu_->CopyOut(from, to);
+    memory_.WhileOpen([&] { error_ = cpu_->CopyOut(from, to); });
+    return error_;
   }
   void CopyWithin(const std::byte* from, std::byte* to, size_t bytes) override {
     UseArray(from, bytes);
@@ -323,13 +324,14 @@ class ProtectedBackend final : public KernelBackend {
   // Runs the first `count` ops of the queue.
   void Run(size_t count) {
     if (count == 0) return;
-    const ProtectedMemory::Opened opened(&memory_);
-    for (; count > 0; --count, queue_.pop_front()) {
-      if (next_op_++ == failing_op_) {
-        error_ = absl::InternalError(absl::StrCat("op ", failing_op_, " of the device failed"));
+    memory_.WhileOpen([&] {
+      for (; count > 0; --count, queue_.pop_front()) {
+        if (next_op_++ == failing_op_) {
+          error_ = absl::InternalError(absl::StrCat("op ", failing_op_, " of the device failed"));
+        }
+        if (error_.ok()) queue_.front()(*cpu_);
       }
-      if (error_.ok()) queue_.front()(*cpu_);
-    }
+    });
   }
 
   ProtectedMemory memory_;

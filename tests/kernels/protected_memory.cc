@@ -79,10 +79,11 @@ void ProtectedMemory::Protect(int rights) {
   for (const Pages& pages : freed_) protect(pages);
 }
 
-ProtectedMemory::Opened::Opened(ProtectedMemory* memory) : memory_(memory), lock_(&memory->mutex_) {
-  memory_->Protect(PROT_READ | PROT_WRITE);
+void ProtectedMemory::WhileOpen(absl::FunctionRef<void()> body) {
+  base::MutexLock lock(&mutex_);
+  Protect(PROT_READ | PROT_WRITE);
+  body();
+  Protect(PROT_NONE);
 }
-
-ProtectedMemory::Opened::~Opened() { memory_->Protect(PROT_NONE); }
 
 }  // namespace tidepool::kernels

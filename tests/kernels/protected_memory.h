@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "kernels/base/mutex.h"
 #include "kernels/memory.h"
 
@@ -14,8 +15,7 @@ namespace tidepool::kernels {
 
 // The pages have no access rights while the memory is closed, so that an access ends the process. A
 // page without access rights follows each allocation. New memory of up to 64 MiB is filled with
-// NaNs. Ends the process if it is destroyed before all its memory is freed. Thread-safe, except for
-// Opened.
+// NaNs. Ends the process if it is destroyed before all its memory is freed. Thread-safe.
 class ProtectedMemory final : public Memory {
  public:
   ~ProtectedMemory() override;
@@ -31,18 +31,8 @@ class ProtectedMemory final : public Memory {
   // Unmaps what was freed.
   void Release();
 
-  // All memory is open while this exists. Other threads cannot allocate or free meanwhile.
-  class Opened {
-   public:
-    explicit Opened(ProtectedMemory* memory);
-    ~Opened();
-    Opened(const Opened&) = delete;
-    Opened& operator=(const Opened&) = delete;
-
-   private:
-    ProtectedMemory* const memory_;
-    base::MutexLock lock_;
-  };
+  // Calls `body` while all memory is open. Until it returns, calls that allocate or free wait.
+  void WhileOpen(absl::FunctionRef<void()> body);
 
  private:
   struct Pages {

@@ -30,6 +30,45 @@ TEST(TensorTest, BufferIsAlignedAndMoves) {
   EXPECT_EQ(Buffer(0).data(), nullptr);
 }
 
+// Counts what is allocated, and has room for 100 bytes at once.
+class SmallMemory final : public Memory {
+ public:
+  std::byte* Allocate(size_t bytes) override {
+    if (bytes > 100) return nullptr;
+    ++allocated;
+    return HostMemory()->Allocate(bytes);
+  }
+  void Free(std::byte* data) override {
+    --allocated;
+    HostMemory()->Free(data);
+  }
+  bool on_host() const override { return true; }
+
+  int allocated = 0;
+};
+
+TEST(TensorTest, BufferAndArenaUseTheMemoryThatTheyAreGiven) {
+  SmallMemory memory;
+  {
+    Buffer buffer(64, &memory);
+    Buffer other;
+    EXPECT_EQ(memory.allocated, 1);
+    other = std::move(buffer);
+    EXPECT_EQ(memory.allocated, 1);
+    const Arena arena(100, &memory);
+    EXPECT_EQ(memory.allocated, 2);
+    const Buffer empty(0, &memory);
+    EXPECT_EQ(memory.allocated, 2);
+  }
+  EXPECT_EQ(memory.allocated, 0);
+}
+
+TEST(TensorDeathTest, FullMemoryEndsTheProcess) {
+  SmallMemory memory;
+  EXPECT_DEATH(Buffer(101, &memory), "out of memory for a buffer of 101 bytes");
+  EXPECT_DEATH(Buffer(SIZE_MAX), "out of memory");
+}
+
 TEST(TensorTest, ArenaGivesAlignedMemoryAndTakesItBack) {
   Arena arena(1024);
   float* first = arena.Allocate<float>(3);
