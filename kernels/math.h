@@ -83,7 +83,9 @@ static constexpr float HalfOfE8M0(uint8_t e) {
 // If |x| < 2^22, the low mantissa bits of x + kRoundingShift contain x, rounded to nearest even.
 inline constexpr float kRoundingShift = 12582912.0f;  // 1.5 * 2^23
 
-static constexpr float RoundToEven(float value) { return (value + kRoundingShift) - kRoundingShift; }
+static constexpr float RoundToEven(float value) {
+  return (value + kRoundingShift) - kRoundingShift;
+}
 
 // Exp computes x = n ln 2 + r with |r| <= ln 2 / 2, then e^r by a polynomial, then multiplies by
 // 2^n.
@@ -129,8 +131,8 @@ static constexpr float Exp(float x) {
 // smallest maximum relative error (4.4e-9). Otherwise it computes (1 - t) / (1 + t) with t = e^(-2
 // |x|).
 inline constexpr float kTanhSmall = 0.625f;
-inline constexpr Coefficients<5> kTanhP = {{-0x1.555532p-2f, 0x1.110726p-3f, -0x1.b83c5ap-5f,
-                                    0x1.52269ap-6f, -0x1.75e1cap-8f}};
+inline constexpr Coefficients<5> kTanhP = {
+    {-0x1.555532p-2f, 0x1.110726p-3f, -0x1.b83c5ap-5f, 0x1.52269ap-6f, -0x1.75e1cap-8f}};
 
 // Returns tanh(x) with an error of at most 3 ulp.
 static constexpr float Tanh(float x) {
@@ -169,10 +171,10 @@ static constexpr float GeluTanh(float x) {
 // polynomial of degree 10 that changes erfc by at most 1.6e-8. For larger a, erfc is below 2e-12
 // and is replaced by 0.
 inline constexpr float kErfcMax = 5.0f;
-inline constexpr Coefficients<11> kErfcQ = {{0x1.20dd84p+0f,   0x1.45f108p-1f,   0x1.a54cf4p-4f,
-                                     -0x1.3cdbf6p-6f,  0x1.db7b1cp-15f,  0x1.96ff3ep-10f,
-                                     -0x1.49531cp-11f, 0x1.2691f2p-13f,  -0x1.41ab68p-16f,
-                                     0x1.9089acp-20f,  -0x1.b476400p-25f}};
+inline constexpr Coefficients<11> kErfcQ = {{0x1.20dd84p+0f, 0x1.45f108p-1f, 0x1.a54cf4p-4f,
+                                             -0x1.3cdbf6p-6f, 0x1.db7b1cp-15f, 0x1.96ff3ep-10f,
+                                             -0x1.49531cp-11f, 0x1.2691f2p-13f, -0x1.41ab68p-16f,
+                                             0x1.9089acp-20f, -0x1.b476400p-25f}};
 inline constexpr float kRootHalf = 0x1.6a09e6p-1f;  // sqrt(1/2)
 
 // Returns gelu(x) = x (1 + erf(x / sqrt(2))) / 2.
@@ -191,8 +193,8 @@ static constexpr float Sigmoid(float x) { return 1.0f / (1.0f + Exp(-x)); }
 // Coefficients 1/3, 1/5, ... of the series log(1 + t) = 2 s (1 + z/3 + z^2/5 + ...), with s = t /
 // (2
 // + t) and z = s^2. For t <= 1, the first omitted term is below 2^-29 of the result.
-inline constexpr Coefficients<7> kLog1pC = {{1.0f / 3,  1.0f / 5,  1.0f / 7, 1.0f / 9,
-                                     1.0f / 11, 1.0f / 13, 1.0f / 15}};
+inline constexpr Coefficients<7> kLog1pC = {
+    {1.0f / 3, 1.0f / 5, 1.0f / 7, 1.0f / 9, 1.0f / 11, 1.0f / 13, 1.0f / 15}};
 
 // Returns log(1 + e^x) with an error of at most 4 ulp. Below -87, it returns 0.
 static constexpr float Softplus(float x) {

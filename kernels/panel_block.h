@@ -35,7 +35,9 @@ struct BlockScales {
   int min[2] = {1, 1};
 };
 
-static constexpr int ByteAt(const std::byte* data, int index) { return static_cast<int>(data[index]); }
+static constexpr int ByteAt(const std::byte* data, int index) {
+  return static_cast<int>(data[index]);
+}
 static constexpr int SignedByteAt(const std::byte* data, int index) {
   return static_cast<int8_t>(data[index]);
 }

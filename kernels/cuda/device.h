@@ -22,7 +22,8 @@
 //   Fence()                                earlier writes are visible to the device first
 //   LoadOnce(p)                            a load of 1, 2, 4, 8 or 16 bytes that will not be reused
 //   Dot4(a, b, c)                          c + the dot product of four signed bytes
-//   BytePermute(a, b, selector)            each result byte is the byte of (b, a) whose index is in the
+//   BytePermute(a, b, selector)            each result byte is the byte of (b, a) whose index is in
+//   the
 //                                          low three bits of the selector's nibble
 //   FloatOfF16(half)                       exact; a NaN stays one
 //   SquareRoot(x)                          correctly rounded

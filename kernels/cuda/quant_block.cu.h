@@ -66,8 +66,8 @@ TIDEPOOL_DEVICE RawRow<kType> LoadRow(const std::byte* panel, int64_t block, int
   return raw;
 }
 
-// Looks up the values of eight codes, which are the nibbles of `codes`. `even` gets those of the low
-// nibbles, `odd` those of the high nibbles.
+// Looks up the values of eight codes, which are the nibbles of `codes`. `even` gets those of the
+// low nibbles, `odd` those of the high nibbles.
 template <DType kType>
 TIDEPOOL_DEVICE void LookUp(uint32_t codes, uint32_t* even, uint32_t* odd) {
   constexpr CodeWords kWords = kType == DType::kMXFP4 ? WordsOf(kE2M1Doubled) : WordsOf(kIq4Values);
@@ -77,8 +77,8 @@ TIDEPOOL_DEVICE void LookUp(uint32_t codes, uint32_t* even, uint32_t* odd) {
   constexpr auto kHigh1 = static_cast<uint32_t>(kWords.high >> 32);
   // Bit 3 of a code chooses between the halves of the table: index i, or 4 + i, of (high, low).
   const uint32_t choose = 0x32103210 | (codes & 0x88888888) >> 1;
-  const uint32_t first = BytePermute(BytePermute(kLow0, kLow1, codes),
-                                     BytePermute(kHigh0, kHigh1, codes), choose);
+  const uint32_t first =
+      BytePermute(BytePermute(kLow0, kLow1, codes), BytePermute(kHigh0, kHigh1, codes), choose);
   const uint32_t second = BytePermute(BytePermute(kLow0, kLow1, codes >> 16),
                                       BytePermute(kHigh0, kHigh1, codes >> 16), choose >> 16);
   *even = BytePermute(first, second, 0x6420);

@@ -29,8 +29,8 @@ class StagingRing {
   template <typename T>
   const T* Carry(absl::Span<const T> values) {
     static_assert(std::is_trivially_copyable_v<T>);
-    return reinterpret_cast<const T*>(CarryBytes(
-        {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T)}));
+    return reinterpret_cast<const T*>(
+        CarryBytes({reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T)}));
   }
   template <typename T>
   const T* Carry(const std::vector<T>& values) {

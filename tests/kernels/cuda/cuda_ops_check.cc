@@ -1,5 +1,5 @@
-// Runs the op case table on a GPU and compares each result with the CPU backend's, bit by bit. Exits
-// with 77 if there is no GPU.
+// Runs the op case table on a GPU and compares each result with the CPU backend's, bit by bit.
+// Exits with 77 if there is no GPU.
 #include <cstdio>
 #include <memory>
 #include <string>

@@ -1,5 +1,5 @@
-// The device of kernels/cuda/device.h, emulated on the host. Device memory is host memory. Work of a
-// stream is kept until somebody waits for it, so that arguments which do not live long enough are
+// The device of kernels/cuda/device.h, emulated on the host. Device memory is host memory. Work of
+// a stream is kept until somebody waits for it, so that arguments which do not live long enough are
 // found.
 #ifndef TIDEPOOL_TESTS_KERNELS_CUDA_EMULATED_DEVICE_H_
 #define TIDEPOOL_TESTS_KERNELS_CUDA_EMULATED_DEVICE_H_

@@ -1,6 +1,4 @@
 // kernels/cuda/runtime.h on the emulated device.
-#include "kernels/cuda/runtime.h"
-
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cuda/runtime.h"
 #include "tests/kernels/cuda/emulated_block.h"
 #include "tests/kernels/cuda/emulated_stream.h"
 
