@@ -261,6 +261,4 @@ absl::StatusOr<std::unique_ptr<KernelBackend>> MakeCudaBackend(const CudaOptions
                                        std::move(staging));
 }
 
-absl::Span<const absl::string_view> OpsWithoutCuda() { return {}; }
-
 }  // namespace tidepool::kernels

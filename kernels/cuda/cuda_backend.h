@@ -7,8 +7,6 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "kernels/backend.h"
 
 namespace tidepool::kernels {
@@ -21,10 +19,6 @@ struct CudaOptions {
 // Returns FAILED_PRECONDITION if there is no such device, or if this program was built without
 // CUDA. Ops run later than the call that asks for them; errors of the device show at Sync.
 absl::StatusOr<std::unique_ptr<KernelBackend>> MakeCudaBackend(const CudaOptions& options);
-
-// The ops that the backend does not have yet, by the name of the method. A call of one ends the
-// process.
-absl::Span<const absl::string_view> OpsWithoutCuda();
 
 }  // namespace tidepool::kernels
 

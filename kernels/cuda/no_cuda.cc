@@ -9,6 +9,4 @@ absl::StatusOr<std::unique_ptr<KernelBackend>> MakeCudaBackend(const CudaOptions
       "this program was built without CUDA; build it with --config=cuda");
 }
 
-absl::Span<const absl::string_view> OpsWithoutCuda() { return {}; }
-
 }  // namespace tidepool::kernels

@@ -47,10 +47,10 @@ struct ProductTile {
 
 // Pairs that a thread loads before it computes the first one.
 template <DType kType, int kRows>
-inline constexpr int kPairsPerThread = kRows > 4                          ? 1
-                                       : kRows > 1                        ? 2
+inline constexpr int kPairsPerThread = kRows > 4                        ? 1
+                                       : kRows > 1                      ? 2
                                        : FormatOf(kType).code_bits == 8 ? 2
-                                                                          : 4;
+                                                                        : 4;
 
 TIDEPOOL_DEVICE ActivationBlock LoadActivation(const JobInput& input, int64_t block) {
   ActivationBlock x;
@@ -180,8 +180,8 @@ struct Int8Product {
     const int pairs = kPairsPerThread<kType, kRows> * BlockThreads();  // of a tile
     const int total = static_cast<int>(cols / kQuantBlock) * kPanelRows;
     const std::byte* panel =
-        job.panels + BlockX() * (cols / (kQuantBlock * FormatOf(kType).blocks) *
-                                 FormatOf(kType).record_bytes());
+        job.panels +
+        BlockX() * (cols / (kQuantBlock * FormatOf(kType).blocks) * FormatOf(kType).record_bytes());
     Chain chain = {ThreadIndex() % kPanelRows, ThreadIndex() / kPanelRows, nullptr};
     const bool has_chain = chain.row < kRows && chain.row < job.rows;
     if (has_chain) {

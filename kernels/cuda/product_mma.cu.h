@@ -46,8 +46,8 @@ struct MmaRows {
         pairs(SharedArray<U32x2>(0, 4 * chunk * row_count)),
         scales(SharedArray<float>(kQuantBlock * chunk * row_count, chunk * row_count)),
         sums(SharedArray<float>((kQuantBlock + 4) * chunk * row_count, chunk * row_count)),
-        half_sums(SharedArray<uint32_t>((kQuantBlock + 8) * chunk * row_count,
-                                        chunk * row_count)) {}
+        half_sums(SharedArray<uint32_t>((kQuantBlock + 8) * chunk * row_count, chunk * row_count)) {
+  }
 
   // Loads blocks [first, first + count) of the job's rows. Threads of the block share the work.
   TIDEPOOL_DEVICE void Load(const JobInput& input, const ProductJob& job, int first, int count) {
@@ -109,9 +109,8 @@ struct MmaBlock {
       : words(ring_words),
         halves(ring_halves),
         record(stage_byte + (kFormat.blocks == 1 ? block * kFormat.record_bytes() : 0)),
-        at(stage_byte + (kFormat.blocks == 1
-                             ? block * kFormat.record_bytes()
-                             : kFormat.head + block * kFormat.block_bytes())) {}
+        at(stage_byte + (kFormat.blocks == 1 ? block * kFormat.record_bytes()
+                                             : kFormat.head + block * kFormat.block_bytes())) {}
 
   TIDEPOOL_DEVICE uint32_t Word(int byte, int index) const { return words[byte / 4 + index]; }
 
@@ -211,8 +210,7 @@ TIDEPOOL_DEVICE void AddMmaBlock(const MmaBlock<kType>& block, const MmaActivati
   TIDEPOOL_UNROLL
   for (int i = 0; i < 2; ++i) {
     const BlockScales& s = scales[i];
-    const int dot =
-        kFormat.halves ? s.scale[0] * dots[i] + s.scale[1] * high_dots[i] : dots[i];
+    const int dot = kFormat.halves ? s.scale[0] * dots[i] + s.scale[1] * high_dots[i] : dots[i];
     sums[i] = __builtin_fmaf(s.step * x.scale, static_cast<float>(dot), sums[i]);
     if constexpr (kFormat.has_min && kFormat.halves) {
       const int weighted = s.min[0] * x.half_sums[0] + s.min[1] * x.half_sums[1];
@@ -262,9 +260,9 @@ class MmaPanel {
   TIDEPOOL_DEVICE void Begin(int stage) {
     const int left = blocks_ - stage * kStageBlocks;
     if (left > 0) {
-      const int bytes = left < kStageBlocks ? left / FormatOf(kType).blocks *
-                                                  FormatOf(kType).record_bytes()
-                                            : Ring::kStageBytes;
+      const int bytes = left < kStageBlocks
+                            ? left / FormatOf(kType).blocks * FormatOf(kType).record_bytes()
+                            : Ring::kStageBytes;
       const auto* from = reinterpret_cast<const Copy*>(panel_ + int64_t{stage} * Ring::kStageBytes);
       const int to = stage % Ring::kStages * (Ring::kStageBytes / kUnit);
       for (int i = LaneIndex(); i < bytes / kUnit; i += kWarpLanes) {
@@ -293,9 +291,9 @@ MmaProductKernel(const JobInput input, const JobTable table, int64_t cols, int c
   const int blocks = static_cast<int>(cols / kQuantBlock);
   const int64_t panel_bytes =
       int64_t{blocks / FormatOf(kType).blocks} * FormatOf(kType).record_bytes();
-  MmaPanel<kType> weights(job.panels + (exists ? panel * panel_bytes : 0), exists ? blocks : 0,
-                          chunk * job.rows * MmaRows::kBytesPerBlock +
-                              WarpIndex() * PanelRing<kType>::kBytes);
+  MmaPanel<kType> weights(
+      job.panels + (exists ? panel * panel_bytes : 0), exists ? blocks : 0,
+      chunk * job.rows * MmaRows::kBytesPerBlock + WarpIndex() * PanelRing<kType>::kBytes);
   MmaRows x(chunk, job.rows);
   float sums[2] = {0, 0};
   for (int first = 0; first < blocks; first += chunk) {

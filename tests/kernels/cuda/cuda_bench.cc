@@ -20,6 +20,7 @@
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/nvidia_stream.h"
 #include "kernels/cuda/runtime.h"
+#include "kernels/ops.h"
 #include "kernels/panel.h"
 
 namespace tidepool::kernels::cuda {
@@ -182,6 +183,48 @@ void MeasureProducts(Bench& bench, const Shape& shape, absl::Span<const int64_t>
   FreeDevice(0, weights);
 }
 
+class BenchMemory final : public Memory {
+ public:
+  std::byte* Allocate(size_t bytes) override { return AllocateDevice(0, bytes); }
+  void Free(std::byte* data) override { FreeDevice(0, data); }
+  bool on_host() const override { return false; }
+};
+
+// One row of each of `sequences` sequences attends to `tokens` tokens. The shape is that of Llama
+// 3 8B: 32 heads, 8 KV heads, 128 dimensions.
+void MeasureAttention(Bench& bench, int sequences, int64_t tokens, double copy_rate) {
+  constexpr int kHeads = 32;
+  KvLayer layer = {.dtype = DType::kF16, .kv_heads = 8, .k_dim = 128, .v_dim = 128};
+  const size_t part = layer.kv_heads * KvHeadBytes(layer.dtype, layer.k_dim);
+  layer.v_offset = part;
+  layer.block_bytes = 2 * part;
+  const int64_t blocks = (tokens + kKvBlockTokens - 1) / kKvBlockTokens;
+  const size_t bytes = sequences * blocks * layer.block_bytes;
+  layer.arena = Allocate<std::byte>(bytes);
+  Check(cudaMemset(layer.arena, 0x11, bytes));
+  std::vector<int32_t> table(sequences * blocks);
+  for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
+  std::vector<KvSpan> spans;
+  for (int s = 0; s < sequences; ++s) {
+    spans.push_back({.first_row = s,
+                     .rows = 1,
+                     .first_slot = tokens - 1,
+                     .blocks = absl::MakeConstSpan(table).subspan(s * blocks, blocks)});
+  }
+  const AttendCall call = {Noise(sequences, kHeads * layer.k_dim), kHeads, 0.0884f, layer, spans};
+  const size_t arena_bytes = ActivationBytes(sequences, int64_t{kHeads} * layer.v_dim) +
+                             AttendScratchBytes(call, kCudaThreads);
+  BenchMemory memory;
+  Arena arena(arena_bytes, &memory);
+  const ActivationBuffer out = AllocateAttended(call, Precision::kFast, &arena);
+  const double seconds =
+      bench.Seconds(16, [&](int) { AttendRows(bench.context(), call, out, &arena); });
+  const double rate = static_cast<double>(bytes) / seconds;
+  bench.Report(absl::StrCat("attention, ", sequences, " rows, ", tokens, " tokens"), seconds,
+               rate * 1e-9, "GB/s", rate / copy_rate);
+  FreeDevice(0, layer.arena);
+}
+
 void MeasureAll() {
   const auto device = FindDevice(0);
   CHECK(device.ok());
@@ -194,6 +237,10 @@ void MeasureAll() {
     MeasureProducts(bench, {dtype, 4096, 14336}, {1, 8}, copy_rate);
   }
   MeasureProducts(bench, {DType::kF16, 4096, 4096}, {1, 8}, copy_rate);
+  for (const int64_t tokens : {4096, 32768}) {
+    MeasureAttention(bench, 1, tokens, copy_rate);
+    MeasureAttention(bench, 8, tokens, copy_rate);
+  }
   absl::PrintF("%s\n", bench.Json());
 }
 

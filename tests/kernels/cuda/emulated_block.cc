@@ -148,8 +148,8 @@ void EmulatedBlock::MakeExchange(Exchange exchange, LaneSlot* slot) {
 
 void EmulatedBlock::BarrierOfWarp() {
   LaneSlot slot;
-  MakeExchange(
-      [](LaneSlot* const*) { ++Current().warps_[WarpOf(Current().thread_)].clock; }, &slot);
+  MakeExchange([](LaneSlot* const*) { ++Current().warps_[WarpOf(Current().thread_)].clock; },
+               &slot);
 }
 
 void EmulatedBlock::CheckRange(int first, int bytes, int alignment) {
@@ -205,7 +205,7 @@ std::byte* EmulatedBlock::Read(int first, int bytes, int alignment) {
                         " and is read without a barrier in between"));
     }
     // Readers of earlier barriers, of the block or of the warp, need not be known any more.
-    const int other = s.reader >= 0             ? WarpOf(s.reader)
+    const int other = s.reader >= 0            ? WarpOf(s.reader)
                       : s.reader == kManyWarps ? -1
                                                : kLanesOfWarp - s.reader;
     if (s.read_clock != clock_ || (other == warp && s.read_warp_clock < warp_clock)) {

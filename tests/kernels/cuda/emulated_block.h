@@ -32,8 +32,8 @@ struct LaneSlot {
 // Computes the `out` of all 32 slots from their `in`.
 using Exchange = void (*)(LaneSlot* const* lanes);
 
-// The last accesses to one byte of shared memory. Clocks count barriers; 0 is "never". If an aligned
-// word of four bytes is `whole`, its first byte stands for all of them.
+// The last accesses to one byte of shared memory. Clocks count barriers; 0 is "never". If an
+// aligned word of four bytes is `whole`, its first byte stands for all of them.
 struct ByteShadow {
   uint32_t write_clock = 0;
   uint32_t read_clock = 0;
