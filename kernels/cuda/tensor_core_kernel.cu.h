@@ -205,8 +205,10 @@ TIDEPOOL_DEVICE void MultiplyTile(const TensorCoreCall& call, const TensorCoreJo
                                   int block_row, const WarpTile& tile, TileSums<kShape>* sums) {
   const RowLoader<kType, kShape> rows(call, job, block_row);
   rows.Load(0, 0);
-  WarpWeights<kType, kShape> weights(job.weight, job.up, call.panel_bytes, tile.first_output,
+  const WarpWeights<kType, kShape> weights(job.weight, job.up, call.panel_bytes, tile.first_output,
                                      call.outputs);
+  WeightWords<kType, kShape.fragments> words;
+  weights.Load(0, &words);
   TIDEPOOL_UNROLL_BY(1)
   for (int block = 0; block < call.blocks; ++block) {
     const int stage_number = block / kStageBlocks % 2;
@@ -223,7 +225,7 @@ TIDEPOOL_DEVICE void MultiplyTile(const TensorCoreCall& call, const TensorCoreJo
     const Stage<kShape> stage(stage_number);
     const BlockStep step = {block % kStageBlocks, block + 1 < call.blocks ? block + 1 : block,
                             tile.shared_row, tile.row_groups};
-    MultiplyBlock<kType, kShape>(stage, step, &weights, sums);
+    MultiplyBlock<kType, kShape>(stage, step, weights, &words, sums);
   }
 }
 
