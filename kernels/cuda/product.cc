@@ -27,10 +27,7 @@ void StartJobs(const CudaContext& context, DType dtype, const JobInput& input, i
     launch.table.outside = context.staging->Carry(jobs);
   }
   if (IsInteger(context, dtype)) {
-    VisitQuantType(dtype, [&](auto type) {
-      if (launch.rows >= kMinFewRows) return LaunchFewRows<type()>(launch);
-      LaunchInt8Product<type()>(launch);
-    });
+    VisitQuantType(dtype, [&](auto type) { LaunchInt8Product<type()>(launch); });
   } else {
     LaunchFloatProduct(dtype, launch);
   }

@@ -15,9 +15,6 @@ namespace tidepool::kernels::cuda {
 // The most rows of x that one job multiplies.
 inline constexpr int kJobRows = 8;
 
-// From this number of rows on, jobs use tensor cores.
-inline constexpr int kMinFewRows = 2;
-
 // The left operands of jobs, in device memory.
 struct JobInput {
   const float* values = nullptr;
@@ -91,9 +88,6 @@ struct ProductLaunch {
 template <DType kType>
 void LaunchInt8Product(const ProductLaunch& launch);
 void LaunchFloatProduct(DType dtype, const ProductLaunch& launch);
-// The same as LaunchInt8Product, with tensor cores (tensor_core_few.cu.h).
-template <DType kType>
-void LaunchFewRows(const ProductLaunch& launch);
 
 }  // namespace tidepool::kernels::cuda
 

@@ -120,29 +120,6 @@ TEST_P(TensorCoreTest, TargetsHaveTheBitsOfTheCpu) {
   }
 }
 
-TEST_P(TensorCoreTest, FewRowsHaveTheBitsOfTheCpu) {
-  // Less than a chunk of columns, several chunks, and parts of panels.
-  for (const Size& size : {Size{2, 8, 32}, Size{8, 37, 2080}, Size{5, 16, 288}, Size{11, 3, 1056}}) {
-    const int64_t cols = WholeBlocks(GetParam(), size.cols);
-    SCOPED_TRACE(absl::StrCat(size.rows, " rows, ", size.outputs, " outputs, ", cols));
-    const Weight weight(GetParam(), size.outputs, cols, 7);
-    const Activation x = Rows(size.rows, cols);
-    const MatrixView bias = Filled(1, size.outputs, 3);
-    const MatrixView actual = Filled(size.rows, size.outputs, 9);
-    const MatrixView expected = Filled(size.rows, size.outputs, 9);
-    MatMulTarget target = {.weight = weight.matrix(),
-                           .out = actual,
-                           .bias = {bias.data, static_cast<size_t>(size.outputs)},
-                           .store = Store::kAdd};
-    MultiplyTargets(context_, x, {&target, 1});
-    target.out = expected;
-    cpu_->MatMul(x, {&target, 1});
-    Finish();
-    ExpectSameBits(actual, expected);
-    arena_.Reset();
-  }
-}
-
 constexpr Glu kGlus[] = {
     {.form = GluForm::kSwiGlu},
     {.form = GluForm::kGeGlu},
