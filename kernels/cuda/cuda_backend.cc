@@ -18,16 +18,6 @@
 namespace tidepool::kernels {
 namespace {
 
-// Remove a name here when the op's file is there, and call the op's function below.
-constexpr absl::string_view kMissing[] = {
-    "Attend", "CausalConv", "DeltaNet",   "Gate",
-};
-
-[[noreturn]] void DieMissing(absl::string_view op) {
-  CHECK(false) << "UNIMPLEMENTED: the CUDA backend has no " << std::string(op);
-  abort();
-}
-
 class DeviceMemory final : public Memory {
  public:
   explicit DeviceMemory(int device) : device_(device) {}
@@ -171,7 +161,7 @@ class CudaBackend final : public KernelBackend {
   void Rope(MatrixView x, int head_dim, RopeStyle style, ConstMatrixView cos,
             ConstMatrixView sin) override {
     CheckRope(x, head_dim, cos, sin);
-    cuda::RotateRows(context_, x, head_dim, style, cos, sin);
+    cuda::RotateRows(context_, x, {head_dim, style, cos, sin});
   }
 
   void StoreKv(ConstMatrixView k, ConstMatrixView v, const KvLayer& layer,
@@ -180,20 +170,37 @@ class CudaBackend final : public KernelBackend {
     cuda::StoreKvRows(context_, k, v, layer, spans);
   }
 
-  Activation Attend(const AttendCall&, Arena*) override { DieMissing("Attend"); }
-  void CausalConv(const CausalConvCall&) override { DieMissing("CausalConv"); }
-  void DeltaNet(const DeltaNetCall&) override { DieMissing("DeltaNet"); }
+  Activation Attend(const AttendCall& call, Arena* arena) override {
+    CheckAttend(call);
+    const ActivationBuffer result = AllocateAttended(call, precision(), arena);
+    cuda::AttendRows(context_, call, result, arena);
+    return result.View();
+  }
+
+  void CausalConv(const CausalConvCall& call) override {
+    CheckCausalConv(call);
+    cuda::ConvolveRows(context_, call);
+  }
+
+  void DeltaNet(const DeltaNetCall& call) override {
+    CheckDeltaNet(call);
+    cuda::AdvanceDeltaNet(context_, call);
+  }
 
   Activation GatedNorm(ConstMatrixView x, ConstMatrixView z, absl::Span<const float> weight,
                        float eps, Arena* arena) override {
     CheckGatedNorm(x, z, weight);
     const ActivationBuffer result =
         AllocateActivation(x.rows, x.cols, precision(), ActivationParts::kAll, arena);
-    cuda::GatedNormRows(context_, x, z, weight, eps, result);
+    cuda::GatedNormRows(context_, {x, z, weight, eps}, result);
     return result.View();
   }
 
-  void Gate(ConstMatrixView, const GateSpec&, int32_t*, float*) override { DieMissing("Gate"); }
+  void Gate(ConstMatrixView logits, const GateSpec& spec, int32_t* ids, float* weights) override {
+    CheckGate(logits, spec);
+    cuda::GateRows(context_, logits, spec, ids, weights);
+  }
+
   void GroupedFfn(const Activation& x, absl::Span<const ExpertGroup> groups, MatrixView out,
                   Arena* arena) override {
     CheckGroupedFfn(x, groups, out, precision());
@@ -203,7 +210,7 @@ class CudaBackend final : public KernelBackend {
   void CombineExperts(ConstMatrixView expert_out, int slots, const int32_t* rows,
                       const float* weights, MatrixView out) override {
     CHECK_EQ(expert_out.cols, out.cols);
-    cuda::CombineExperts(context_, expert_out, slots, rows, weights, out);
+    cuda::CombineExperts(context_, expert_out, {slots, rows, weights}, out);
   }
 
   void AccumulateExpert(ConstMatrixView expert_out, const ExpertTerms& terms,
@@ -254,6 +261,6 @@ absl::StatusOr<std::unique_ptr<KernelBackend>> MakeCudaBackend(const CudaOptions
                                        std::move(staging));
 }
 
-absl::Span<const absl::string_view> OpsWithoutCuda() { return kMissing; }
+absl::Span<const absl::string_view> OpsWithoutCuda() { return {}; }
 
 }  // namespace tidepool::kernels

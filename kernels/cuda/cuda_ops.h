@@ -57,8 +57,13 @@ void QuantizeInTwo(const CudaContext& context, const Activation& x, const Activa
 void NormRows(const CudaContext& context, ConstMatrixView x, absl::Span<const float> weight,
               float eps, const ActivationBuffer& out);
 void HeadNorm(const CudaContext& context, MatrixView x, absl::Span<const float> weight, float eps);
-void RotateRows(const CudaContext& context, MatrixView x, int head_dim, RopeStyle style,
-                ConstMatrixView cos, ConstMatrixView sin);
+struct Rotation {
+  int head_dim = 0;
+  RopeStyle style = RopeStyle::kInterleaved;
+  ConstMatrixView cos;
+  ConstMatrixView sin;
+};
+void RotateRows(const CudaContext& context, MatrixView x, const Rotation& rotation);
 void AddRows(const CudaContext& context, ConstMatrixView x, MatrixView out);
 void AddScaledRows(const CudaContext& context, ConstMatrixView x, float scale, MatrixView out);
 void ScaleRows(const CudaContext& context, MatrixView x, float scale);
@@ -78,8 +83,14 @@ void MultiplyGlu(const CudaContext& context, const Activation& x, const FfnWeigh
                  const ActivationBuffer& out);
 void MultiplyGroups(const CudaContext& context, const Activation& x,
                     absl::Span<const ExpertGroup> groups, MatrixView out, Arena* arena);
-void CombineExperts(const CudaContext& context, ConstMatrixView expert_out, int slots,
-                    const int32_t* rows, const float* weights, MatrixView out);
+// The rows and weights of CombineExperts, in host memory.
+struct ExpertSlots {
+  int slots = 0;
+  const int32_t* rows = nullptr;
+  const float* weights = nullptr;
+};
+void CombineExperts(const CudaContext& context, ConstMatrixView expert_out,
+                    const ExpertSlots& slots, MatrixView out);
 void AccumulateExpert(const CudaContext& context, ConstMatrixView expert_out,
                       const ExpertTerms& terms, MatrixView sum);
 void GateRows(const CudaContext& context, ConstMatrixView logits, const GateSpec& spec,
@@ -92,8 +103,14 @@ void AttendRows(const CudaContext& context, const AttendCall& call, const Activa
                 Arena* arena);
 void ConvolveRows(const CudaContext& context, const CausalConvCall& call);
 void AdvanceDeltaNet(const CudaContext& context, const DeltaNetCall& call);
-void GatedNormRows(const CudaContext& context, ConstMatrixView x, ConstMatrixView z,
-                   absl::Span<const float> weight, float eps, const ActivationBuffer& out);
+struct GatedNormCall {
+  ConstMatrixView x;
+  ConstMatrixView z;
+  absl::Span<const float> weight;
+  float eps = 0;
+};
+void GatedNormRows(const CudaContext& context, const GatedNormCall& call,
+                   const ActivationBuffer& out);
 
 }  // namespace tidepool::kernels::cuda
 

@@ -40,15 +40,16 @@ struct AccumulateElement {
 
 }  // namespace
 
-void CombineExperts(const CudaContext& context, ConstMatrixView expert_out, int slots,
-                    const int32_t* rows, const float* weights, MatrixView out) {
+void CombineExperts(const CudaContext& context, ConstMatrixView expert_out,
+                    const ExpertSlots& slots, MatrixView out) {
   if (out.rows == 0 || out.cols == 0) return;
-  const auto count = static_cast<size_t>(out.rows * slots);
+  const auto& [per_row, rows, weights] = slots;
+  const auto count = static_cast<size_t>(out.rows * per_row);
   for (size_t i = 0; i < count; ++i) {
     CHECK(rows[i] >= 0 && rows[i] < expert_out.rows) << "row " << rows[i];
   }
   ForElements(context, out.rows, out.cols,
-              CombineElement{expert_out.data, expert_out.stride, slots,
+              CombineElement{expert_out.data, expert_out.stride, per_row,
                              context.staging->Carry(absl::Span<const int32_t>(rows, count)),
                              context.staging->Carry(absl::Span<const float>(weights, count)),
                              out.data, out.stride});

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/product.h"
+#include "kernels/cuda/product_store.cu.h"
 #include "kernels/math.h"
 #include "kernels/panel.h"
 #include "kernels/panel_block.h"
@@ -14,10 +15,6 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kTileColumns = 512;
-
-TIDEPOOL_DEVICE int64_t RowOf(const int32_t* rows, int64_t i) {
-  return rows == nullptr ? i : rows[i];
-}
 
 template <DType kType>
 TIDEPOOL_DEVICE float ElementOf(const std::byte* panel, int64_t i) {
@@ -82,10 +79,7 @@ FloatProductKernel(const JobInput input, const JobTable table, int64_t cols, int
     }
   }
   const int output = BlockX() * kPanelRows + row;
-  if (!has_chain || output >= job.outputs) return;
-  if (job.bias != nullptr) sum = sum + job.bias[output];
-  float* out = job.out + RowOf(input.out_rows, job.out_first + chain) * job.out_stride + output;
-  *out = job.add ? *out + sum : sum;
+  if (has_chain) StoreOutput(input, job, chain, output, sum);
 }
 
 template <DType kType>

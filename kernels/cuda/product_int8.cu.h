@@ -13,6 +13,8 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/product.h"
+#include "kernels/cuda/product_mma.cu.h"
+#include "kernels/cuda/product_store.cu.h"
 #include "kernels/cuda/quant_block.cu.h"
 
 namespace tidepool::kernels::cuda {
@@ -50,10 +52,6 @@ inline constexpr int kPairsPerThread = kRows > 4                          ? 1
                                        : FormatOf(kType).code_bits == 8 ? 2
                                                                           : 4;
 
-TIDEPOOL_DEVICE int64_t RowOf(const int32_t* rows, int64_t i) {
-  return rows == nullptr ? i : rows[i];
-}
-
 TIDEPOOL_DEVICE ActivationBlock LoadActivation(const JobInput& input, int64_t block) {
   ActivationBlock x;
   const auto* quants = reinterpret_cast<const U32x4*>(input.quants + block * kQuantBlock);
@@ -72,109 +70,139 @@ TIDEPOOL_DEVICE ActivationBlock LoadActivation(const JobInput& input, int64_t bl
   return x;
 }
 
+// One buffer of a tile of `pairs` pairs.
+template <DType kType, int kRows>
+struct TileBuffer {
+  using Tile = ProductTile<kType, kRows>;
+
+  TIDEPOOL_DEVICE TileBuffer(int first_byte, int tile_pairs)
+      : pairs(tile_pairs),
+        terms(SharedArray<Term>(first_byte, kRows * Tile::Stride(tile_pairs))),
+        min_terms(SharedArray<Term>(first_byte + Tile::TermBytes(tile_pairs),
+                                    kRows * Tile::Stride(tile_pairs))),
+        mins(SharedArray<float>(first_byte + Tile::TermBytes(tile_pairs), tile_pairs)) {}
+
+  int pairs;
+  Shared<Term> terms;
+  Shared<Term> min_terms;  // these two are in the same place; a type uses at most one
+  Shared<float> mins;
+};
+
+// A block of the panel, and the slot of one of its rows in the tile.
+struct PairPlace {
+  int64_t block;
+  int slot;
+};
+
+// The pairs of a panel, and the first one of a tile.
+struct TileRange {
+  int first;
+  int total;
+};
+
+// The chain of one output.
+struct Chain {
+  int panel_row;      // row of the panel
+  int row;            // row of the job
+  const float* sums;  // of the row's int8 form, from the first column that is used
+};
+
 template <DType kType, int kRows>
 struct Int8Product {
   using Tile = ProductTile<kType, kRows>;
+  using Buffer = TileBuffer<kType, kRows>;
 
   // The terms of one pair, for all rows.
   TIDEPOOL_DEVICE static void Compute(const JobInput& input, const ProductJob& job,
-                                      const RawRow<kType>& raw, int64_t block, int slot, int pairs,
-                                      const Shared<Term>& terms, const Shared<Term>& min_terms,
-                                      const Shared<float>& mins) {
+                                      const RawRow<kType>& raw, const PairPlace& place,
+                                      const Buffer& to) {
     uint32_t codes[kBlockWords];
     UnpackCodes<kType>(raw, codes);
     const BlockScales s = ScalesOf<kType>(raw);
-    if constexpr (Tile::kHasMin && !Tile::kHalves) mins[slot] = s.min_step;
+    if constexpr (Tile::kHasMin && !Tile::kHalves) to.mins[place.slot] = s.min_step;
     TIDEPOOL_UNROLL
     for (int i = 0; i < kRows; ++i) {
       if (i >= job.rows) break;
-      const int64_t at =
-          (RowOf(input.x_rows, job.first + i) * input.cols + job.column) / kQuantBlock + block;
-      const ActivationBlock x = LoadActivation(input, at);
-      const int to = i * Tile::Stride(pairs) + slot;
-      terms[to] = Term{s.step * x.scale, static_cast<float>(DotOf<kType>(codes, s, x))};
+      const int64_t first = RowOf(input.x_rows, job.first + i) * input.cols + job.column;
+      const ActivationBlock x = LoadActivation(input, first / kQuantBlock + place.block);
+      const int at = i * Tile::Stride(to.pairs) + place.slot;
+      to.terms[at] = Term{s.step * x.scale, static_cast<float>(DotOf<kType>(codes, s, x))};
       if constexpr (Tile::kHasMin && Tile::kHalves) {
         const int weighted = s.min[0] * x.half_sums[0] + s.min[1] * x.half_sums[1];
-        min_terms[to] = Term{s.min_step * x.scale, static_cast<float>(weighted)};
+        to.min_terms[at] = Term{s.min_step * x.scale, static_cast<float>(weighted)};
       }
     }
   }
 
-  // Adds `blocks` blocks of a tile to the chain of output `row` of the panel.
-  TIDEPOOL_DEVICE static float Extend(float sum, int row, int first_term, int blocks,
-                                      const float* sums, const Shared<Term>& terms,
-                                      const Shared<Term>& min_terms, const Shared<float>& mins) {
+  // Adds the `blocks` blocks of a tile, which begins at block `first`, to a chain.
+  TIDEPOOL_DEVICE static float Extend(float sum, const Chain& chain, int first, int blocks,
+                                      const Buffer& from) {
+    const int first_term = chain.row * Tile::Stride(from.pairs) + chain.panel_row;
     TIDEPOOL_UNROLL_BY(8)
     for (int b = 0; b < blocks; ++b) {
-      const int slot = b * kPanelRows + row;
-      const Term term = terms[first_term + slot];
+      const int at = first_term + b * kPanelRows;
+      const Term term = from.terms[at];
       sum = __builtin_fmaf(term.factor, term.value, sum);
       if constexpr (Tile::kHasMin && Tile::kHalves) {
-        const Term min = min_terms[first_term + slot];
+        const Term min = from.min_terms[at];
         sum = __builtin_fmaf(min.factor, min.value, sum);
       } else if constexpr (Tile::kHasMin) {
-        sum = __builtin_fmaf(mins[slot], sums[b], sum);
+        const float min = from.mins[b * kPanelRows + chain.panel_row];
+        sum = __builtin_fmaf(min, chain.sums[first + b], sum);
       }
     }
     return sum;
   }
 
-  TIDEPOOL_DEVICE static void Run(const JobInput& input, const ProductJob& job, int64_t cols) {
+  // Loads the pairs of this thread in the tile that begins at pair `first`, and computes their
+  // terms.
+  TIDEPOOL_DEVICE static void ComputeTile(const JobInput& input, const ProductJob& job,
+                                          const std::byte* panel, const TileRange& range,
+                                          const Buffer& to) {
     constexpr int kPairs = kPairsPerThread<kType, kRows>;
     const int threads = BlockThreads();
-    const int pairs = kPairs * threads;  // of a tile
-    const int blocks = static_cast<int>(cols / kQuantBlock);
-    const int total = blocks * kPanelRows;
+    RawRow<kType> raw[kPairs];
+    TIDEPOOL_UNROLL
+    for (int p = 0; p < kPairs; ++p) {
+      const int wanted = range.first + p * threads + ThreadIndex();
+      const int pair = wanted < range.total ? wanted : range.total - 1;
+      raw[p] = LoadRow<kType>(panel, pair / kPanelRows, pair % kPanelRows);
+    }
+    TIDEPOOL_UNROLL
+    for (int p = 0; p < kPairs; ++p) {
+      const int slot = p * threads + ThreadIndex();
+      if (range.first + slot >= range.total) continue;
+      Compute(input, job, raw[p], {(range.first + slot) / kPanelRows, slot}, to);
+    }
+  }
+
+  TIDEPOOL_DEVICE static void Run(const JobInput& input, const ProductJob& job, int64_t cols) {
+    const int pairs = kPairsPerThread<kType, kRows> * BlockThreads();  // of a tile
+    const int total = static_cast<int>(cols / kQuantBlock) * kPanelRows;
     const std::byte* panel =
         job.panels + BlockX() * (cols / (kQuantBlock * FormatOf(kType).blocks) *
                                  FormatOf(kType).record_bytes());
-    const int row = ThreadIndex() % kPanelRows;  // of the panel, of this thread's chain
-    const int chain = ThreadIndex() / kPanelRows;
-    const bool has_chain = chain < kRows && chain < job.rows;
-    const float* sums = nullptr;
+    Chain chain = {ThreadIndex() % kPanelRows, ThreadIndex() / kPanelRows, nullptr};
+    const bool has_chain = chain.row < kRows && chain.row < job.rows;
     if (has_chain) {
-      sums = input.sums +
-             (RowOf(input.x_rows, job.first + chain) * input.cols + job.column) / kQuantBlock;
+      const int64_t first = RowOf(input.x_rows, job.first + chain.row) * input.cols + job.column;
+      chain.sums = input.sums + first / kQuantBlock;
     }
     float sum = 0;
-    int buffer = 0;
-    for (int first = 0; first < total; first += pairs, buffer ^= 1) {
-      const int base = buffer * Tile::Bytes(pairs);
-      const auto terms = SharedArray<Term>(base, kRows * Tile::Stride(pairs));
-      const int min_base = base + Tile::TermBytes(pairs);
-      const auto min_terms =
-          SharedArray<Term>(min_base, Tile::kHalves ? kRows * Tile::Stride(pairs) : 0);
-      const auto mins = SharedArray<float>(min_base, Tile::kHalves ? 0 : pairs);
-      RawRow<kType> raw[kPairs];
-      TIDEPOOL_UNROLL
-      for (int p = 0; p < kPairs; ++p) {
-        const int wanted = first + p * threads + ThreadIndex();
-        const int pair = wanted < total ? wanted : total - 1;
-        raw[p] = LoadRow<kType>(panel, pair / kPanelRows, pair % kPanelRows);
-      }
-      TIDEPOOL_UNROLL
-      for (int p = 0; p < kPairs; ++p) {
-        const int slot = p * threads + ThreadIndex();
-        if (first + slot >= total) continue;
-        Compute(input, job, raw[p], (first + slot) / kPanelRows, slot, pairs, terms, min_terms,
-                mins);
-      }
+    int base = 0;
+    for (int first = 0; first < total; first += pairs) {
+      const Buffer buffer(base, pairs);
+      ComputeTile(input, job, panel, {first, total}, buffer);
       BlockBarrier();
       if (has_chain) {
-        const int count = (total - first < pairs ? total - first : pairs) / kPanelRows;
-        sum = Extend(sum, row, chain * Tile::Stride(pairs), count, sums + first / kPanelRows, terms,
-                     min_terms, mins);
+        const int count = total - first < pairs ? total - first : pairs;
+        sum = Extend(sum, chain, first / kPanelRows, count / kPanelRows, buffer);
       }
+      base = Tile::Bytes(pairs) - base;
     }
-    if (has_chain) StoreOutput(input, job, chain, BlockX() * kPanelRows + row, sum);
-  }
-
-  TIDEPOOL_DEVICE static void StoreOutput(const JobInput& input, const ProductJob& job, int i,
-                                          int output, float sum) {
-    if (output >= job.outputs) return;
-    if (job.bias != nullptr) sum = sum + job.bias[output];
-    float* out = job.out + RowOf(input.out_rows, job.out_first + i) * job.out_stride + output;
-    *out = job.add ? *out + sum : sum;
+    if (has_chain) {
+      StoreOutput(input, job, chain.row, BlockX() * kPanelRows + chain.panel_row, sum);
+    }
   }
 };
 
@@ -201,9 +229,12 @@ void LaunchInt8Rows(const ProductLaunch& launch) {
 
 template <DType kType>
 void LaunchInt8Product(const ProductLaunch& launch) {
-  if (launch.rows == 1) return LaunchInt8Rows<kType, 1>(launch);
-  if (launch.rows <= 4) return LaunchInt8Rows<kType, 4>(launch);
-  return LaunchInt8Rows<kType, kJobRows>(launch);
+  // For one row of x, tensor cores pay off only if the type is unpacked slowly.
+  constexpr bool kManyBits = FormatOf(kType).code_bits + FormatOf(kType).extra_bits >= 6;
+  if constexpr (kManyBits) {
+    if (launch.rows == 1) return LaunchInt8Rows<kType, 1>(launch);
+  }
+  LaunchMmaProduct<kType>(launch);
 }
 
 }  // namespace tidepool::kernels::cuda

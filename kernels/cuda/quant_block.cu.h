@@ -1,5 +1,5 @@
 // One row of a quantised block of 32 columns, for products of integers. The words are loaded first
-// and unpacked later, so that a thread can have the loads of several blocks under way.
+// and unpacked later, so that a thread can wait for the loads of several blocks at once.
 #ifndef TIDEPOOL_KERNELS_CUDA_QUANT_BLOCK_CU_H_
 #define TIDEPOOL_KERNELS_CUDA_QUANT_BLOCK_CU_H_
 

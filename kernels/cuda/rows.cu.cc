@@ -140,8 +140,8 @@ void AddGatedRows(const CudaContext& context, ConstMatrixView x, absl::Span<cons
   ForElements(context, x.rows, x.cols, AddGatedElement{Input(x), gate.data(), Output(out)});
 }
 
-void RotateRows(const CudaContext& context, MatrixView x, int head_dim, RopeStyle style,
-                ConstMatrixView cos, ConstMatrixView sin) {
+void RotateRows(const CudaContext& context, MatrixView x, const Rotation& rotation) {
+  const auto& [head_dim, style, cos, sin] = rotation;
   const int pairs = static_cast<int>(cos.cols);
   ForElements(context, x.rows, x.cols / head_dim * pairs,
               RotatePair{Output(x), head_dim, pairs, style, Input(cos), Input(sin)});

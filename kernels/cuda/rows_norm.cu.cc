@@ -223,9 +223,10 @@ void HeadNorm(const CudaContext& context, MatrixView x, absl::Span<const float> 
   NormAll(context, args, x.rows, {});
 }
 
-void GatedNormRows(const CudaContext& context, ConstMatrixView x, ConstMatrixView z,
-                   absl::Span<const float> weight, float eps, const ActivationBuffer& out) {
-  NormShortHeads(context, HeadNormsOf(x, weight, eps, out.values), x.rows, z);
+void GatedNormRows(const CudaContext& context, const GatedNormCall& call,
+                   const ActivationBuffer& out) {
+  NormShortHeads(context, HeadNormsOf(call.x, call.weight, call.eps, out.values), call.x.rows,
+                 call.z);
   QuantizeRows(context, out.values, out);
 }
 

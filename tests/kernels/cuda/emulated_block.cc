@@ -11,6 +11,7 @@
 namespace tidepool::kernels::cuda {
 namespace {
 
+constexpr int kWordBytes = 4;
 constexpr int16_t kManyWarps = -1;
 constexpr int16_t kLanesOfWarp = -2;  // minus the number of the warp
 
@@ -68,7 +69,7 @@ std::string EmulatedBlock::Run(const std::function<void()>& kernel, const Launch
   slots_.assign(threads, std::any());
   warps_.assign(threads / kWarpLanes, Warp());
   shared_.assign(shared_bytes, std::byte{0xff});
-  shadow_.resize(shared_bytes);
+  shadow_.resize((shared_bytes + kWordBytes - 1) / kWordBytes * kWordBytes);
   first_clock_ = ++clock_;
   EmulatedBlock* const outer = std::exchange(running_block, this);
   while (done_ < threads && error_.empty()) {
@@ -169,12 +170,33 @@ bool EmulatedBlock::Ordered(int other, uint32_t clock, uint32_t warp_clock) cons
   return warp == WarpOf(thread_) && warp_clock < warps_[warp].clock;
 }
 
+template <typename Visit>
+void EmulatedBlock::VisitShadow(int first, int bytes, Visit visit) {
+  if (first % kWordBytes == 0 && bytes % kWordBytes == 0) {
+    for (int i = first; i < first + bytes; i += kWordBytes) {
+      if (shadow_[i].whole) {
+        visit(i, shadow_[i]);
+      } else {
+        for (int j = i; j < i + kWordBytes; ++j) visit(j, shadow_[j]);
+      }
+    }
+    return;
+  }
+  for (int i = first; i < first + bytes; ++i) {
+    ByteShadow* const word = &shadow_[i - i % kWordBytes];
+    if (word->whole) {
+      word->whole = false;
+      for (int j = 1; j < kWordBytes; ++j) word[j] = word[0];
+    }
+    visit(i, shadow_[i]);
+  }
+}
+
 std::byte* EmulatedBlock::Read(int first, int bytes, int alignment) {
   CheckRange(first, bytes, alignment);
   const int warp = WarpOf(thread_);
   const uint32_t warp_clock = warps_[warp].clock;
-  for (int i = first; i < first + bytes; ++i) {
-    ByteShadow& s = shadow_[i];
+  VisitShadow(first, bytes, [&](int i, ByteShadow& s) {
     if (s.write_clock < first_clock_) {
       Fail(absl::StrCat("byte ", i, " of shared memory is read before it is written"));
     }
@@ -182,25 +204,24 @@ std::byte* EmulatedBlock::Read(int first, int bytes, int alignment) {
       Fail(absl::StrCat("race: byte ", i, " of shared memory was written by thread ", s.writer,
                         " and is read without a barrier in between"));
     }
-    // Readers of earlier barriers need not be known any more.
-    if (s.read_clock != clock_) {
+    // Readers of earlier barriers, of the block or of the warp, need not be known any more.
+    const int other = s.reader >= 0             ? WarpOf(s.reader)
+                      : s.reader == kManyWarps ? -1
+                                               : kLanesOfWarp - s.reader;
+    if (s.read_clock != clock_ || (other == warp && s.read_warp_clock < warp_clock)) {
       s.reader = static_cast<int16_t>(thread_);
     } else if (s.reader != thread_) {
-      const int other = s.reader >= 0             ? WarpOf(s.reader)
-                        : s.reader == kManyWarps ? -1
-                                                 : kLanesOfWarp - s.reader;
       s.reader = other == warp ? static_cast<int16_t>(kLanesOfWarp - warp) : kManyWarps;
     }
     s.read_clock = clock_;
     s.read_warp_clock = warp_clock;
-  }
+  });
   return shared_.data() + first;
 }
 
 std::byte* EmulatedBlock::Write(int first, int bytes, int alignment) {
   CheckRange(first, bytes, alignment);
-  for (int i = first; i < first + bytes; ++i) {
-    ByteShadow& s = shadow_[i];
+  VisitShadow(first, bytes, [&](int i, ByteShadow& s) {
     if (!Ordered(s.writer, s.write_clock, s.write_warp_clock) ||
         !Ordered(s.reader, s.read_clock, s.read_warp_clock)) {
       Fail(absl::StrCat("race: byte ", i, " of shared memory is written, but thread ", s.writer,
@@ -209,15 +230,14 @@ std::byte* EmulatedBlock::Write(int first, int bytes, int alignment) {
     s.write_clock = clock_;
     s.writer = static_cast<int16_t>(thread_);
     s.write_warp_clock = warps_[WarpOf(thread_)].clock;
-  }
+  });
   return shared_.data() + first;
 }
 
 std::byte* EmulatedBlock::Update(int first, int bytes, int alignment) {
   CheckRange(first, bytes, alignment);
   // A writer that nobody is equal to means "atomically": only later atomic accesses are ordered.
-  for (int i = first; i < first + bytes; ++i) {
-    ByteShadow& s = shadow_[i];
+  VisitShadow(first, bytes, [&](int i, ByteShadow& s) {
     const bool atomic = s.writer == kManyWarps;
     if (s.write_clock < first_clock_) Fail("an atomic access before the memory is written");
     if ((!atomic && !Ordered(s.writer, s.write_clock, s.write_warp_clock)) ||
@@ -226,7 +246,7 @@ std::byte* EmulatedBlock::Update(int first, int bytes, int alignment) {
     }
     s.write_clock = clock_;
     s.writer = kManyWarps;
-  }
+  });
   return shared_.data() + first;
 }
 

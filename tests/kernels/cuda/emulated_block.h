@@ -32,7 +32,8 @@ struct LaneSlot {
 // Computes the `out` of all 32 slots from their `in`.
 using Exchange = void (*)(LaneSlot* const* lanes);
 
-// The last accesses to one byte of shared memory. Clocks count barriers; 0 is "never".
+// The last accesses to one byte of shared memory. Clocks count barriers; 0 is "never". If an aligned
+// word of four bytes is `whole`, its first byte stands for all of them.
 struct ByteShadow {
   uint32_t write_clock = 0;
   uint32_t read_clock = 0;
@@ -40,6 +41,7 @@ struct ByteShadow {
   uint32_t read_warp_clock = 0;
   int16_t writer = 0;
   int16_t reader = 0;  // a thread, kLanesOfWarp - warp, or kManyWarps
+  bool whole = true;   // of the first byte of a word
 };
 
 // Thread-compatible. One at a time per process thread. Large because it is what a block consists
@@ -91,6 +93,9 @@ class EmulatedBlock {
   uint64_t Random();
   std::string Stuck() const;
   void CheckRange(int first, int bytes, int alignment);
+  // Calls visit(byte, shadow) for the bytes of a range, or once for a word that is whole.
+  template <typename Visit>
+  void VisitShadow(int first, int bytes, Visit visit);
   bool Ordered(int other, uint32_t clock, uint32_t warp_clock) const;
   std::string Place() const;
 
