@@ -173,7 +173,7 @@ struct LaneCodes {
 // half. `scales` are the integer scales of the row.
 template <DType kType>
 TIDEPOOL_DEVICE void UnpackLane(const LaneCodes& words, uint32_t scales, int lane, uint32_t* low,
-                                 uint32_t* high) {
+                                uint32_t* high) {
   constexpr QuantFormat kFormat = FormatOf(kType);
   const int group = lane % 4;
   if constexpr (HasCodeTable(kType)) {
@@ -219,8 +219,8 @@ struct WeightWords {
   uint32_t bits;
 };
 
-// Loads the weights of a warp, which are 2 or 4 panels. With two matrices, half of the panels are of
-// the first one.
+// Loads the weights of a warp, which are 2 or 4 panels. With two matrices, half of the panels are
+// of the first one.
 //
 // The words of codes belong to the lanes that load them. Scales and single extra bits are the same
 // for the four lanes of a row, a quad: lane 4 r + p loads those of row r of panel p for all of
