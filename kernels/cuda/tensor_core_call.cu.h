@@ -75,7 +75,7 @@ struct TileShape {
   int row_warps;     // warps that have different rows
   int matrices;      // 2 for a gated FFN: half of the fragments are of the gate, the others of `up`
   int blocks;        // blocks of threads that should fit in a processor
-  int ahead;         // weights are loaded so many blocks of 32 columns ahead: 1, 2 or 4
+  int ahead;         // blocks of 32 columns that weights are loaded ahead: 1, 2 or 4
 
   constexpr int warp_outputs() const { return fragments / matrices * kFragmentOutputs; }
   constexpr int warp_rows() const { return row_groups * kFragmentRows; }
