@@ -14,8 +14,6 @@
 //   group WaitForCopies<kGroups>()  waits until at most the last kGroups groups of this thread are
 //   not
 //                             complete. Other threads see the copies after a barrier.
-//   TIDEPOOL_UNROLL, TIDEPOOL_UNROLL_BY(n)      before a loop. Arrays are in registers only if all
-//                             loops over them are unrolled.
 //   ShuffleQuad(value, i)     the value of lane i of the four lanes lane / 4 * 4 + (0 to 3)
 //   LoadConstant32(p), LoadConstant16(p), LoadConstant8(p)      load from device memory that does
 //                             not change while the kernel runs. p is a const std::byte*.

@@ -7,12 +7,6 @@
 
 #include "kernels/cuda/device.h"
 
-#ifndef TIDEPOOL_UNROLL
-#define TIDEPOOL_PRAGMA_(text) _Pragma(#text)
-#define TIDEPOOL_UNROLL TIDEPOOL_PRAGMA_(unroll)
-#define TIDEPOOL_UNROLL_BY(n) TIDEPOOL_PRAGMA_(unroll n)
-#endif
-
 namespace tidepool::kernels::cuda {
 
 TIDEPOOL_DEVICE void Mma32(const uint32_t (&a)[4], const uint32_t (&b)[2], int c, int (&d)[4]) {

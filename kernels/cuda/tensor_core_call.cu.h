@@ -75,6 +75,7 @@ struct TileShape {
   int row_warps;     // warps that have different rows
   int matrices;      // 2 for a gated FFN: half of the fragments are of the gate, the others of `up`
   int blocks;        // blocks of threads that should fit in a processor
+  int ahead;         // blocks of 32 columns that weights are loaded ahead: 1, 2 or 4
 
   constexpr int warp_outputs() const { return fragments / matrices * kFragmentOutputs; }
   constexpr int warp_rows() const { return row_groups * kFragmentRows; }
@@ -90,12 +91,13 @@ struct TileShape {
   constexpr int shared_bytes() const { return 2 * stage_bytes() + rows() * 4; }
 };
 
-// For many rows, and for less than kLargeRows.
+// For many rows, and for less than kLargeRows. With a few rows there are few warps, which must load
+// further ahead.
 inline constexpr int kLargeRows = 48;
-inline constexpr TileShape kLargeTile = {2, 8, 4, 1, 1, 3};
-inline constexpr TileShape kSmallTile = {1, 4, 4, 1, 1, 4};
-inline constexpr TileShape kLargeGluTile = {2, 8, 4, 1, 2, 3};
-inline constexpr TileShape kSmallGluTile = {2, 4, 4, 1, 2, 4};
+inline constexpr TileShape kLargeTile = {2, 8, 4, 1, 1, 3, 1};
+inline constexpr TileShape kSmallTile = {1, 4, 4, 1, 1, 4, 4};
+inline constexpr TileShape kLargeGluTile = {2, 8, 4, 1, 2, 3, 1};
+inline constexpr TileShape kSmallGluTile = {2, 4, 4, 1, 2, 3, 2};
 enum class TileForm : uint8_t { kLarge, kSmall, kLargeGlu, kSmallGlu };
 constexpr TileShape ShapeOf(TileForm form) {
   switch (form) {

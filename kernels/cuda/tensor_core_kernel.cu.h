@@ -205,15 +205,21 @@ TIDEPOOL_DEVICE void MultiplyTile(const TensorCoreCall& call, const TensorCoreJo
                                   int block_row, const WarpTile& tile, TileSums<kShape>* sums) {
   const RowLoader<kType, kShape> rows(call, job, block_row);
   rows.Load(0, 0);
-  WarpWeights<kType, kShape> weights(job.weight, job.up, call.panel_bytes, tile.first_output,
-                                     call.outputs);
+  const WarpWeights<kType, kShape> weights(job.weight, job.up, call.panel_bytes, tile.first_output,
+                                           call.outputs);
+  constexpr int kAhead = kShape.ahead;
+  static_assert(kStageBlocks % kAhead == 0);
+  const int last = call.blocks - 1;
+  WeightWords<kType, kShape.fragments> words[kAhead];
+  TIDEPOOL_UNROLL
+  for (int i = 0; i < kAhead; ++i) weights.Load(i < last ? i : last, &words[i]);
   TIDEPOOL_UNROLL_BY(1)
-  for (int block = 0; block < call.blocks; ++block) {
-    const int stage_number = block / kStageBlocks % 2;
-    if (block % kStageBlocks == 0) {
+  for (int first = 0; first < call.blocks; first += kAhead) {
+    const int stage_number = first / kStageBlocks % 2;
+    if (first % kStageBlocks == 0) {
       BlockBarrier();  // frees the other stage
-      if (block + kStageBlocks < call.blocks) {
-        rows.Load(block + kStageBlocks, 1 - stage_number);
+      if (first + kStageBlocks < call.blocks) {
+        rows.Load(first + kStageBlocks, 1 - stage_number);
         WaitForCopies<1>();
       } else {
         WaitForCopies<0>();
@@ -221,9 +227,14 @@ TIDEPOOL_DEVICE void MultiplyTile(const TensorCoreCall& call, const TensorCoreJo
       BlockBarrier();
     }
     const Stage<kShape> stage(stage_number);
-    const BlockStep step = {block % kStageBlocks, block + 1 < call.blocks ? block + 1 : block,
-                            tile.shared_row, tile.row_groups};
-    MultiplyBlock<kType, kShape>(stage, step, &weights, sums);
+    TIDEPOOL_UNROLL
+    for (int i = 0; i < kAhead; ++i) {
+      const int block = first + i;
+      if (block > last) break;
+      const BlockStep step = {block % kStageBlocks, block + kAhead < last ? block + kAhead : last,
+                              tile.shared_row, tile.row_groups};
+      MultiplyBlock<kType, kShape>(stage, step, weights, &words[i], sums);
+    }
   }
 }
 

@@ -147,20 +147,24 @@ TIDEPOOL_DEVICE float ProductOf(int bits) {
   return FloatFromBits(static_cast<uint32_t>(bits)) - kRoundingShift;
 }
 
-// Adds one block to a sum. `high` is the product of the second half, if there are two.
+// Returns the integer of a block that ops.h calls dot or I. `low` and `high` are the results of one
+// product, or of two.
 template <DType kType>
-TIDEPOOL_DEVICE float AddBlock(float sum, const RowScales& w, const RowFactors& x, int low,
-                               int high) {
-  float product;
+TIDEPOOL_DEVICE float IntegerOf(const RowScales& w, int low, int high) {
   if constexpr (HasTwoProducts(kType)) {
     // exact, because all numbers are integers below 2^24
-    product = __builtin_fmaf(w.scale[1], ProductOf(high), w.scale[0] * ProductOf(low));
+    return __builtin_fmaf(w.scale[1], ProductOf(high), w.scale[0] * ProductOf(low));
   } else if constexpr (kType == DType::kQ3_K) {
-    product = kRoundingShift - FloatFromBits(static_cast<uint32_t>(low));
+    return kRoundingShift - FloatFromBits(static_cast<uint32_t>(low));
   } else {
-    product = ProductOf(low);
+    return ProductOf(low);
   }
-  sum = __builtin_fmaf(w.step * x.scale, product, sum);
+}
+
+// Adds one block to a sum.
+template <DType kType>
+TIDEPOOL_DEVICE float AddBlock(float sum, const RowScales& w, const RowFactors& x, float integer) {
+  sum = __builtin_fmaf(w.step * x.scale, integer, sum);
   if constexpr (HasHalfMinimum(kType)) {
     const float weighted = __builtin_fmaf(w.min[1], x.half[1], w.min[0] * x.half[0]);
     sum = __builtin_fmaf(w.min_step * x.scale, weighted, sum);
@@ -168,6 +172,22 @@ TIDEPOOL_DEVICE float AddBlock(float sum, const RowScales& w, const RowFactors& 
     sum = __builtin_fmaf(w.min_step, x.sum, sum);
   }
   return sum;
+}
+
+// Computes the integers of 16 outputs and 8 rows. x are the words of a fragment B.
+template <DType kType>
+TIDEPOOL_DEVICE void MultiplyFragment(const uint32_t (&a)[4], const RowScales (&scales)[2],
+                                      const uint32_t (&x)[2], float (&integers)[4]) {
+  int low[4];
+  int high[4] = {};
+  if constexpr (HasTwoProducts(kType)) {
+    Mma16(a[0], a[1], x[0], kShiftBits, low);
+    Mma16(a[2], a[3], x[1], kShiftBits, high);
+  } else {
+    Mma32(a, x, kShiftBits, low);
+  }
+  TIDEPOOL_UNROLL
+  for (int i = 0; i < 4; ++i) integers[i] = IntegerOf<kType>(scales[i / 2], low[i], high[i]);
 }
 
 // The sums of a warp. A lane's sum [f][g][i] is that of output 16 f + 8 (i / 2) + lane / 4 and row
@@ -188,15 +208,17 @@ struct BlockStep {
 template <DType kType, TileShape kShape>
 using WarpWeights = WeightLoader<kType, kShape.fragments, kShape.matrices>;
 
-// Multiplies a block of a stage with the loaded weights, and loads the weights of the next step.
+// Multiplies a block of a stage with the loaded words, and loads the words of the next step.
 template <DType kType, TileShape kShape>
 TIDEPOOL_DEVICE void MultiplyBlock(const Stage<kShape>& stage, const BlockStep& step,
-                                   WarpWeights<kType, kShape>* weights, TileSums<kShape>* sums) {
+                                   const WarpWeights<kType, kShape>& weights,
+                                   WeightWords<kType, kShape.fragments>* words,
+                                   TileSums<kShape>* sums) {
   const int lane = Forget(LaneIndex());  // so that what follows from it needs no registers
   uint32_t a[kShape.fragments][4];
   RowScales scales[kShape.fragments][2];
-  weights->Unpack(a, scales);
-  weights->Load(step.next);
+  weights.Unpack(*words, a, scales);
+  weights.Load(step.next, words);
   // Matrix m of LoadMatrix4 is half m % 2 of row group m / 2. The row is lane % 8, modulo 8.
   const int matrix_row = step.first_row + lane / 16 * kFragmentRows + lane % 8;
   const int chunk = (2 * step.block + lane / 8 % 2) ^ lane % 8;
@@ -217,18 +239,13 @@ TIDEPOOL_DEVICE void MultiplyBlock(const Stage<kShape>& stage, const BlockStep& 
                                      FactorsOf<kType>(dx.y, sum_bits.y)};
       TIDEPOOL_UNROLL
       for (int f = 0; f < kShape.fragments; ++f) {
-        int low[4];
-        int high[4] = {};
-        if constexpr (HasTwoProducts(kType)) {
-          Mma16(a[f][0], a[f][1], x[2 * (g - pair)], kShiftBits, low);
-          Mma16(a[f][2], a[f][3], x[2 * (g - pair) + 1], kShiftBits, high);
-        } else {
-          Mma32(a[f], {x[2 * (g - pair)], x[2 * (g - pair) + 1]}, kShiftBits, low);
-        }
+        float integers[4];
+        MultiplyFragment<kType>(a[f], scales[f], {x[2 * (g - pair)], x[2 * (g - pair) + 1]},
+                                integers);
         TIDEPOOL_UNROLL
         for (int i = 0; i < 4; ++i) {
           float& sum = sums->at[f][g][i];
-          sum = AddBlock<kType>(sum, scales[f][i / 2], factors[i % 2], low[i], high[i]);
+          sum = AddBlock<kType>(sum, scales[f][i / 2], factors[i % 2], integers[i]);
         }
       }
     }

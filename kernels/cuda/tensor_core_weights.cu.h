@@ -41,7 +41,7 @@ struct ScaleWords {
 
 // Loads the scales of a row. `record` and `block` are where these begin in the row's panel.
 template <DType kType>
-TIDEPOOL_DEVICE ScaleWords LoadScales(const std::byte* record, const std::byte* block, int row) {
+TIDEPOOL_DEVICE ScaleWords LoadRowScales(const std::byte* record, const std::byte* block, int row) {
   constexpr QuantFormat kFormat = FormatOf(kType);
   ScaleWords words = {};
   if constexpr (kType == DType::kMXFP4) {
@@ -76,7 +76,7 @@ TIDEPOOL_DEVICE int SignedByte(uint32_t word, int i) {
 }
 
 template <DType kType>
-TIDEPOOL_DEVICE RowScales ScalesOf(const ScaleWords& words) {
+TIDEPOOL_DEVICE RowScales LaneScalesOf(const ScaleWords& words) {
   constexpr QuantFormat kFormat = FormatOf(kType);
   RowScales s = {};
   if constexpr (kType == DType::kMXFP4) {
@@ -129,7 +129,7 @@ static constexpr uint32_t TableWord(int i) {
 
 // Replaces nibbles by their table values. `low` gets those of low nibbles.
 template <DType kType>
-TIDEPOOL_DEVICE void LookUp(uint32_t nibbles, uint32_t* low, uint32_t* high) {
+TIDEPOOL_DEVICE void LookUpNibbles(uint32_t nibbles, uint32_t* low, uint32_t* high) {
   constexpr uint32_t kTable0 = TableWord<kType>(0);
   constexpr uint32_t kTable1 = TableWord<kType>(1);
   constexpr uint32_t kTable2 = TableWord<kType>(2);
@@ -163,7 +163,7 @@ TIDEPOOL_DEVICE uint32_t FoldNegative(uint32_t codes, int scale) {
 }
 
 // What a lane has of one row of a panel's block.
-struct CodeWords {
+struct LaneCodes {
   uint32_t low;    // codes: of the low half, or of both halves
   uint32_t high;   // codes of the high half, if codes are bytes
   uint32_t extra;  // more bits of the codes
@@ -172,12 +172,12 @@ struct CodeWords {
 // Returns the four integers of the lane's columns in the low half of the block, and in the high
 // half. `scales` are the integer scales of the row.
 template <DType kType>
-TIDEPOOL_DEVICE void UnpackCodes(const CodeWords& words, uint32_t scales, int lane, uint32_t* low,
-                                 uint32_t* high) {
+TIDEPOOL_DEVICE void UnpackLane(const LaneCodes& words, uint32_t scales, int lane, uint32_t* low,
+                                uint32_t* high) {
   constexpr QuantFormat kFormat = FormatOf(kType);
   const int group = lane % 4;
   if constexpr (HasCodeTable(kType)) {
-    LookUp<kType>(words.low, low, high);
+    LookUpNibbles<kType>(words.low, low, high);
     return;
   }
   if constexpr (kFormat.code_bits == 8) {
@@ -211,8 +211,16 @@ TIDEPOOL_DEVICE void UnpackCodes(const CodeWords& words, uint32_t scales, int la
   }
 }
 
-// Loads the weights of a warp, which are 2 or 4 panels, one block after another. With two matrices,
-// half of the panels are of the first one.
+// What a lane has of one block of the warp's panels.
+template <DType kType, int kFragments>
+struct WeightWords {
+  LaneCodes codes[2 * kFragments];
+  ScaleWords scales;
+  uint32_t bits;
+};
+
+// Loads the weights of a warp, which are 2 or 4 panels. With two matrices, half of the panels are
+// of the first one.
 //
 // The words of codes belong to the lanes that load them. Scales and single extra bits are the same
 // for the four lanes of a row, a quad: lane 4 r + p loads those of row r of panel p for all of
@@ -222,8 +230,9 @@ class WeightLoader {
  public:
   static constexpr QuantFormat kFormat = FormatOf(kType);
   static constexpr int kPanels = 2 * kFragments;
+  using Words = WeightWords<kType, kFragments>;
 
-  // Begins at block 0. Panels after the last one repeat it; their results must not be stored.
+  // Panels after the last one repeat it; their results must not be stored.
   TIDEPOOL_DEVICE WeightLoader(const std::byte* first, const std::byte* second, int64_t panel_bytes,
                                int first_output, int outputs)
       : lane_(LaneIndex()) {
@@ -242,41 +251,43 @@ class WeightLoader {
     TIDEPOOL_UNROLL
     for (int p = 0; p < kPanels; ++p) codes_[p] = panel(p) + kFormat.codes() + codes;
     scales_ = panel(lane_ % kPanels);
-    Load(0);
   }
 
-  TIDEPOOL_DEVICE void Load(int block) {
+  TIDEPOOL_DEVICE void Load(int block, Words* words) const {
     const int record = block / kFormat.blocks * kFormat.record_bytes();
     const int at = record + kFormat.head + block % kFormat.blocks * kFormat.block_bytes();
     TIDEPOOL_UNROLL
     for (int p = 0; p < kPanels; ++p) {
-      words_[p].low = LoadConstant32(codes_[p] + at);
+      LaneCodes& codes = words->codes[p];
+      codes.low = LoadConstant32(codes_[p] + at);
       if constexpr (kFormat.code_bits == 8) {
-        words_[p].high = LoadConstant32(codes_[p] + at + 4 * kVectorBytes);
+        codes.high = LoadConstant32(codes_[p] + at + 4 * kVectorBytes);
       }
       if constexpr (kFormat.extra_bits == 2) {
-        words_[p].extra = LoadConstant32(codes_[p] + at + to_extra_);
+        codes.extra = LoadConstant32(codes_[p] + at + to_extra_);
       }
     }
     const int row = lane_ / 4;
-    row_words_ = LoadScales<kType>(scales_ + record, scales_ + at, row);
+    words->scales = LoadRowScales<kType>(scales_ + record, scales_ + at, row);
     if constexpr (kFormat.extra_bits == 1) {
-      bits_ = LoadConstant32(scales_ + at + kFormat.extra() + 4 * row);
+      words->bits = LoadConstant32(scales_ + at + kFormat.extra() + 4 * row);
     }
   }
 
-  // Unpacks the loaded block to fragments A.
-  TIDEPOOL_DEVICE void Unpack(uint32_t (&a)[kFragments][4], RowScales (&scales)[kFragments][2]) {
+  // Unpacks a block to fragments A.
+  TIDEPOOL_DEVICE void Unpack(const Words& words, uint32_t (&a)[kFragments][4],
+                              RowScales (&scales)[kFragments][2]) const {
     constexpr bool kIntegers =
         HasFoldedScales(kType) || HasHalfMinimum(kType) || HasTwoProducts(kType);
-    const RowScales mine = ScalesOf<kType>(row_words_);
+    const RowScales mine = LaneScalesOf<kType>(words.scales);
     TIDEPOOL_UNROLL
     for (int p = 0; p < kPanels; ++p) {
+      LaneCodes codes = words.codes[p];
       uint32_t integers = 0;
-      if constexpr (kIntegers) integers = ShuffleQuad(row_words_.scales, p);
-      if constexpr (kFormat.extra_bits == 1) words_[p].extra = ShuffleQuad(bits_, p);
+      if constexpr (kIntegers) integers = ShuffleQuad(words.scales.scales, p);
+      if constexpr (kFormat.extra_bits == 1) codes.extra = ShuffleQuad(words.bits, p);
       scales[p / 2][p % 2] = ScalesOfLane<kType>(mine, integers, p);
-      UnpackCodes<kType>(words_[p], integers, lane_, &a[p / 2][p % 2], &a[p / 2][p % 2 + 2]);
+      UnpackLane<kType>(codes, integers, lane_, &a[p / 2][p % 2], &a[p / 2][p % 2 + 2]);
     }
   }
 
@@ -284,9 +295,6 @@ class WeightLoader {
   const std::byte* codes_[kPanels];  // of the lane, in a panel's block 0
   int to_extra_;                     // from there to the lane's pairs of extra bits
   const std::byte* scales_;          // the panel whose scales the lane loads
-  CodeWords words_[kPanels];
-  ScaleWords row_words_;
-  uint32_t bits_;
   int lane_;
 };
 

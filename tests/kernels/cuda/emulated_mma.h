@@ -20,11 +20,6 @@
 #include "kernels/math.h"
 #include "tests/kernels/cuda/emulated_block.h"
 
-#ifndef TIDEPOOL_UNROLL
-#define TIDEPOOL_UNROLL
-#define TIDEPOOL_UNROLL_BY(n)
-#endif
-
 namespace tidepool::kernels::cuda {
 
 inline uint64_t TwoWords(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
