@@ -1,5 +1,6 @@
 #include "kernels/cuda/cuda_backend.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,10 @@ class DeviceMemory final : public Memory {
   std::byte* Allocate(size_t bytes) override { return cuda::AllocateDevice(device_, bytes); }
   void Free(std::byte* data) override { cuda::FreeDevice(device_, data); }
   bool on_host() const override { return false; }
+  std::optional<size_t> available() const override {
+    const size_t free = cuda::FreeDeviceBytes(device_);
+    return free > 0 ? std::optional<size_t>(free) : std::nullopt;
+  }
 
  private:
   int device_;

@@ -55,6 +55,16 @@ void FreeDevice(int device, std::byte* data) {
   if (cudaSetDevice(device) == cudaSuccess) (void)cudaFree(data);
 }
 
+size_t FreeDeviceBytes(int device) {
+  size_t free = 0;
+  size_t all = 0;
+  if (cudaSetDevice(device) != cudaSuccess || cudaMemGetInfo(&free, &all) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return 0;
+  }
+  return free;
+}
+
 std::byte* AllocatePinned(int device, size_t bytes) {
   void* data = nullptr;
   if (cudaSetDevice(device) != cudaSuccess ||

@@ -31,6 +31,8 @@ absl::StatusOr<DeviceInfo> FindDevice(int device);
 // Memory of the device, aligned to 256 bytes; null if there is no room.
 std::byte* AllocateDevice(int device, size_t bytes);
 void FreeDevice(int device, std::byte* data);
+// The number of bytes that are free now, which other processes may take at any time; 0 if unknown.
+size_t FreeDeviceBytes(int device);
 // Host memory that copies read while the host does something else; null if it cannot be had.
 std::byte* AllocatePinned(int device, size_t bytes);
 void FreePinned(int device, std::byte* data);

@@ -114,6 +114,8 @@ void FreeDevice(int, std::byte* data) {
   for (Stream* stream : AllStreams().all) stream->RunUntil(stream->added());
   ::operator delete(data, kDeviceAlignment);
 }
+size_t FreeDeviceBytes(int) { return 0; }
+
 std::byte* AllocatePinned(int device, size_t bytes) { return AllocateDevice(device, bytes); }
 void FreePinned(int device, std::byte* data) { FreeDevice(device, data); }
 

@@ -1,5 +1,5 @@
-// Streams that wait while a prompt is tried alone (crash_evidence.h). A front has three workers of a
-// slow model (one token each 250 ms).
+// Streams that wait while a prompt is tried alone (crash_evidence.h). A front has three workers of
+// a slow model (one token each 250 ms).
 #include <gtest/gtest.h>
 
 #include "tests/service/front/simulated_workers.h"
