@@ -13,6 +13,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/kv_store_layout.cu.h"
 #include "kernels/cuda/rows_device.cu.h"
+#include "kernels/cuda/rows_pack.cu.h"
 #include "kernels/panel.h"
 
 namespace tidepool::kernels::cuda {
@@ -212,8 +213,8 @@ AttendLimits LimitsOf(const CudaContext& context, const AttendCall& call) {
   return limits;
 }
 
-AttendArgs ArgsOf(const CudaContext& context, const AttendCall& call, const AttendPlan& plan,
-                  const ActivationBuffer& out) {
+// The arguments, without the memory of parts.
+AttendArgs ArgsOf(const AttendCall& call, const AttendPlan& plan, const ActivationBuffer& out) {
   const KvLayer& layer = call.layer;
   AttendArgs args = {};
   args.q = call.q.data;
@@ -232,11 +233,30 @@ AttendArgs ArgsOf(const CudaContext& context, const AttendCall& call, const Atte
   args.group = call.heads / layer.kv_heads;
   args.scale = call.scale;
   args.soft_cap = call.soft_cap;
-  args.spans = context.staging->Carry(plan.spans);
-  args.tables = context.staging->Carry(plan.tables);
   args.split_vectors = plan.split_vectors;
   args.round_segments = plan.round_segments;
   return args;
+}
+
+// The tasks that one kernel computes.
+struct TaskLaunch {
+  int64_t round;
+  int vector_class;
+  int count;
+  PackedArray<AttendTask> tasks;
+};
+
+std::vector<TaskLaunch> PackTasks(const AttendCall& call, const AttendPlan& plan,
+                                  const AttendLimits& limits, ArgumentPack* pack) {
+  std::vector<TaskLaunch> launches;
+  for (int64_t round = 0; round < plan.rounds; ++round) {
+    for (int i = 0; i < kVectorClasses; ++i) {
+      const std::vector<AttendTask> tasks = TasksOf(call, plan, limits, round, i);
+      if (tasks.empty()) continue;
+      launches.push_back({round, i, static_cast<int>(tasks.size()), pack->Add(tasks)});
+    }
+  }
+  return launches;
 }
 
 }  // namespace
@@ -251,7 +271,7 @@ void AttendRows(const CudaContext& context, const AttendCall& call, const Activa
   const size_t mark = arena->used();
   const size_t bound = AttendScratchBytes(call, context.threads);
   arena->Reserve(bound);
-  AttendArgs args = ArgsOf(context, call, plan, out);
+  AttendArgs args = ArgsOf(call, plan, out);
   args.part_stride = (call.layer.v_dim + 3) / 4 * 4;
   const int64_t parts = plan.split_vectors * plan.round_segments;
   args.part_states = arena->Allocate<SoftmaxState>(parts);
@@ -262,19 +282,26 @@ void AttendRows(const CudaContext& context, const AttendCall& call, const Activa
   const bool merge_quantises = !plan.has_whole && plan.covered_rows == rows &&
                                plan.split_vectors > 0 && call.layer.v_dim % kQuantBlock == 0;
   const Int8Rows int8 = merge_quantises ? Int8RowsOf(out) : Int8Rows{};
-  const int32_t* const span_of_row = context.staging->Carry(plan.span_of_row);
+  ArgumentPack pack;
+  const auto spans = pack.Add(plan.spans);
+  const auto tables = pack.Add(plan.tables);
+  const auto span_of_row = pack.Add(plan.span_of_row);
+  const std::vector<TaskLaunch> launches = PackTasks(call, plan, limits, &pack);
+  const std::byte* const packed = pack.Carry(context);
+  args.spans = spans.In(packed);
+  args.tables = tables.In(packed);
   for (int64_t round = 0; round < plan.rounds; ++round) {
     args.round = round;
-    for (int i = 0; i < kVectorClasses; ++i) {
-      const std::vector<AttendTask> tasks = TasksOf(call, plan, limits, round, i);
-      if (tasks.empty()) continue;
-      Launch(context.stream, KernelOf(call.layer.dtype, i), {static_cast<int>(tasks.size())},
-             kAttendThreads, AttendSharedBytes(kClassVectors[i], call.layer.k_dim), args,
-             context.staging->Carry(tasks));
+    for (const TaskLaunch& launch : launches) {
+      if (launch.round != round) continue;
+      const int vectors = kClassVectors[launch.vector_class];
+      Launch(context.stream, KernelOf(call.layer.dtype, launch.vector_class), {launch.count},
+             kAttendThreads, AttendSharedBytes(vectors, call.layer.k_dim), args,
+             launch.tasks.In(packed));
     }
     if (plan.split_vectors == 0) continue;
     Launch(context.stream, MergeKernel, {static_cast<int>(rows * call.heads)}, kAttendThreads,
-           PartMerge::kSharedBytes, args, span_of_row, states, int8);
+           PartMerge::kSharedBytes, args, span_of_row.In(packed), states, int8);
   }
   arena->ResetTo(mark);
   if (!merge_quantises) QuantizeRows(context, out.values, out);

@@ -2,12 +2,14 @@
 #ifndef TIDEPOOL_KERNELS_CUDA_RECURRENT_STATE_CU_H_
 #define TIDEPOOL_KERNELS_CUDA_RECURRENT_STATE_CU_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/rows_pack.cu.h"
 #include "kernels/recurrent_state.h"
 
 namespace tidepool::kernels::cuda {
@@ -60,8 +62,13 @@ inline DeviceStates CarryStates(const CudaContext& context, const StateArray& ar
     }
     device_spans.push_back(added);
   }
-  return {context.staging->Carry(device_spans), context.staging->Carry(snapshots),
-          context.staging->Carry(units), static_cast<int64_t>(device_spans.size())};
+  ArgumentPack pack;
+  const auto span_array = pack.Add(device_spans);
+  const auto snapshot_array = pack.Add(snapshots);
+  const auto unit_array = pack.Add(units);
+  const std::byte* const packed = pack.Carry(context);
+  return {span_array.In(packed), snapshot_array.In(packed), unit_array.In(packed),
+          static_cast<int64_t>(device_spans.size())};
 }
 
 // Walks through the snapshots of a span.
