@@ -227,12 +227,23 @@ void LaunchInt8Rows(const ProductLaunch& launch) {
          launch.cols);
 }
 
+// The largest number of rows of x for which this kernel is faster than tensor cores (measured on an
+// H200; docs/gpu.md). Tensor cores take longer to start a panel, but then cost the same for 1 to 8
+// rows.
+template <DType kType>
+inline constexpr int kMostInt8Rows = [] {
+  constexpr QuantFormat kFormat = FormatOf(kType);
+  if (kFormat.code_bits == 8) return 1;                                    // Q8_0
+  if (kFormat.blocks > 1 && kFormat.has_min && !kFormat.halves) return 1;  // Q4_K, Q5_K
+  return 4;
+}();
+
 template <DType kType>
 void LaunchInt8Product(const ProductLaunch& launch) {
-  // For one row of x, tensor cores pay off only if the type is unpacked slowly.
-  constexpr bool kManyBits = FormatOf(kType).code_bits + FormatOf(kType).extra_bits >= 6;
-  if constexpr (kManyBits) {
-    if (launch.rows == 1) return LaunchInt8Rows<kType, 1>(launch);
+  constexpr int kMost = kMostInt8Rows<kType>;
+  if (launch.rows == 1) return LaunchInt8Rows<kType, 1>(launch);
+  if constexpr (kMost > 1) {
+    if (launch.rows <= kMost) return LaunchInt8Rows<kType, kMost>(launch);
   }
   LaunchMmaProduct<kType>(launch);
 }
