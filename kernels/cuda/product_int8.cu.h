@@ -231,7 +231,7 @@ void LaunchInt8Rows(const ProductLaunch& launch) {
 // H200; docs/gpu.md). Tensor cores take longer to start a panel, but then cost the same for 1 to 8
 // rows.
 template <DType kType>
-inline constexpr int kMostInt8Rows = [] {
+inline constexpr int kMaxInt8Rows = [] {
   constexpr QuantFormat kFormat = FormatOf(kType);
   if (kFormat.code_bits == 8) return 1;                                    // Q8_0
   if (kFormat.blocks > 1 && kFormat.has_min && !kFormat.halves) return 1;  // Q4_K, Q5_K
@@ -240,7 +240,7 @@ inline constexpr int kMostInt8Rows = [] {
 
 template <DType kType>
 void LaunchInt8Product(const ProductLaunch& launch) {
-  constexpr int kMost = kMostInt8Rows<kType>;
+  constexpr int kMost = kMaxInt8Rows<kType>;
   if (launch.rows == 1) return LaunchInt8Rows<kType, 1>(launch);
   if constexpr (kMost > 1) {
     if (launch.rows <= kMost) return LaunchInt8Rows<kType, kMost>(launch);
