@@ -194,7 +194,9 @@ class FrontTest(unittest.TestCase):
         self.assertEqual(len(received.answer().ids), 4000)
         self.assertEqual(client.stats().front.failovers_total, 0)
         self.assertNotIn("is lost", front.stderr)
-        self.assertNotIn("failed a call", front.stderr)
+        # A call that meets the end of a connection was not begun there, and is tried again.
+        failures = [line for line in front.stderr.splitlines() if "failed a call" in line]
+        self.assertEqual([line for line in failures if "GOAWAY received" not in line], [])
 
 
 class CommandLineTest(CommandTest):
