@@ -4,7 +4,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/glu.h"
 #include "kernels/cuda/glu_value.cu.h"
-#include "kernels/cuda/quantize_lane.cu.h"
+#include "kernels/cuda/rows_device.cu.h"
 #include "kernels/panel.h"
 
 namespace tidepool::kernels::cuda {
@@ -13,7 +13,7 @@ namespace {
 constexpr int kThreads = 128;
 
 // A warp computes 32 columns of a row.
-TIDEPOOL_KERNEL GluKernel(MatrixView gate, ConstMatrixView up, Glu glu, Int8Form form) {
+TIDEPOOL_KERNEL GluKernel(MatrixView gate, ConstMatrixView up, Glu glu, Int8Rows int8) {
   const int64_t block = int64_t{BlockX()} * (kThreads / kWarpLanes) + WarpIndex();
   const int64_t col = block * kQuantBlock + LaneIndex();
   if (block * kQuantBlock >= gate.cols) return;
@@ -24,7 +24,7 @@ TIDEPOOL_KERNEL GluKernel(MatrixView gate, ConstMatrixView up, Glu glu, Int8Form
       value = GluOf(glu, *at, up.data[row * up.stride + col]);
       *at = value;
     }
-    if (form.quants != nullptr) QuantizeLane(value, row * (gate.cols / kQuantBlock) + block, form);
+    if (int8.quants != nullptr) QuantizeBlock(value, row * (gate.cols / kQuantBlock) + block, int8);
   }
 }
 
@@ -37,7 +37,7 @@ void ApplyGlu(const CudaContext& context, ConstMatrixView up, const Glu& glu,
   constexpr int64_t kMaxY = 65535;
   const Grid grid = {static_cast<int>((gate.cols + kThreads - 1) / kThreads),
                      static_cast<int>(std::min(gate.rows, kMaxY))};
-  Launch(context.stream, GluKernel, grid, kThreads, 0, gate, up, glu, Int8FormOf(out));
+  Launch(context.stream, GluKernel, grid, kThreads, 0, gate, up, glu, Int8RowsOf(out));
 }
 
 }  // namespace tidepool::kernels::cuda
