@@ -31,7 +31,8 @@ def _cuda_objects_impl(ctx):
         out = ctx.actions.declare_file(ctx.label.name + "_objects/" + src.basename + ".o")
         objects.append(out)
         ctx.actions.run_shell(
-            command = 'source "$1"; shift; exec "$TIDEPOOL_NVCC" "$@"',
+            # In sandboxes all processes can have the same number, after which nvcc names its files in /tmp.
+            command = 'source "$1"; shift; export TMPDIR="$(mktemp -d)"; trap "rm -rf $TMPDIR" EXIT; "$TIDEPOOL_NVCC" "$@"',
             arguments = [toolkit.path] + _FLAGS + ctx.attr.copts + [
                 "-I.",
                 "-c",
