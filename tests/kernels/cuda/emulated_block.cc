@@ -96,8 +96,12 @@ std::string EmulatedBlock::Place() const {
   return absl::StrCat("block ", block_.x, ",", block_.y, ",", block_.z, " thread ", thread_);
 }
 
-void EmulatedBlock::Fail(const std::string& message) {
-  error_ = absl::StrCat(message, " (", Place(), ")");
+void EmulatedBlock::Fail(std::string message) {
+  {
+    // What is on the stack after this is never destroyed, so it must own no memory.
+    const std::string moved = std::move(message);
+    error_ = absl::StrCat(moved, " (", Place(), ")");
+  }
   fibers_->Pause();
   CHECK(false) << "a failed block was resumed";
   abort();

@@ -77,7 +77,7 @@ class EmulatedBlock {
   std::byte* Update(int first, int bytes, int alignment);
 
   // Ends the block with an error. Does not return to the kernel.
-  [[noreturn]] void Fail(const std::string& message);
+  [[noreturn]] void Fail(std::string message);
 
  private:
   enum class State : uint8_t { kReady, kAtBarrier, kAtExchange, kDone };
