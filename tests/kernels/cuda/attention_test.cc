@@ -138,7 +138,7 @@ std::vector<float> Attend(int threads) {
                            .spans = {&span, 1}};
 
   Stream* const stream = *MakeStream(0);
-  const auto staging = *StagingRing::Create(0, stream);
+  auto staging = *StagingRing::Create(0, stream);
   CudaContext context = {stream, staging.get(), Precision::kExact, *FindDevice(0)};
   context.threads = threads;
   Arena arena(ActivationBytes(1, kHeads * kDim) + AttendScratchBytes(call, threads));
@@ -147,6 +147,7 @@ std::vector<float> Attend(int threads) {
   AttendRows(context, call, out, &arena);
   EXPECT_TRUE(Synchronize(stream).ok()) << Synchronize(stream);
   std::vector<float> result(out.values.data, out.values.data + kHeads * kDim);
+  staging = nullptr;
   DeleteStream(stream);
   return result;
 }
