@@ -12,9 +12,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/memory.h"
 #include "kernels/packed_matrix.h"
@@ -249,6 +252,9 @@ struct ExpertTerms {
   absl::Span<const float> weights;
 };
 
+// A copy that BeginCopyIn has begun. The first copy of a backend is 1.
+using CopyTicket = int64_t;
+
 // Thread-compatible: one thread may call at a time. An implementation may use its own thread pool
 // inside a call. All scratch memory comes from the caller's Arena. Large because each op is a
 // method.
@@ -285,6 +291,23 @@ class KernelBackend {
   // Waits for all earlier ops. Returns INTERNAL with the device's message if an op failed. After
   // such an error, all later calls return it too.
   virtual absl::Status Sync() = 0;
+
+  // Locks pages of host memory, so that BeginCopyIn can read them. Returns RESOURCE_EXHAUSTED if
+  // the system does not allow it; nothing is locked then. `data` and the size must be multiples of
+  // the page size. Must be undone by UnpinHost, with the same memory, before the memory is freed.
+  virtual absl::Status PinHost(absl::Span<std::byte> memory) = 0;
+  virtual void UnpinHost(absl::Span<std::byte> memory) = 0;
+  // Begins a copy of pinned host memory into the backend's memory. It runs after all ops and copies
+  // that were called before, and beside those that are called later. `from` is inside one range
+  // that was pinned. Until the copy has ended, `from` must not change. Ops that read or write `to`
+  // must be called after AwaitCopy.
+  virtual CopyTicket BeginCopyIn(absl::Span<const std::byte> from, std::byte* to) = 0;
+  // Ops that are called after this run after the copy. Does not block the host.
+  virtual void AwaitCopy(CopyTicket copy) = 0;
+  // Returns how long the copy took, or nullopt if it has not ended. Returns the error of Sync if
+  // the copy failed. Does not block the host. The backend keeps a record of the copy until this has
+  // returned a time, so call it until then, and not again. AwaitCopy may still be called.
+  virtual absl::StatusOr<std::optional<absl::Duration>> CopyTime(CopyTicket copy) = 0;
 
   // out = 0.
   virtual void Zero(MatrixView out) = 0;

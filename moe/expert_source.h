@@ -23,9 +23,16 @@ enum class Found : uint8_t {
   kFetched,   // it had to be read: a miss
 };
 
+// Where the weights of an expert are, and so which lane of the ExpertScheduler computes it.
+enum class Place : uint8_t {
+  kBackend,  // in the memory of the scheduler's backend
+  kHost,     // in the host's memory, while the backend is a device: the CPU computes it
+};
+
 struct ReadyExpert {
   int32_t expert = 0;
   Found found = Found::kResident;
+  Place place = Place::kBackend;
   // true if the expert is not resident, so that its memory is reused after the release
   bool leaves = false;
   const kernels::FfnWeights* weights = nullptr;  // valid until the expert is released or postponed
