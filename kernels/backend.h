@@ -298,13 +298,15 @@ class KernelBackend {
   virtual absl::Status PinHost(absl::Span<std::byte> memory) = 0;
   virtual void UnpinHost(absl::Span<std::byte> memory) = 0;
   // Begins a copy of pinned host memory into the backend's memory. It runs after all ops and copies
-  // that were called before, and beside those that are called later. Until it has ended, `from`
-  // must not change. Ops that read or write `to` must be called after AwaitCopy.
+  // that were called before, and beside those that are called later. `from` is inside one range
+  // that was pinned. Until the copy has ended, `from` must not change. Ops that read or write `to`
+  // must be called after AwaitCopy.
   virtual CopyTicket BeginCopyIn(absl::Span<const std::byte> from, std::byte* to) = 0;
   // Ops that are called after this run after the copy. Does not block the host.
   virtual void AwaitCopy(CopyTicket copy) = 0;
-  // Returns how long the copy took, or nullopt if it has not ended. May be called once after the
-  // copy has ended. Returns the error of Sync if the copy failed. Does not block the host.
+  // Returns how long the copy took, or nullopt if it has not ended. Returns the error of Sync if
+  // the copy failed. Does not block the host. The backend keeps a record of the copy until this has
+  // returned a time, so call it until then, and not again. AwaitCopy may still be called.
   virtual absl::StatusOr<std::optional<absl::Duration>> CopyTime(CopyTicket copy) = 0;
 
   // out = 0.

@@ -1,5 +1,9 @@
 #include "kernels/counting_backend.h"
 
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "kernels/ops.h"
 
 namespace tidepool::kernels {
@@ -62,6 +66,13 @@ class CountingBackend final : public KernelBackend {
   }
   void CopyWithin(const std::byte*, std::byte*, size_t) override {}
   absl::Status Sync() override { return absl::OkStatus(); }
+  absl::Status PinHost(absl::Span<std::byte>) override { return absl::OkStatus(); }
+  void UnpinHost(absl::Span<std::byte>) override {}
+  CopyTicket BeginCopyIn(absl::Span<const std::byte>, std::byte*) override { return ++copies_; }
+  void AwaitCopy(CopyTicket) override {}
+  absl::StatusOr<std::optional<absl::Duration>> CopyTime(CopyTicket) override {
+    return absl::ZeroDuration();
+  }
   void Zero(MatrixView) override {}
   void GatherRows(ConstMatrixView, absl::Span<const int64_t>, MatrixView) override {}
   void CopyHeads(const HeadCopy&, ConstMatrixView, MatrixView) override {}
@@ -88,6 +99,7 @@ class CountingBackend final : public KernelBackend {
  private:
   const Precision precision_;
   const int threads_;
+  CopyTicket copies_ = 0;
 };
 
 }  // namespace

@@ -3,10 +3,16 @@
 #define TIDEPOOL_KERNELS_HOST_BACKEND_H_
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "kernels/base/check.h"
+#include "kernels/base/clock.h"
 #include "kernels/ops.h"
 
 namespace tidepool::kernels {
@@ -26,6 +32,25 @@ class HostBackend : public KernelBackend {
   }
   absl::Status Sync() final { return absl::OkStatus(); }
 
+  // Copies read any host memory, and end before BeginCopyIn returns.
+  absl::Status PinHost(absl::Span<std::byte>) final { return absl::OkStatus(); }
+  void UnpinHost(absl::Span<std::byte>) final {}
+  CopyTicket BeginCopyIn(absl::Span<const std::byte> from, std::byte* to) final {
+    const base::Clock& clock = base::Clock::Real();
+    const absl::Duration begin = clock.Monotonic();
+    CopyIn(from, to);
+    copy_times_.emplace(++copies_, clock.Monotonic() - begin);
+    return copies_;
+  }
+  void AwaitCopy(CopyTicket copy) final { CHECK(copy > 0 && copy <= copies_) << "copy " << copy; }
+  absl::StatusOr<std::optional<absl::Duration>> CopyTime(CopyTicket copy) final {
+    const auto found = copy_times_.find(copy);
+    CHECK(found != copy_times_.end()) << "copy " << copy << " was not begun, or its time was read";
+    const absl::Duration time = found->second;
+    copy_times_.erase(found);
+    return time;
+  }
+
   void Zero(MatrixView out) final {
     for (int64_t i = 0; i < out.rows; ++i) std::fill_n(out.Row(i), out.cols, 0.0f);
   }
@@ -43,6 +68,10 @@ class HostBackend : public KernelBackend {
       }
     }
   }
+
+ private:
+  CopyTicket copies_ = 0;                            // that were begun
+  std::map<CopyTicket, absl::Duration> copy_times_;  // that CopyTime has not returned
 };
 
 }  // namespace tidepool::kernels

@@ -67,6 +67,17 @@ class CudaBackend final : public KernelBackend {
   }
   absl::Status Sync() override { return cuda::Synchronize(stream_.get()); }
 
+  absl::Status PinHost(absl::Span<std::byte>) override { return absl::OkStatus(); }
+  void UnpinHost(absl::Span<std::byte>) override {}
+  CopyTicket BeginCopyIn(absl::Span<const std::byte> from, std::byte* to) override {
+    CopyIn(from, to);
+    return ++copies_;
+  }
+  void AwaitCopy(CopyTicket) override {}
+  absl::StatusOr<std::optional<absl::Duration>> CopyTime(CopyTicket) override {
+    return absl::ZeroDuration();
+  }
+
   void Zero(MatrixView out) override { cuda::ZeroRows(context_, out); }
 
   void GatherRows(ConstMatrixView x, absl::Span<const int64_t> rows, MatrixView out) override {
@@ -253,6 +264,7 @@ class CudaBackend final : public KernelBackend {
   std::unique_ptr<cuda::StagingRing> staging_;
   cuda::DeviceScratch scratch_;
   cuda::CudaContext context_;
+  CopyTicket copies_ = 0;
 };
 
 }  // namespace

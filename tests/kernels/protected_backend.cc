@@ -3,18 +3,22 @@
 #include <algorithm>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <random>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "kernels/base/check.h"
 #include "kernels/counting_backend.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/panel.h"
 #include "tests/kernels/op_arguments.h"
+#include "tests/kernels/protected_copies.h"
 #include "tests/kernels/protected_memory.h"
 
 namespace tidepool::kernels {
@@ -43,6 +47,7 @@ class ProtectedBackend final : public KernelBackend {
  public:
   ProtectedBackend(const ProtectedOptions& options, std::unique_ptr<KernelBackend> cpu)
       : memory_(options.memory_bytes),
+        copies_({options.seed, options.pinned_bytes, options.failing_copy}),
         cpu_(std::move(cpu)),
         counting_(MakeCountingBackend(options.precision, options.threads)),
         failing_op_(options.failing_op),
@@ -74,6 +79,26 @@ class ProtectedBackend final : public KernelBackend {
   absl::Status Sync() override {
     RunAll();
     return error_;
+  }
+
+  absl::Status PinHost(absl::Span<std::byte> memory) override { return copies_.Pin(memory); }
+  void UnpinHost(absl::Span<std::byte> memory) override {
+    if (!error_.ok()) copies_.DropAll();
+    copies_.Unpin(memory);
+  }
+  CopyTicket BeginCopyIn(absl::Span<const std::byte> from, std::byte* to) override {
+    CHECK(memory_.Owns(to, from.size())) << "the target of a copy is not in the backend's memory";
+    return copies_.Begin(from, to, next_op_ + static_cast<int64_t>(queue_.size()));
+  }
+  void AwaitCopy(CopyTicket copy) override {
+    copies_.Await(copy);
+    Queue([this, copy](KernelBackend&) { error_ = copies_.Run(copy); });
+  }
+  absl::StatusOr<std::optional<absl::Duration>> CopyTime(CopyTicket copy) override {
+    if (!copies_.HasRun(copy) && copies_.AskedOften(copy)) EndCopy(copy);
+    if (!error_.ok()) return error_;
+    if (!copies_.HasRun(copy)) return std::nullopt;
+    return copies_.TakeTime(copy);
   }
 
   void Zero(MatrixView out) override {
@@ -262,6 +287,7 @@ class ProtectedBackend final : public KernelBackend {
   void UseArray(const T* data, int64_t count) const {
     if (count == 0) return;
     CHECK(memory_.Owns(data, count * sizeof(T))) << "an operand is not in the backend's memory";
+    copies_.CheckAwaited(data, count * sizeof(T));
   }
   void Use(ConstMatrixView x) const {
     if (x.data == nullptr || x.rows == 0 || x.cols == 0) return;
@@ -292,6 +318,8 @@ class ProtectedBackend final : public KernelBackend {
     queue_.push_back(std::move(op));
     if (queued_bytes_ > kMaxQueuedBytes) RunAll();
     if (random_() % 32 == 0) Run(random_() % (queue_.size() + 1));
+    if (copies_.all_have_run() || random_() % 16 != 0) return;
+    EndCopy(copies_.PickRandom());
   }
   // Queues `op`, which needs scratch memory. The caller's arena has to have room for it.
   template <typename ScratchOp>
@@ -320,7 +348,14 @@ class ProtectedBackend final : public KernelBackend {
   void RunAll() {
     Run(queue_.size());
     queued_bytes_ = 0;
-    memory_.Release();
+    // Freed memory may be the target of a copy.
+    if (copies_.all_have_run()) memory_.Release();
+  }
+  // Runs a copy, and what comes before it.
+  void EndCopy(CopyTicket copy) {
+    Run(static_cast<size_t>(std::max<int64_t>(0, copies_.OpsBefore(copy) - next_op_)));
+    if (!error_.ok()) return;
+    memory_.WhileOpen([&] { error_ = copies_.Run(copy); });
   }
   // Runs the first `count` ops of the queue.
   void Run(size_t count) {
@@ -336,6 +371,7 @@ class ProtectedBackend final : public KernelBackend {
   }
 
   ProtectedMemory memory_;
+  ProtectedCopies copies_;
   const std::unique_ptr<KernelBackend> cpu_;
   const std::unique_ptr<KernelBackend> counting_;
   const int64_t failing_op_;

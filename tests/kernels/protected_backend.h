@@ -3,6 +3,12 @@
 //  - An op that gets an operand in other memory, or in freed memory, ends the process.
 //  - Ops and copies are queued with copies of their arguments, and run late: after a random number
 //    of later calls, but at the latest in CopyOut or Sync.
+//  - Copies that run beside ops (BeginCopyIn) end late and in any order. They run at the latest
+//    when an op that comes after AwaitCopy runs, or when CopyTime was asked several times. Sync and
+//    CopyOut do not wait for them.
+//  - A copy whose source is not pinned, changes or is unpinned before the copy ends, and an operand
+//    that is the target of a copy that was not awaited, end the process.
+//  - Host memory that is still pinned when the backend is destroyed ends the process.
 //
 // The memory of an Activation comes from the caller's arena at once; its data is computed later.
 //
@@ -26,7 +32,9 @@ struct ProtectedOptions {
   // This op or copy fails, counted from 0 in the order of the calls. It and all later ones do not
   // run. -1: none fails.
   int64_t failing_op = -1;
+  CopyTicket failing_copy = 0;     // this BeginCopyIn fails, when it runs; 0: none
   size_t memory_bytes = SIZE_MAX;  // of all allocations together
+  size_t pinned_bytes = SIZE_MAX;  // of all pinned host memory together
 };
 
 // The backend must outlive all memory that its memory() allocated.
