@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <memory>
-#include <vector>
+#include <utility>
 
 #include "engine/kv/kv_cache.h"
 #include "engine/kv/kv_disk.h"
@@ -13,6 +13,13 @@
 
 namespace tidepool::engine {
 namespace {
+
+// Returns the number of rows of logits per step for log-probabilities of prompts. They are in
+// addition to one row for each sequence. It is the number that fits into 32 MiB, but at most 128.
+int64_t PromptLogitRows(int64_t vocab_size) {
+  constexpr int64_t kBytes = int64_t{32} << 20;
+  return std::clamp<int64_t>(kBytes / (vocab_size * int64_t{sizeof(float)}), 1, 128);
+}
 
 // Returns the bytes of KV in `limits`, with those that are given in tokens. `room` is the memory
 // for KV and experts; nullopt: unknown.
@@ -105,6 +112,18 @@ absl::StatusOr<MemoryPlan> PlanMemory(const ModelConfig& config, WeightStore* sh
   plan.host_available_bytes = below.available_bytes;
   ASSIGN_OR_RETURN(plan.host_slots, PlanExpertSlots(experts.host_memory, below, sizes));
   return plan;
+}
+
+std::vector<std::string> RaisedShareNotes(const ExpertOptions& experts, const MemoryPlan& plan) {
+  std::vector<std::string> notes;
+  const auto add = [&](std::string note) {
+    if (!note.empty()) notes.push_back(std::move(note));
+  };
+  if (plan.slots > 0) add(RaisedShareNote(experts.memory, plan.sizes));
+  if (plan.host_slots > 0) {
+    add(RaisedShareNote(experts.host_memory, plan.sizes, MemoryLevel::kBelowDevice));
+  }
+  return notes;
 }
 
 }  // namespace tidepool::engine

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/checkpoint/weight_store.h"
@@ -61,6 +63,9 @@ struct PlanRequest {
 // PlanExpertSlots, of PlanKvDisk, and of the checkpoint's tensors.
 absl::StatusOr<MemoryPlan> PlanMemory(const ModelConfig& config, WeightStore* shapes,
                                       const PlanRequest& request);
+
+// For each level whose share PlanExpertSlots has raised: a line for the user that says so.
+std::vector<std::string> RaisedShareNotes(const ExpertOptions& experts, const MemoryPlan& plan);
 
 }  // namespace tidepool::engine
 
