@@ -52,6 +52,9 @@ struct TieredOptions {
   absl::Duration read_patience = absl::Seconds(30);
   const base::Clock* clock = &base::Clock::Real();
   RepairOptions repair;
+  // If not null, the memory of the experts is pinned for this backend (KernelBackend::PinHost). It
+  // must outlive the TieredExperts.
+  kernels::KernelBackend* pin = nullptr;
 };
 
 // Engine thread only.
