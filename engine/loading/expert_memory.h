@@ -37,7 +37,7 @@ struct MemoryLimits {
   // Bytes that must stay free. -1 means 1.5 GiB; in the host's memory a quarter of the available
   // bytes if that is less, and in a GPU's memory 10 % of them if that is more.
   int64_t reserve_bytes = -1;
-  int64_t kv_bytes = 0;
+  int64_t kv_bytes = 0;       // -1: DefaultKvBytes; not accepted by PlanExpertSlots
   int64_t kv_tokens = 0;      // number of tokens whose KV is counted in addition to kv_bytes
   int64_t kv_disk_bytes = 0;  // size of --kv-disk; the memory that it needs is counted, too
   int64_t workspace_bytes = 0;

@@ -68,6 +68,31 @@ absl::StatusOr<MemoryPlan> Plan(const LoadOptions& options, const ModelBundle& b
   return plan;
 }
 
+// Opens the checkpoint, creates the backend and plans the memory. The cheap checks are first, so
+// that an unusable file is refused before its weights are read.
+absl::StatusOr<Checkpoint> Begin(const std::string& path, const LoadOptions& options,
+                                 ModelBundle* bundle) {
+  RETURN_IF_ERROR(options.Validate());
+  bundle->threads = options.threads > 0 ? options.threads : AvailableCpus();
+  const bool exact = options.precision == Precision::kExact;
+  bundle->kv_dtype = options.kv_dtype.value_or(exact ? DType::kF32 : DType::kF16);
+  bundle->numerics_id = NumericsId(options.precision, bundle->kv_dtype);
+  ASSIGN_OR_RETURN(Checkpoint file, OpenCheckpoint(path));
+  ASSIGN_OR_RETURN(bundle->config, ModelConfig::Parse(file));
+  if (!bundle->config.CanStoreKv(bundle->kv_dtype)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("KV of type ", DTypeName(bundle->kv_dtype),
+                     " needs a head size that is a multiple of 32; ", path, " has heads of size ",
+                     bundle->config.attention_layer().head_dim, ": use f16 or bf16"));
+  }
+  ASSIGN_OR_RETURN(bundle->backend, options.make_backend({.device = options.device,
+                                                          .precision = options.precision,
+                                                          .threads = bundle->threads,
+                                                          .isa = options.isa}));
+  ASSIGN_OR_RETURN(bundle->plan, Plan(options, *bundle, &file));
+  return file;
+}
+
 // Loads the weights and creates the model.
 absl::Status LoadWeights(const LoadOptions& options, ModelBundle* bundle) {
   for (const std::string& raised : RaisedShareNotes(options.experts, bundle->plan)) {
@@ -147,32 +172,19 @@ int64_t ModelBundle::prefill_rows() const {
   return settings.slots < settings.experts ? offload_prefill_rows : kPrefillRows;
 }
 
+absl::StatusOr<MemoryPlan> PlanModel(const std::string& path, const LoadOptions& options) {
+  ModelBundle bundle;
+  RETURN_IF_ERROR(Begin(path, options, &bundle).status());
+  return bundle.plan;
+}
+
 absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
                                                        const LoadOptions& options) {
-  RETURN_IF_ERROR(options.Validate());
   auto bundle = std::make_unique<ModelBundle>();
-  bundle->threads = options.threads > 0 ? options.threads : AvailableCpus();
-  const bool exact = options.precision == Precision::kExact;
-  bundle->kv_dtype = options.kv_dtype.value_or(exact ? DType::kF32 : DType::kF16);
-  bundle->numerics_id = NumericsId(options.precision, bundle->kv_dtype);
-
-  // The cheap checks are first, so that an unusable file is refused before its weights are read.
-  ASSIGN_OR_RETURN(Checkpoint file, OpenCheckpoint(path));
-  ASSIGN_OR_RETURN(bundle->config, ModelConfig::Parse(file));
-  if (!bundle->config.CanStoreKv(bundle->kv_dtype)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("KV of type ", DTypeName(bundle->kv_dtype),
-                     " needs a head size that is a multiple of 32; ", path, " has heads of size ",
-                     bundle->config.attention_layer().head_dim, ": use f16 or bf16"));
-  }
+  ASSIGN_OR_RETURN(Checkpoint file, Begin(path, options, bundle.get()));
   bundle->name = bundle->config.name;
   ASSIGN_OR_RETURN(bundle->tokenizer, LoadTokenizer(file));
   bundle->chat_template = ParseChatTemplate(*bundle);
-  ASSIGN_OR_RETURN(bundle->backend, options.make_backend({.device = options.device,
-                                                          .precision = options.precision,
-                                                          .threads = bundle->threads,
-                                                          .isa = options.isa}));
-  ASSIGN_OR_RETURN(bundle->plan, Plan(options, *bundle, &file));
   if (options.planned) options.planned(bundle->plan);
   RETURN_IF_ERROR(Digest(file, options, bundle.get()));
   ASSIGN_OR_RETURN(bundle->weights,

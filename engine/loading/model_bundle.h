@@ -95,6 +95,9 @@ struct ModelBundle {
 absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
                                                        const LoadOptions& options);
 
+// Plans the memory of a model without loading it. Returns the errors of LoadModel that it finds.
+absl::StatusOr<MemoryPlan> PlanModel(const std::string& path, const LoadOptions& options);
+
 }  // namespace tidepool::engine
 
 #endif  // TIDEPOOL_ENGINE_LOADING_MODEL_BUNDLE_H_
