@@ -35,6 +35,11 @@ void PreferHugePages(std::byte* data, int64_t bytes, int64_t of_bytes) {
 
 }  // namespace
 
+int64_t WholePages(int64_t bytes) {
+  const int64_t page = PageBytes();
+  return (bytes + page - 1) / page * page;
+}
+
 absl::StatusOr<MappedMemory> MappedMemory::Create(int64_t bytes) {
   ASSIGN_OR_RETURN(std::byte* const data, Map(bytes, PROT_READ | PROT_WRITE));
   PreferHugePages(data, bytes, bytes);
@@ -63,7 +68,7 @@ absl::Status MappedMemory::Commit(std::byte* at, int64_t bytes) {
   CHECK(at >= data_ && at + bytes <= data_ + size_);
   const int64_t page = PageBytes();
   const int64_t begin = (at - data_) / page * page;
-  const int64_t end = std::min((at - data_ + bytes + page - 1) / page * page, size_);
+  const int64_t end = std::min(WholePages(at - data_ + bytes), size_);
   if (mprotect(data_ + begin, static_cast<size_t>(end - begin), PROT_READ | PROT_WRITE) != 0) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the machine cannot commit ", bytes, " more bytes of memory"));

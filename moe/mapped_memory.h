@@ -11,6 +11,9 @@
 
 namespace tidepool::moe {
 
+// Rounds up to a multiple of the page size.
+int64_t WholePages(int64_t bytes);
+
 // Owns an anonymous mapping. Move-only. Thread-compatible. Threads that use its bytes must
 // synchronise with each other.
 class MappedMemory {

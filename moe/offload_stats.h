@@ -20,7 +20,7 @@ struct LayerCounters {
 };
 
 // The host's memory as a tier below a device's memory, and what was done with the misses of the
-// device. Totals since the start, except for the sizes.
+// device. Totals since the start, except for the sizes and the estimates.
 struct HostTierStats {
   int64_t slots = 0;
   int64_t staging = 0;
@@ -35,11 +35,12 @@ struct HostTierStats {
   // Misses that had been copied ahead because of a hint. They are not counted in `copied`.
   int64_t copied_ahead = 0;
   int64_t copied_bytes = 0;         // bytes of all copies that have ended
-  absl::Duration copy_time;         // total time of these copies
-  absl::Duration copy_wait_time;    // total time that the host waited for copies
-  absl::Duration cpu_time;          // total time that the CPU computed experts
-  double copy_bytes_per_s = 0;      // current estimate of the bandwidth of copies
-  double cpu_bytes_per_s = 0;       // current estimate for the CPU, if each expert has one row
+  absl::Duration copy_time;       // total time of these copies
+  absl::Duration copy_wait_time;  // total time that the host waited for copies
+  absl::Duration cpu_time;        // total time that the CPU computed experts
+  double copy_bytes_per_s = 0;    // current estimate of the bandwidth of copies; 0: unknown
+  // current estimate of the CPU's speed, for experts with one row; 0: unknown
+  double cpu_bytes_per_s = 0;
 };
 
 // Totals since the start. Only the sizes are current values. Large because metrics and OffloadStats

@@ -141,6 +141,12 @@ void TieredExperts::Evict(const std::vector<ExpertRef>& experts) {
   }
 }
 
+const std::byte* TieredExperts::BeginCopy(ExpertRef expert) {
+  const int64_t index = IndexOf(expert.layer, expert.expert);
+  if (!fetcher_.buffers().IsReady(index)) return nullptr;
+  return fetcher_.buffers().BeginCopy(index);
+}
+
 ExpertMap TieredExperts::Map() const {
   ExpertMap map = {.layer_numbers = options_.layer_numbers,
                    .experts = placement_->shape().experts,

@@ -5,6 +5,7 @@
 
 #include "kernels/attend_bounds.h"
 #include "kernels/base/check.h"
+#include "kernels/cuda/argument_pack.h"
 #include "kernels/cuda/attention_block.cu.h"
 #include "kernels/cuda/attention_fold.cu.h"
 #include "kernels/cuda/attention_plan.cu.h"
@@ -13,7 +14,6 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/kv_store_layout.cu.h"
 #include "kernels/cuda/rows_device.cu.h"
-#include "kernels/cuda/rows_pack.cu.h"
 #include "kernels/panel.h"
 
 namespace tidepool::kernels::cuda {
@@ -287,7 +287,7 @@ void AttendRows(const CudaContext& context, const AttendCall& call, const Activa
   const auto tables = pack.Add(plan.tables);
   const auto span_of_row = pack.Add(plan.span_of_row);
   const std::vector<TaskLaunch> launches = PackTasks(call, plan, limits, &pack);
-  const std::byte* const packed = pack.Carry(context);
+  const std::byte* const packed = pack.Carry(context.staging);
   args.spans = spans.In(packed);
   args.tables = tables.In(packed);
   for (int64_t round = 0; round < plan.rounds; ++round) {

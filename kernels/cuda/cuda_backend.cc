@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/cuda/copy_lane.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/cuda/scratch.h"
@@ -25,10 +26,7 @@ class DeviceMemory final : public Memory {
   std::byte* Allocate(size_t bytes) override { return cuda::AllocateDevice(device_, bytes); }
   void Free(std::byte* data) override { cuda::FreeDevice(device_, data); }
   bool on_host() const override { return false; }
-  std::optional<size_t> available() const override {
-    const size_t free = cuda::FreeDeviceBytes(device_);
-    return free > 0 ? std::optional<size_t>(free) : std::nullopt;
-  }
+  std::optional<size_t> available() const override { return cuda::FreeDeviceBytes(device_); }
 
  private:
   int device_;
@@ -39,14 +37,22 @@ struct DeleteStream {
 };
 using StreamOwner = std::unique_ptr<cuda::Stream, DeleteStream>;
 
+// What the backend gets to the device with.
+struct Streams {
+  StreamOwner ops;
+  std::unique_ptr<cuda::StagingRing> staging;
+  std::unique_ptr<cuda::CopyLane> copies;
+};
+
 // Large because each op is a method.
 class CudaBackend final : public KernelBackend {
  public:
-  CudaBackend(const CudaOptions& options, cuda::DeviceInfo device, StreamOwner stream,
-              std::unique_ptr<cuda::StagingRing> staging)
-      : memory_(options.device),
-        stream_(std::move(stream)),
-        staging_(std::move(staging)),
+  CudaBackend(const CudaOptions& options, cuda::DeviceInfo device, Streams streams)
+      : device_(options.device),
+        memory_(options.device),
+        stream_(std::move(streams.ops)),
+        staging_(std::move(streams.staging)),
+        copies_(std::move(streams.copies)),
         scratch_(options.device, stream_.get()),
         context_{stream_.get(), staging_.get(), options.precision, std::move(device), &scratch_} {}
 
@@ -65,17 +71,21 @@ class CudaBackend final : public KernelBackend {
   void CopyWithin(const std::byte* from, std::byte* to, size_t bytes) override {
     if (bytes > 0) cuda::CopyOnDevice(stream_.get(), from, to, bytes);
   }
-  absl::Status Sync() override { return cuda::Synchronize(stream_.get()); }
-
-  absl::Status PinHost(absl::Span<std::byte>) override { return absl::OkStatus(); }
-  void UnpinHost(absl::Span<std::byte>) override {}
-  CopyTicket BeginCopyIn(absl::Span<const std::byte> from, std::byte* to) override {
-    CopyIn(from, to);
-    return ++copies_;
+  absl::Status Sync() override {
+    RETURN_IF_ERROR(cuda::Synchronize(stream_.get()));
+    return copies_->status();
   }
-  void AwaitCopy(CopyTicket) override {}
-  absl::StatusOr<std::optional<absl::Duration>> CopyTime(CopyTicket) override {
-    return absl::ZeroDuration();
+
+  absl::Status PinHost(absl::Span<std::byte> memory) override {
+    return cuda::PinHost(device_, memory.data(), memory.size());
+  }
+  void UnpinHost(absl::Span<std::byte> memory) override { cuda::UnpinHost(device_, memory.data()); }
+  CopyTicket BeginCopyIn(absl::Span<const std::byte> from, std::byte* to) override {
+    return copies_->Begin(from, to);
+  }
+  void AwaitCopy(CopyTicket copy) override { copies_->Await(copy); }
+  absl::StatusOr<std::optional<absl::Duration>> CopyTime(CopyTicket copy) override {
+    return copies_->Time(copy);
   }
 
   void Zero(MatrixView out) override { cuda::ZeroRows(context_, out); }
@@ -259,12 +269,13 @@ class CudaBackend final : public KernelBackend {
            reinterpret_cast<std::byte*>(to));
   }
 
+  const int device_;
   DeviceMemory memory_;
   StreamOwner stream_;
   std::unique_ptr<cuda::StagingRing> staging_;
+  std::unique_ptr<cuda::CopyLane> copies_;
   cuda::DeviceScratch scratch_;
   cuda::CudaContext context_;
-  CopyTicket copies_ = 0;
 };
 
 }  // namespace
@@ -272,10 +283,10 @@ class CudaBackend final : public KernelBackend {
 absl::StatusOr<std::unique_ptr<KernelBackend>> MakeCudaBackend(const CudaOptions& options) {
   ASSIGN_OR_RETURN(cuda::DeviceInfo device, cuda::FindDevice(options.device));
   ASSIGN_OR_RETURN(cuda::Stream* const stream, cuda::MakeStream(options.device));
-  StreamOwner owner(stream);
-  ASSIGN_OR_RETURN(auto staging, cuda::StagingRing::Create(options.device, stream));
-  return std::make_unique<CudaBackend>(options, std::move(device), std::move(owner),
-                                       std::move(staging));
+  Streams streams = {.ops = StreamOwner(stream)};
+  ASSIGN_OR_RETURN(streams.staging, cuda::StagingRing::Create(options.device, stream));
+  ASSIGN_OR_RETURN(streams.copies, cuda::CopyLane::Create(options.device, stream));
+  return std::make_unique<CudaBackend>(options, std::move(device), std::move(streams));
 }
 
 }  // namespace tidepool::kernels

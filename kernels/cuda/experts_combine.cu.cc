@@ -1,5 +1,6 @@
 #include "absl/types/span.h"
 #include "kernels/base/check.h"
+#include "kernels/cuda/argument_pack.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/rows_elements.cu.h"
 
@@ -48,21 +49,26 @@ void CombineExperts(const CudaContext& context, ConstMatrixView expert_out,
   for (size_t i = 0; i < count; ++i) {
     CHECK(rows[i] >= 0 && rows[i] < expert_out.rows) << "row " << rows[i];
   }
+  ArgumentPack pack;
+  const auto row_array = pack.Add(absl::MakeConstSpan(rows, count));
+  const auto weight_array = pack.Add(absl::MakeConstSpan(weights, count));
+  const std::byte* const packed = pack.Carry(context.staging);
   ForElements(context, out.rows, out.cols,
-              CombineElement{expert_out.data, expert_out.stride, per_row,
-                             context.staging->Carry(absl::Span<const int32_t>(rows, count)),
-                             context.staging->Carry(absl::Span<const float>(weights, count)),
-                             out.data, out.stride});
+              CombineElement{expert_out.data, expert_out.stride, per_row, row_array.In(packed),
+                             weight_array.In(packed), out.data, out.stride});
 }
 
 void AccumulateExpert(const CudaContext& context, ConstMatrixView expert_out,
                       const ExpertTerms& terms, MatrixView sum) {
   if (terms.rows.empty() || sum.cols == 0) return;
-  ForElements(
-      context, static_cast<int64_t>(terms.rows.size()), sum.cols,
-      AccumulateElement{expert_out.data, expert_out.stride, context.staging->Carry(terms.rows),
-                        context.staging->Carry(terms.tokens), context.staging->Carry(terms.weights),
-                        sum.data, sum.stride});
+  ArgumentPack pack;
+  const auto rows = pack.Add(terms.rows);
+  const auto tokens = pack.Add(terms.tokens);
+  const auto weights = pack.Add(terms.weights);
+  const std::byte* const packed = pack.Carry(context.staging);
+  ForElements(context, static_cast<int64_t>(terms.rows.size()), sum.cols,
+              AccumulateElement{expert_out.data, expert_out.stride, rows.In(packed),
+                                tokens.In(packed), weights.In(packed), sum.data, sum.stride});
 }
 
 }  // namespace tidepool::kernels::cuda

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cuda/argument_pack.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/glu.h"
 #include "kernels/cuda/product.h"
@@ -170,8 +171,10 @@ void MultiplyGroups(const CudaContext& context, const Activation& x,
     out_rows.insert(out_rows.end(), group.out_rows.begin(), group.out_rows.end());
   }
   if (!rows.empty()) {
-    const int32_t* x_rows = context.staging->Carry(rows);
-    const int32_t* to_rows = context.staging->Carry(out_rows);
+    ArgumentPack pack;
+    const auto x_rows = pack.Add(rows);
+    const auto to_rows = pack.Add(out_rows);
+    const std::byte* const packed = pack.Carry(context.staging);
     const int64_t width = scratch.hidden.values.cols;
     int64_t first = 0;
     for (size_t g = 0; g < groups.size();) {
@@ -184,9 +187,9 @@ void MultiplyGroups(const CudaContext& context, const Activation& x,
                (count + static_cast<int64_t>(groups[end].rows.size())) * width <= kMaxUpFloats);
       const GroupPart part = {groups.subspan(g, end - g), RowsOf(scratch.hidden, first, count)};
       JobInput input = InputOf(x);
-      input.x_rows = x_rows + first;
+      input.x_rows = x_rows.In(packed) + first;
       ComputeHidden(context, input, x.values.cols, part);
-      ComputeDown(context, part, to_rows + first, out);
+      ComputeDown(context, part, to_rows.In(packed) + first, out);
       first += count;
       g = end;
     }

@@ -130,13 +130,11 @@ TIDEPOOL_DEVICE int LowestBit(uint32_t x) { return __ffs(static_cast<int>(x)) - 
 template <typename... Parameters>
 void Launch(Stream* stream, void (*kernel)(Parameters...), Grid grid, int threads, int shared_bytes,
             std::type_identity_t<Parameters>... arguments) {
-  constexpr int kDefaultShared = 48 * 1024;
-  if (shared_bytes > kDefaultShared) {
-    stream->Note(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                      cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
-  }
+  stream->Use();
+  const auto* const function = reinterpret_cast<const void*>(kernel);
+  stream->AllowShared(function, shared_bytes);
   void* pointers[] = {static_cast<void*>(&arguments)...};
-  stream->Note(cudaLaunchKernel(reinterpret_cast<const void*>(kernel),
+  stream->Note(cudaLaunchKernel(function,
                                 dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
                                      static_cast<unsigned>(grid.z)),
                                 dim3(static_cast<unsigned>(threads)), pointers,

@@ -1,5 +1,7 @@
 #include <cuda_runtime_api.h>
 
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/nvidia_stream.h"
 #include "kernels/cuda/runtime.h"
@@ -7,10 +9,12 @@
 namespace tidepool::kernels::cuda {
 namespace {
 
-absl::Status ErrorOf(cudaError_t error) {
-  if (error == cudaSuccess) return absl::OkStatus();
-  return absl::InternalError(
-      absl::StrCat("CUDA: ", cudaGetErrorString(error), " (", cudaGetErrorName(error), ")"));
+std::string TextOf(cudaError_t error) {
+  return absl::StrCat("CUDA: ", cudaGetErrorString(error), " (", cudaGetErrorName(error), ")");
+}
+
+absl::Status StatusOf(cudaError_t error) {
+  return error == cudaSuccess ? absl::OkStatus() : absl::InternalError(TextOf(error));
 }
 
 }  // namespace
@@ -44,7 +48,7 @@ absl::StatusOr<DeviceInfo> FindDevice(int device) {
 
 std::byte* AllocateDevice(int device, size_t bytes) {
   void* data = nullptr;
-  if (cudaSetDevice(device) != cudaSuccess || cudaMalloc(&data, bytes) != cudaSuccess) {
+  if (UseDevice(device) != cudaSuccess || cudaMalloc(&data, bytes) != cudaSuccess) {
     (void)cudaGetLastError();  // the next call must not see this error
     return nullptr;
   }
@@ -52,22 +56,22 @@ std::byte* AllocateDevice(int device, size_t bytes) {
 }
 
 void FreeDevice(int device, std::byte* data) {
-  if (cudaSetDevice(device) == cudaSuccess) (void)cudaFree(data);
+  if (UseDevice(device) == cudaSuccess) (void)cudaFree(data);
 }
 
-size_t FreeDeviceBytes(int device) {
+std::optional<size_t> FreeDeviceBytes(int device) {
   size_t free = 0;
   size_t all = 0;
-  if (cudaSetDevice(device) != cudaSuccess || cudaMemGetInfo(&free, &all) != cudaSuccess) {
+  if (UseDevice(device) != cudaSuccess || cudaMemGetInfo(&free, &all) != cudaSuccess) {
     (void)cudaGetLastError();
-    return 0;
+    return std::nullopt;
   }
   return free;
 }
 
 std::byte* AllocatePinned(int device, size_t bytes) {
   void* data = nullptr;
-  if (cudaSetDevice(device) != cudaSuccess ||
+  if (UseDevice(device) != cudaSuccess ||
       cudaHostAlloc(&data, bytes, cudaHostAllocDefault) != cudaSuccess) {
     (void)cudaGetLastError();
     return nullptr;
@@ -76,32 +80,57 @@ std::byte* AllocatePinned(int device, size_t bytes) {
 }
 
 void FreePinned(int device, std::byte* data) {
-  if (cudaSetDevice(device) == cudaSuccess) (void)cudaFreeHost(data);
+  if (UseDevice(device) == cudaSuccess) (void)cudaFreeHost(data);
+}
+
+absl::Status PinHost(int device, std::byte* data, size_t bytes) {
+  cudaError_t error = UseDevice(device);
+  if (error == cudaSuccess) error = cudaHostRegister(data, bytes, cudaHostRegisterDefault);
+  if (error == cudaSuccess) return absl::OkStatus();
+  (void)cudaGetLastError();
+  if (error == cudaErrorHostMemoryAlreadyRegistered || error == cudaErrorInvalidValue) {
+    return StatusOf(error);
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("cannot pin ", bytes, " bytes of host memory: ", TextOf(error),
+                   "; raise the limit of locked memory (ulimit -l, or memlock of the container), "
+                   "or use less host memory"));
+}
+
+void UnpinHost(int device, std::byte* data) {
+  if (UseDevice(device) != cudaSuccess || cudaHostUnregister(data) != cudaSuccess) {
+    (void)cudaGetLastError();
+  }
 }
 
 absl::StatusOr<Stream*> MakeStream(int device) {
   cudaStream_t handle;
-  cudaError_t error = cudaSetDevice(device);
+  cudaError_t error = UseDevice(device);
   if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking);
-  if (error != cudaSuccess) return ErrorOf(error);
+  if (error != cudaSuccess) return StatusOf(error);
   return new Stream(device, handle);
 }
 
 void DeleteStream(Stream* stream) {
+  stream->Use();
   (void)cudaStreamSynchronize(stream->handle());
   (void)cudaStreamDestroy(stream->handle());
   delete stream;
 }
 
 absl::Status Synchronize(Stream* stream) {
+  stream->Use();
   stream->Note(cudaStreamSynchronize(stream->handle()));
-  return ErrorOf(stream->error());
+  return ErrorOf(stream);
 }
 
-Event* MakeEvent(int device) {
+absl::Status ErrorOf(const Stream* stream) { return StatusOf(stream->error()); }
+
+Event* MakeEvent(int device, EventKind kind) {
+  const unsigned flags =
+      kind == EventKind::kTimed ? cudaEventDefault : unsigned{cudaEventDisableTiming};
   cudaEvent_t handle = nullptr;
-  if (cudaSetDevice(device) != cudaSuccess ||
-      cudaEventCreateWithFlags(&handle, cudaEventDisableTiming) != cudaSuccess) {
+  if (UseDevice(device) != cudaSuccess || cudaEventCreateWithFlags(&handle, flags) != cudaSuccess) {
     return nullptr;
   }
   return new Event(handle);
@@ -113,19 +142,43 @@ void DeleteEvent(Event* event) {
 }
 
 void Record(Stream* stream, Event* event) {
+  stream->Use();
   stream->Note(cudaEventRecord(event->handle(), stream->handle()));
 }
 
-void Wait(Stream* stream, Event* event) { stream->Note(cudaEventSynchronize(event->handle())); }
+void Wait(Stream* stream, Event* event) {
+  stream->Use();
+  stream->Note(cudaEventSynchronize(event->handle()));
+}
+
+void WaitOnDevice(Stream* stream, Event* event) {
+  stream->Use();
+  stream->Note(cudaStreamWaitEvent(stream->handle(), event->handle(), cudaEventWaitDefault));
+}
+
+bool HasHappened(Stream* stream, Event* event) {
+  stream->Use();
+  const cudaError_t error = cudaEventQuery(event->handle());
+  if (error != cudaErrorNotReady) stream->Note(error);
+  return error == cudaSuccess;
+}
+
+absl::Duration TimeBetween(Stream* stream, Event* begin, Event* end) {
+  stream->Use();
+  float milliseconds = 0;
+  stream->Note(cudaEventElapsedTime(&milliseconds, begin->handle(), end->handle()));
+  return absl::Milliseconds(double{milliseconds});
+}
 
 void CopyPinnedIn(Stream* stream, const std::byte* from, std::byte* to, size_t bytes) {
+  stream->Use();
   stream->Note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream->handle()));
 }
 
 // The runtime copies pageable memory to its own staging memory before the call returns. Pinned
 // memory is read later, so there the call must wait.
 void CopyHostIn(Stream* stream, const std::byte* from, std::byte* to, size_t bytes) {
-  stream->Note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream->handle()));
+  CopyPinnedIn(stream, from, to, bytes);
   cudaPointerAttributes attributes;
   const cudaError_t error = cudaPointerGetAttributes(&attributes, from);
   if (error == cudaSuccess && attributes.type == cudaMemoryTypeUnregistered) return;
@@ -133,10 +186,12 @@ void CopyHostIn(Stream* stream, const std::byte* from, std::byte* to, size_t byt
 }
 
 void CopyHostOut(Stream* stream, const std::byte* from, std::byte* to, size_t bytes) {
+  stream->Use();
   stream->Note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream->handle()));
 }
 
 void CopyOnDevice(Stream* stream, const std::byte* from, std::byte* to, size_t bytes) {
+  stream->Use();
   stream->Note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream->handle()));
 }
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "kernels/cuda/argument_pack.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/rows_pack.cu.h"
 #include "kernels/recurrent_state.h"
 
 namespace tidepool::kernels::cuda {
@@ -66,7 +66,7 @@ inline DeviceStates CarryStates(const CudaContext& context, const StateArray& ar
   const auto span_array = pack.Add(device_spans);
   const auto snapshot_array = pack.Add(snapshots);
   const auto unit_array = pack.Add(units);
-  const std::byte* const packed = pack.Carry(context);
+  const std::byte* const packed = pack.Carry(context.staging);
   return {span_array.In(packed), snapshot_array.In(packed), unit_array.In(packed),
           static_cast<int64_t>(device_spans.size())};
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/int8_rows.cu.h"
 #include "kernels/math.h"
 #include "kernels/ops.h"
 #include "kernels/panel.h"
@@ -23,18 +24,6 @@ TIDEPOOL_DEVICE float SumOfLanes(float lane) {
   return lane + ShuffleXor(lane, 1);
 }
 
-// Where the int8 form of some rows is written (ActivationBuffer). Block b of all rows begins at
-// quants + b * kQuantBlock.
-struct Int8Rows {
-  int8_t* quants = nullptr;
-  float* scales = nullptr;
-  float* sums = nullptr;
-  int16_t* half_sums = nullptr;
-};
-inline Int8Rows Int8RowsOf(const ActivationBuffer& buffer) {
-  return {buffer.quants, buffer.scales, buffer.sums, buffer.half_sums};
-}
-
 // One element of the int8 form, and what its block shares.
 struct QuantElement {
   int quant;
@@ -45,20 +34,14 @@ struct QuantElement {
 // Computes the int8 form of a block. Lane i of the warp has element i. All lanes must call this.
 TIDEPOOL_DEVICE QuantElement QuantizeElement(float x) {
   static_assert(kQuantBlock == kWarpLanes);
-  // As integers, magnitudes have the same order, and infinity and NaN are the largest.
   uint32_t amax_bits = FloatBits(x) & 0x7fffffff;
   TIDEPOOL_UNROLL
   for (int mask = kWarpLanes / 2; mask > 0; mask /= 2) {
     const uint32_t other = ShuffleXor(amax_bits, mask);
     amax_bits = other > amax_bits ? other : amax_bits;
   }
-  const float amax = FloatFromBits(amax_bits);
-  const bool finite = amax_bits < 0x7f800000;
-  QuantElement element = {0, 0, finite ? 0.0f : __builtin_nanf("")};
-  if (finite && amax >= kTinyBlock) {
-    element.quant = static_cast<int>(RoundToEven(x * (127.0f / amax)));
-    element.scale = amax / 127.0f;
-  }
+  const BlockScale scale(amax_bits);
+  QuantElement element = {scale.Quant(x), 0, scale.scale};
   element.half_sum = element.quant;
   TIDEPOOL_UNROLL
   for (int mask = kHalfBlock / 2; mask > 0; mask /= 2) {

@@ -17,7 +17,7 @@ absl::StatusOr<std::unique_ptr<StagingRing>> StagingRing::Create(int device, Str
   auto ring = absl::WrapUnique(new StagingRing(device, stream));
   ring->host_ = AllocatePinned(device, kSegments * kOpBytes);
   ring->on_device_ = AllocateDevice(device, kSegments * kOpBytes);
-  for (Event*& event : ring->left_) event = MakeEvent(device);
+  for (Event*& event : ring->left_) event = MakeEvent(device, EventKind::kUntimed);
   const bool events = std::all_of(ring->left_, ring->left_ + kSegments,
                                   [](const Event* event) { return event != nullptr; });
   if (ring->host_ == nullptr || ring->on_device_ == nullptr || !events) {

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/cuda/argument_pack.h"
 #include "kernels/cuda/tensor_core_call.cu.h"
 #include "kernels/panel.h"
 
 namespace tidepool::kernels::cuda {
 namespace {
 
-Int8Rows RowsOf(const Activation& x) {
+ConstInt8Rows RowsOf(const Activation& x) {
   return {x.quants, x.scales, x.sums, x.half_sums, x.values.cols};
 }
 
@@ -33,7 +34,7 @@ void SetOutput(MatrixView out, TensorCoreCall* call) {
 void SetHidden(const ActivationBuffer& out, const Glu& glu, TensorCoreCall* call) {
   SetOutput(out.values, call);
   call->glu = glu;
-  call->int8 = {out.quants, out.scales, out.sums, out.half_sums, out.values.cols};
+  call->int8 = Int8RowsOf(out);
 }
 
 TileForm FormFor(int64_t rows, bool glu) {
@@ -64,8 +65,12 @@ void LaunchJobs(const CudaContext& context, DType dtype, TileForm form,
       tiles.push_back({static_cast<int>(j), first});
     }
   }
-  call->jobs = context.staging->Carry(jobs);
-  call->tiles = context.staging->Carry(tiles);
+  ArgumentPack pack;
+  const auto job_array = pack.Add(jobs);
+  const auto tile_array = pack.Add(tiles);
+  const std::byte* const packed = pack.Carry(context.staging);
+  call->jobs = job_array.In(packed);
+  call->tiles = tile_array.In(packed);
   LaunchForm(context, dtype, form, *call, static_cast<int>(tiles.size()));
 }
 
@@ -75,15 +80,15 @@ int64_t RowsOf(absl::Span<const ExpertGroup> groups) {
   return rows;
 }
 
-// The row numbers of all groups, one group after another, on the device.
-const int32_t* CarryRows(const CudaContext& context, absl::Span<const ExpertGroup> groups,
-                         absl::Span<const int32_t> ExpertGroup::*member) {
+// The row numbers of all groups, one group after another.
+std::vector<int32_t> JoinRows(absl::Span<const ExpertGroup> groups,
+                              absl::Span<const int32_t> ExpertGroup::*member) {
   std::vector<int32_t> all;
   for (const ExpertGroup& group : groups) {
     const absl::Span<const int32_t> rows = group.*member;
     all.insert(all.end(), rows.begin(), rows.end());
   }
-  return context.staging->Carry(all);
+  return all;
 }
 
 bool SameTypes(const FfnWeights& a, const FfnWeights& b) {
@@ -157,8 +162,12 @@ void TensorCoreGroups(const CudaContext& context, const Activation& x,
   const size_t mark = arena->used();
   const FfnWeights& first = *groups[0].weights;
   const ActivationBuffer hidden = AllocateGroupScratch(groups, context.precision, arena).hidden;
-  const int32_t* rows = CarryRows(context, groups, &ExpertGroup::rows);
-  const int32_t* out_rows = CarryRows(context, groups, &ExpertGroup::out_rows);
+  ArgumentPack pack;
+  const auto row_array = pack.Add(JoinRows(groups, &ExpertGroup::rows));
+  const auto out_row_array = pack.Add(JoinRows(groups, &ExpertGroup::out_rows));
+  const std::byte* const packed = pack.Carry(context.staging);
+  const int32_t* const rows = row_array.In(packed);
+  const int32_t* const out_rows = out_row_array.In(packed);
   std::vector<TensorCoreJob> inner(groups.size());
   std::vector<TensorCoreJob> outer(groups.size());
   int64_t offset = 0;

@@ -7,6 +7,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cuda/device_types.h"
+#include "kernels/cuda/int8_rows.cu.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/panel.h"
 
@@ -33,20 +34,8 @@ struct RowTile {
   int first;
 };
 
-// The int8 form of rows, as Activation has it. Rows are `cols` quants apart.
-template <typename Int8, typename Float, typename Int16>
-struct BasicInt8Rows {
-  Int8* quants = nullptr;
-  Float* scales = nullptr;
-  Float* sums = nullptr;
-  Int16* half_sums = nullptr;
-  int64_t cols = 0;
-};
-using Int8Rows = BasicInt8Rows<const int8_t, const float, const int16_t>;
-using MutableInt8Rows = BasicInt8Rows<int8_t, float, int16_t>;
-
 struct TensorCoreCall {
-  Int8Rows x;
+  ConstInt8Rows x;
   int row_blocks = 0;  // of 32 columns, in a row of x
   int64_t panel_bytes = 0;
   int blocks = 0;   // of 32 columns, in a row of the weight
@@ -56,7 +45,7 @@ struct TensorCoreCall {
   Store store = Store::kReplace;
   // For gated FFNs. int8.quants is null if the output has no int8 form.
   Glu glu;
-  MutableInt8Rows int8;
+  Int8Rows int8;
   // `job` is the only one if `jobs` is null. Then block y has the rows from y * rows per block on.
   TensorCoreJob job;
   const TensorCoreJob* jobs = nullptr;

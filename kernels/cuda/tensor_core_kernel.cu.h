@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/glu_value.cu.h"
+#include "kernels/cuda/int8_rows.cu.h"
 #include "kernels/cuda/tensor_core_call.cu.h"
 #include "kernels/cuda/tensor_core_tile.cu.h"
 #include "kernels/math.h"
@@ -106,27 +107,10 @@ TIDEPOOL_DEVICE T ReduceOutputs(T value, Combine combine) {
   return value;
 }
 
-// The scale of an int8 block, as ops.h defines it. `bits` are those of the largest magnitude.
-struct BlockScale {
-  float scale;
-  float inverse;  // 0 if all quants are 0
-
-  TIDEPOOL_DEVICE explicit BlockScale(uint32_t bits) {
-    const bool finite = bits < 0x7f800000;
-    const float amax = FloatFromBits(bits);
-    const bool zero = !finite || amax < kTinyBlock;
-    inverse = zero ? 0.0f : 127.0f / amax;
-    scale = !finite ? __builtin_nanf("") : zero ? 0.0f : amax / 127.0f;
-  }
-  TIDEPOOL_DEVICE int Quant(float value) const {
-    return inverse == 0.0f ? 0 : static_cast<int>(RoundToEven(value * inverse));
-  }
-};
-
 // Converts the outputs of a gated FFN to int8. Two neighbouring warps have the two halves of each
 // block. They exchange the largest magnitudes and the sums through shared memory.
 template <TileShape kShape>
-TIDEPOOL_DEVICE void QuantizeTile(const MutableInt8Rows& int8, const TensorCoreJob& job,
+TIDEPOOL_DEVICE void QuantizeTile(const Int8Rows& int8, const TensorCoreJob& job,
                                   const WarpTile& tile, int outputs,
                                   const TileSums<kShape>& values) {
   static_assert(kShape.warp_outputs() == kHalfBlock && kShape.output_warps % 2 == 0);

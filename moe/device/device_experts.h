@@ -33,6 +33,9 @@
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/base/clock.h"
+#include "moe/device/device_fetcher.h"
+#include "moe/device/device_pool.h"
+#include "moe/device/lane_costs.h"
 #include "moe/expert_source.h"
 #include "moe/offload_control.h"
 #include "moe/offload_stats.h"
@@ -64,8 +67,6 @@ class DeviceExperts final : public ExpertSource, public OffloadControl {
   static absl::StatusOr<std::unique_ptr<DeviceExperts>> Create(kernels::KernelBackend* backend,
                                                                std::unique_ptr<TieredExperts> host,
                                                                DeviceOptions options);
-  ~DeviceExperts() override;
-
   // Calls TieredExperts::LoadResidents, then copies the experts that the policy wants in the
   // device's memory at the start. An expert that the host does not have is copied when it is first
   // needed. Returns the error of a copy. Requires: Request was not called yet.
@@ -73,11 +74,13 @@ class DeviceExperts final : public ExpertSource, public OffloadControl {
 
   void Request(const LayerRouting& routing, absl::Span<const int32_t> experts) override;
   absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience patience) override;
-  void Release(int32_t expert) override;
-  void Postpone(int32_t expert) override;
-  void PrefetchHint(int moe_layer, absl::Span<const int32_t> experts) override;
-  bool WantsHints() const override;
-  void NoteHostWork(const HostWork& work) override;
+  void Release(int32_t expert) override { fetcher_.Release(expert); }
+  void Postpone(int32_t expert) override { fetcher_.Postpone(expert); }
+  void PrefetchHint(int moe_layer, absl::Span<const int32_t> experts) override {
+    fetcher_.PrefetchHint(moe_layer, experts);
+  }
+  bool WantsHints() const override { return fetcher_.ahead().WantsHints() || host_->WantsHints(); }
+  void NoteHostWork(const HostWork& work) override { fetcher_.NoteHostWork(work); }
 
   // The members of OffloadStats, OffloadSettings and ExpertMap describe the device's slots, except
   // for those about reads of the file and OffloadStats::host.
@@ -88,6 +91,27 @@ class DeviceExperts final : public ExpertSource, public OffloadControl {
   absl::Status Change(const OffloadChange& change) override;
   void RefreshSoon() override;
   ExpertMap Map() const override;
+
+  const TieredExperts& host() const { return *host_; }
+  const Placement& placement() const { return *placement_; }
+  const LaneCosts& costs() const { return fetcher_.costs(); }
+
+ private:
+  DeviceExperts(kernels::KernelBackend* backend, std::unique_ptr<TieredExperts> host,
+                DeviceOptions options, DevicePool pool, std::unique_ptr<Placement> placement);
+
+  int64_t IndexOf(ExpertRef expert) const { return placement_->residency().IndexOf(expert); }
+  const DevicePool& pool() const { return fetcher_.buffers().pool(); }
+  void Decide();
+  absl::Status Resize(int64_t slots);
+  void Evict(const std::vector<ExpertRef>& experts);
+
+  kernels::KernelBackend* const backend_;
+  DeviceOptions options_;  // `policy` is always the current policy
+  const std::unique_ptr<TieredExperts> host_;
+  const std::unique_ptr<Placement> placement_;
+  std::vector<int64_t> uses_;  // [layers, experts]: number of requests that included the expert
+  DeviceFetcher fetcher_;
 };
 
 }  // namespace tidepool::moe

@@ -1,8 +1,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "kernels/math.h"
 #include "tests/kernels/op_cases.h"
 #include "tests/kernels/operands.h"
@@ -67,6 +70,35 @@ OpCase CopyWithinCase(int64_t bytes) {
     return result;
   };
   return {absl::StrCat("CopyWithin ", bytes), run, Relative(0)};
+}
+
+// Copies beside ops that read and write the targets, before and after.
+OpCase BeginCopyInCase(int64_t floats) {
+  const auto run = [=](KernelBackend& backend) {
+    constexpr int kCopies = 5;
+    Noise noise(floats);
+    const PinnedFloats source(backend, noise.Floats(kCopies * floats));
+    const MatrixOperand slots(backend, noise.Floats(2 * floats), 2, floats);
+    const MatrixOperand out(backend, std::vector<float>(2 * floats), 2, floats);
+    std::vector<CopyTicket> copies;
+    for (int i = 0; i < kCopies; ++i) {
+      const MatrixView slot = slots.view().RowRange(i % 2, 1);
+      backend.AddScaled(slot, static_cast<float>(i + 1), out.view().RowRange(i % 2, 1));
+      copies.push_back(backend.BeginCopyIn(source.Bytes(i * floats, floats),
+                                           reinterpret_cast<std::byte*>(slot.data)));
+      backend.Scale(out.view(), 0.5f);
+      backend.AwaitCopy(copies.back());
+    }
+    backend.Add(slots.view(), out.view());
+    const OpResult result = {Joined(out.Read(), slots.Read()), {}};
+    for (const CopyTicket copy : copies) {
+      absl::StatusOr<std::optional<absl::Duration>> time = std::nullopt;
+      while (time.ok() && !time->has_value()) time = backend.CopyTime(copy);
+      EXPECT_TRUE(time.ok()) << time.status();
+    }
+    return result;
+  };
+  return {absl::StrCat("BeginCopyIn ", floats), run, Relative(0)};
 }
 
 // Rows for ScanRows that differ from each other in what is found, and where.
@@ -166,6 +198,7 @@ void AddCopyCases(Precision, std::vector<OpCase>* cases) {
     cases->push_back(CopyHeadsCase(rows, {.heads = 1, .cols = 1, .from_dim = 1, .to_dim = 1}));
   }
   for (const int64_t bytes : {1, 100, 70001}) cases->push_back(CopyWithinCase(bytes));
+  for (const int64_t floats : {1, 33, 20000}) cases->push_back(BeginCopyInCase(floats));
 }
 
 }  // namespace tidepool::kernels

@@ -3,9 +3,12 @@
 #ifndef TIDEPOOL_TESTS_KERNELS_OPERANDS_H_
 #define TIDEPOOL_TESTS_KERNELS_OPERANDS_H_
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -104,6 +107,41 @@ class ArenaOperand : public Arena {
     }
     Reset();
   }
+};
+
+// Pages of host memory that are pinned for a backend, which must outlive them. They begin with
+// floats.
+class PinnedFloats {
+ public:
+  PinnedFloats(KernelBackend& backend, const std::vector<float>& values)
+      : backend_(backend), memory_(Allocate(values.size() * sizeof(float))) {
+    std::copy(values.begin(), values.end(), data());
+    const absl::Status status = backend.PinHost(memory_);
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  PinnedFloats(const PinnedFloats&) = delete;
+  PinnedFloats& operator=(const PinnedFloats&) = delete;
+  ~PinnedFloats() {
+    backend_.UnpinHost(memory_);
+    std::free(memory_.data());
+  }
+
+  float* data() const { return reinterpret_cast<float*>(memory_.data()); }
+  absl::Span<const std::byte> Bytes(int64_t first, int64_t count) const {
+    return memory_.subspan(first * sizeof(float), count * sizeof(float));
+  }
+
+ private:
+  static absl::Span<std::byte> Allocate(size_t bytes) {
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t rounded = (bytes + page - 1) / page * page;
+    auto* const data = static_cast<std::byte*>(std::aligned_alloc(page, rounded));
+    std::fill_n(data, rounded, std::byte{0});
+    return {data, rounded};
+  }
+
+  KernelBackend& backend_;
+  const absl::Span<std::byte> memory_;
 };
 
 }  // namespace tidepool::kernels

@@ -39,7 +39,7 @@ absl::Status ProtectedCopies::Pin(absl::Span<std::byte> memory) {
   if (memory.size() > options_.pinned_bytes - pinned_bytes_) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot pin ", memory.size(), " bytes of host memory: ", pinned_bytes_, " of ",
-                     options_.pinned_bytes, " bytes are pinned"));
+                     options_.pinned_bytes, " bytes are pinned (ulimit -l)"));
   }
   pinned_.emplace(memory.data(), memory.size());
   pinned_bytes_ += memory.size();

@@ -7,8 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/check.h"
+#include "kernels/tensor.h"
+#include "tests/kernels/protected_backend.h"
 
 namespace tidepool::moe {
 namespace {
@@ -96,6 +99,57 @@ TEST(ExpertPoolTest, BuffersKeepTheirBytesWhileLimitsChange) {
       ASSERT_EQ(pool->data(buffer)[kBytes - 1], static_cast<std::byte>(buffer + 1));
     }
   }
+}
+
+// Copies from all buffers end before this returns.
+void CopyBuffers(kernels::KernelBackend& backend, const ExpertPool& pool, int32_t buffers) {
+  const kernels::Buffer slot(kBytes, backend.memory());
+  for (int32_t buffer = 0; buffer < buffers; ++buffer) {
+    std::memset(pool.data(buffer), buffer + 1, kBytes);
+    const kernels::CopyTicket copy =
+        backend.BeginCopyIn({pool.data(buffer), static_cast<size_t>(kBytes)}, slot.data());
+    backend.AwaitCopy(copy);
+    std::vector<std::byte> out(kBytes);
+    ASSERT_TRUE(backend.CopyOut(slot.data(), absl::MakeSpan(out)).ok());
+    EXPECT_EQ(out[kBytes - 1], static_cast<std::byte>(buffer + 1));
+  }
+}
+
+TEST(PinnedPoolTest, BuffersWithinTheLimitArePinned) {
+  const auto backend = kernels::MakeProtectedBackend({});
+  auto pool = ExpertPool::Create(kBytes, 3, 8, backend.get());
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  CopyBuffers(*backend, *pool, 3);
+  ASSERT_TRUE(pool->SetLimit(5).ok());
+  ExpertPool moved = *std::move(pool);
+  CopyBuffers(*backend, moved, 5);
+  // The backend ends the process if memory is still pinned when it is destroyed.
+}
+
+TEST(PinnedPoolTest, BuffersThatLoseTheirMemoryAreUnpinned) {
+  const auto backend = kernels::MakeProtectedBackend({.pinned_bytes = 6 * kBytes});
+  auto pool = ExpertPool::Create(kBytes, 6, 20, backend.get());
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  std::vector<int32_t> used;
+  for (int i = 0; i < 6; ++i) used.push_back(pool->Take());
+  ASSERT_TRUE(pool->SetLimit(1).ok());
+  for (const int32_t buffer : used) pool->GiveBack(buffer);
+  ASSERT_TRUE(pool->SetLimit(6).ok());
+  CopyBuffers(*backend, *pool, 1);
+}
+
+TEST(PinnedPoolTest, MemoryThatCannotBePinnedIsAnError) {
+  const auto backend = kernels::MakeProtectedBackend({.pinned_bytes = 6 * kBytes});
+  const absl::Status created = ExpertPool::Create(kBytes, 7, 20, backend.get()).status();
+  EXPECT_EQ(created.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(created.message()),
+              testing::AllOf(testing::HasSubstr("than the 73728 bytes that are pinned now"),
+                             testing::HasSubstr("ulimit -l")));
+  auto pool = ExpertPool::Create(kBytes, 4, 20, backend.get());
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  EXPECT_EQ(pool->SetLimit(7).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(pool->limit(), 4);
+  EXPECT_TRUE(pool->SetLimit(6).ok());
 }
 
 }  // namespace

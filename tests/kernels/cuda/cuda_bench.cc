@@ -1,12 +1,14 @@
 // Measures the kernels of the CUDA backend on a GPU, each against a bound that is measured on the
-// same GPU: bytes of weights and of KV against the bandwidth of a copy. Exits with 77 if there is
-// no GPU. Each number is the median of kRepeats runs of a CUDA graph of many calls, whose weights
-// are together larger than the L2 cache.
+// same GPU: bytes of weights, of KV and of rows against the bandwidth of a copy. Exits with 77 if
+// there is no GPU. Each number is the median of kRepeats runs of a CUDA graph of many calls, whose
+// weights are together larger than the L2 cache.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -190,11 +192,19 @@ class BenchMemory final : public Memory {
   bool on_host() const override { return false; }
 };
 
-// One row of each of `sequences` sequences attends to `tokens` tokens. The shape is that of Llama
-// 3 8B: 32 heads, 8 KV heads, 128 dimensions.
-void MeasureAttention(Bench& bench, int sequences, int64_t tokens, double copy_rate) {
+// The last `rows` of `tokens` tokens of each sequence attend. The shape is that of Llama 3 8B: 32
+// heads, 8 KV heads, 128 dimensions.
+struct AttentionCase {
+  DType dtype;
+  int sequences;
+  int64_t rows;
+  int64_t tokens;
+};
+
+void MeasureAttention(Bench& bench, const AttentionCase& attention, double copy_rate) {
   constexpr int kHeads = 32;
-  KvLayer layer = {.dtype = DType::kF16, .kv_heads = 8, .k_dim = 128, .v_dim = 128};
+  const auto& [dtype, sequences, rows, tokens] = attention;
+  KvLayer layer = {.dtype = dtype, .kv_heads = 8, .k_dim = 128, .v_dim = 128};
   const size_t part = layer.kv_heads * KvHeadBytes(layer.dtype, layer.k_dim);
   layer.v_offset = part;
   layer.block_bytes = 2 * part;
@@ -206,23 +216,75 @@ void MeasureAttention(Bench& bench, int sequences, int64_t tokens, double copy_r
   for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
   std::vector<KvSpan> spans;
   for (int s = 0; s < sequences; ++s) {
-    spans.push_back({.first_row = s,
-                     .rows = 1,
-                     .first_slot = tokens - 1,
+    spans.push_back({.first_row = s * rows,
+                     .rows = rows,
+                     .first_slot = tokens - rows,
                      .blocks = absl::MakeConstSpan(table).subspan(s * blocks, blocks)});
   }
-  const AttendCall call = {Noise(sequences, kHeads * layer.k_dim), kHeads, 0.0884f, layer, spans};
-  const size_t arena_bytes = ActivationBytes(sequences, int64_t{kHeads} * layer.v_dim) +
+  const int64_t all_rows = sequences * rows;
+  const AttendCall call = {Noise(all_rows, kHeads * layer.k_dim), kHeads, 0.0884f, layer, spans};
+  const size_t arena_bytes = ActivationBytes(all_rows, int64_t{kHeads} * layer.v_dim) +
                              AttendScratchBytes(call, kCudaThreads);
   BenchMemory memory;
   Arena arena(arena_bytes, &memory);
   const ActivationBuffer out = AllocateAttended(call, Precision::kFast, &arena);
   const double seconds =
       bench.Seconds(16, [&](int) { AttendRows(bench.context(), call, out, &arena); });
-  const double rate = static_cast<double>(bytes) / seconds;
-  bench.Report(absl::StrCat("attention, ", sequences, " rows, ", tokens, " tokens"), seconds,
-               rate * 1e-9, "GB/s", rate / copy_rate);
+  const std::string name = absl::StrCat("attention ", DTypeName(dtype), ", ", sequences, " x ",
+                                        rows, " rows, ", tokens, " tokens");
+  if (rows == 1) {
+    const double rate = static_cast<double>(bytes) / seconds;
+    bench.Report(name, seconds, rate * 1e-9, "GB/s", rate / copy_rate);
+  } else {
+    const double pairs = static_cast<double>(all_rows) * (tokens - (rows - 1) / 2.0);
+    const double operations = 2.0 * pairs * kHeads * (layer.k_dim + layer.v_dim);
+    bench.Report(name, seconds, operations / seconds * 1e-12, "TFLOP/s", 0);
+  }
   FreeDevice(0, layer.arena);
+}
+
+// The norm and the int8 form of rows.
+void MeasureRows(Bench& bench, int64_t rows, double copy_rate) {
+  constexpr int64_t kCols = 4096;
+  const ConstMatrixView x = Noise(rows, kCols);
+  const absl::Span<const float> weight(Noise(1, kCols).data, kCols);
+  BenchMemory memory;
+  Arena arena(ActivationBytes(rows, kCols), &memory);
+  const ActivationBuffer out =
+      AllocateActivation(rows, kCols, Precision::kFast, ActivationParts::kAll, &arena);
+  const auto report = [&](const char* name, const std::function<void(int)>& call) {
+    const double seconds = bench.Seconds(16, call);
+    const double rate = 8.0 * static_cast<double>(rows * kCols) / seconds;
+    bench.Report(absl::StrCat(name, ", ", rows, " x ", kCols), seconds, rate * 1e-9, "GB/s",
+                 rate / copy_rate);
+  };
+  report("norm", [&](int) { NormRows(bench.context(), x, weight, 1e-5f, out); });
+  report("quantize", [&](int) { QuantizeRows(bench.context(), x, out); });
+}
+
+// Copies of experts from pinned host memory, on a stream beside the ops.
+void MeasureHostCopies(Bench& bench, size_t bytes) {
+  constexpr int kCopies = 32;
+  const size_t all = kCopies * bytes;
+  constexpr size_t kPage = 64 << 10;
+  void* const host = std::aligned_alloc(kPage, all);
+  CHECK(host != nullptr);
+  auto* const data = static_cast<std::byte*>(host);
+  std::fill_n(data, all, std::byte{1});
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < kCopies; ++i) CHECK_OK(PinHost(0, data + i * bytes, bytes));
+  const std::chrono::duration<double> pinning = std::chrono::steady_clock::now() - begin;
+  bench.Report(absl::StrCat("pin ", bytes >> 10, " KiB of host memory"), pinning.count() / kCopies,
+               static_cast<double>(all) / pinning.count() * 1e-9, "GB/s", 0);
+  std::byte* const to = Allocate<std::byte>(all);
+  const double seconds = bench.Seconds(kCopies, [&](int i) {
+    CopyPinnedIn(bench.context().stream, data + i * bytes, to + i * bytes, bytes);
+  });
+  bench.Report(absl::StrCat("copy ", bytes >> 10, " KiB of pinned host memory"), seconds,
+               static_cast<double>(bytes) / seconds * 1e-9, "GB/s", 0);
+  FreeDevice(0, to);
+  for (int i = 0; i < kCopies; ++i) UnpinHost(0, data + i * bytes);
+  std::free(host);
 }
 
 void MeasureAll() {
@@ -237,10 +299,18 @@ void MeasureAll() {
     MeasureProducts(bench, {dtype, 4096, 14336}, {1, 8}, copy_rate);
   }
   MeasureProducts(bench, {DType::kF16, 4096, 4096}, {1, 8}, copy_rate);
-  for (const int64_t tokens : {4096, 32768}) {
-    MeasureAttention(bench, 1, tokens, copy_rate);
-    MeasureAttention(bench, 8, tokens, copy_rate);
+  for (const DType dtype : {DType::kF16, DType::kQ8_0}) {
+    for (const int64_t tokens : {4096, 32768}) {
+      for (const int sequences : {1, 8}) {
+        MeasureAttention(bench, {dtype, sequences, 1, tokens}, copy_rate);
+      }
+    }
+    for (const int64_t tokens : {512, 8192}) {
+      MeasureAttention(bench, {dtype, 1, 512, tokens}, copy_rate);
+    }
   }
+  for (const int64_t rows : {1, 512}) MeasureRows(bench, rows, copy_rate);
+  for (const size_t bytes : {size_t{512} << 10, size_t{4} << 20}) MeasureHostCopies(bench, bytes);
   absl::PrintF("%s\n", bench.Json());
 }
 

@@ -3,14 +3,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/runtime.h"
+#include "tests/kernels/cuda/emulated_stream.h"
 
 namespace tidepool::kernels::cuda {
 namespace {
@@ -141,6 +145,44 @@ TEST_F(EmulatedDeviceTest, ErrorsAreKept) {
   EXPECT_THAT(Run(Reverse, {}, 64, 256, data.data()), HasSubstr("race"));
 }
 
+// Streams run in any order, except for what waits for an event.
+TEST_F(EmulatedDeviceTest, WorkAfterAnEventOfAnotherStreamRunsAfterIt) {
+  Stream* const other = *MakeStream(0);
+  Event* const event = MakeEvent(0, EventKind::kTimed);
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SetEmulationSeed(seed);
+    const std::array<std::byte, 2> from = {std::byte{7}, std::byte{9}};
+    std::array<std::byte, 3> to = {};
+    CopyPinnedIn(stream_, &from[0], &to[0], 1);
+    Record(stream_, event);
+    CopyPinnedIn(stream_, &from[1], &to[0], 1);
+    WaitOnDevice(other, event);
+    CopyPinnedIn(other, &to[0], &to[1], 1);
+    Record(other, event);
+    WaitOnDevice(stream_, event);
+    CopyPinnedIn(stream_, &to[1], &to[2], 1);
+    EXPECT_TRUE(Synchronize(seed % 2 == 0 ? stream_ : other).ok());
+    EXPECT_TRUE(Synchronize(stream_).ok());
+    EXPECT_NE(to[1], std::byte{0});
+    EXPECT_EQ(to[2], to[1]);
+    EXPECT_TRUE(HasHappened(other, event));
+  }
+  DeleteEvent(event);
+  DeleteStream(other);
+}
+
+TEST_F(EmulatedDeviceTest, AStreamThatWaitsForAFailedOneFails) {
+  Stream* const other = *MakeStream(0);
+  Event* const event = MakeEvent(0, EventKind::kUntimed);
+  Launch(stream_, WriteTwice, {}, 32, 4, 0);
+  Record(stream_, event);
+  WaitOnDevice(other, event);
+  EXPECT_THAT(std::string(Synchronize(other).message()), HasSubstr("race"));
+  EXPECT_FALSE(HasHappened(other, event));
+  DeleteEvent(event);
+  DeleteStream(other);
+}
+
 TIDEPOOL_KERNEL Exchange(uint32_t* out) {
   const int lane = LaneIndex();
   out[lane] = Shuffle(lane, 3);
@@ -212,6 +254,60 @@ TEST(EmulatedBackendTest, AddsRows) {
   (*backend)->Add({first, 3, 300}, {first + 900, 3, 300});
   ASSERT_TRUE((*backend)->CopyOut(buffer.data() + 900 * sizeof(float), bytes(y)).ok());
   for (int i = 0; i < 900; ++i) EXPECT_EQ(y[i], 2.0f * static_cast<float>(i));
+}
+
+class EmulatedCopiesTest : public testing::Test {
+ protected:
+  EmulatedCopiesTest()
+      : backend_(*MakeCudaBackend({})),
+        source_(kCopies * kBytes, std::byte{3}),
+        slots_(kCopies * kBytes, backend_->memory()) {
+    EXPECT_TRUE(backend_->PinHost(absl::MakeSpan(source_)).ok());
+  }
+  ~EmulatedCopiesTest() override {
+    EXPECT_TRUE(backend_->Sync().ok());
+    backend_->UnpinHost(absl::MakeSpan(source_));
+  }
+
+  CopyTicket Begin(int slot) {
+    return backend_->BeginCopyIn(absl::MakeConstSpan(source_).subspan(slot * kBytes, kBytes),
+                                 slots_.data() + slot * kBytes);
+  }
+
+  static constexpr int kCopies = 3;
+  static constexpr int kBytes = 100;
+  const std::unique_ptr<KernelBackend> backend_;
+  std::vector<std::byte> source_;
+  const Buffer slots_;
+};
+
+TEST_F(EmulatedCopiesTest, CopiesEndBeforeAndAfterOtherWork) {
+  int before = 0;
+  int after = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SetEmulationSeed(seed);
+    std::vector<CopyTicket> copies;
+    for (int slot = 0; slot < kCopies; ++slot) copies.push_back(Begin(slot));
+    EXPECT_EQ(copies.back(), static_cast<CopyTicket>(seed * kCopies));
+    EXPECT_TRUE(backend_->Sync().ok());
+    for (const CopyTicket copy : copies) {
+      absl::StatusOr<std::optional<absl::Duration>> time = backend_->CopyTime(copy);
+      if (copy == copies[0]) ++(time.ok() && time->has_value() ? before : after);
+      while (time.ok() && !time->has_value()) time = backend_->CopyTime(copy);
+      ASSERT_TRUE(time.ok()) << time.status();
+      EXPECT_GT(**time, absl::ZeroDuration());
+      backend_->AwaitCopy(copy);  // does nothing
+    }
+  }
+  EXPECT_GT(before, 3);
+  EXPECT_GT(after, 3);
+  std::vector<std::byte> out(slots_.size());
+  EXPECT_TRUE(backend_->CopyOut(slots_.data(), absl::MakeSpan(out)).ok());
+  EXPECT_EQ(out, source_);
+}
+
+TEST_F(EmulatedCopiesTest, CopiesWhoseTimeNobodyReadsEndWithTheBackend) {
+  for (int slot = 0; slot < kCopies; ++slot) backend_->AwaitCopy(Begin(slot));
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 #include <mutex>
 #include <new>
 #include <numeric>
-#include <set>
+#include <optional>
+#include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,16 +23,31 @@ constexpr int kMaxSharedBytes = 227 << 10;
 
 uint64_t next_seed = 1;
 
-// All streams, and the lock of each. It is recursive, because work of a stream may free memory.
+// All streams, and the lock of each. It is recursive, because work of a stream may free memory, and
+// may wait for another stream.
 struct Streams {
   std::recursive_mutex lock;
-  std::set<Stream*> all;
+  std::vector<Stream*> all;  // in the order in which they were made
+  std::mt19937_64 random{1};
 };
 Streams& AllStreams() {
   static Streams streams;
   return streams;
 }
 using Lock = std::lock_guard<std::recursive_mutex>;
+
+// Work of streams may run at any time. Runs each stream to its end, with a chance of one half.
+void RunSomeStreams() {
+  const Lock lock(AllStreams().lock);
+  for (Stream* stream : AllStreams().all) {
+    if (AllStreams().random() % 2 == 0) stream->RunUntil(stream->added());
+  }
+}
+
+void RunAllStreams() {
+  const Lock lock(AllStreams().lock);
+  for (Stream* stream : AllStreams().all) stream->RunUntil(stream->added());
+}
 
 std::string CheckShape(const LaunchShape& shape) {
   const auto [grid, threads, shared_bytes] = shape;
@@ -46,7 +63,11 @@ std::string CheckShape(const LaunchShape& shape) {
 
 }  // namespace
 
-void SetEmulationSeed(uint64_t seed) { next_seed = seed; }
+void SetEmulationSeed(uint64_t seed) {
+  const Lock lock(AllStreams().lock);
+  next_seed = seed;
+  AllStreams().random.seed(seed);
+}
 
 void Stream::Add(std::function<void()> work) {
   const Lock lock(AllStreams().lock);
@@ -79,6 +100,16 @@ void Stream::RunKernel(const LaunchShape& shape, const std::function<void()>& ke
   }
 }
 
+uint64_t Stream::done() const {
+  const Lock lock(AllStreams().lock);
+  return done_;
+}
+
+std::string Stream::error() const {
+  const Lock lock(AllStreams().lock);
+  return error_;
+}
+
 void Stream::RunUntil(uint64_t count) {
   const Lock lock(AllStreams().lock);
   while (done_ < count && !work_.empty()) {
@@ -90,6 +121,7 @@ void Stream::RunUntil(uint64_t count) {
 
 class Event {
  public:
+  Stream* stream = nullptr;
   uint64_t at = 0;  // number of works of the stream that come first
 };
 
@@ -110,37 +142,64 @@ std::byte* AllocateDevice(int, size_t bytes) {
 }
 // As on a GPU, it waits for all work that may use the memory.
 void FreeDevice(int, std::byte* data) {
-  const Lock lock(AllStreams().lock);
-  for (Stream* stream : AllStreams().all) stream->RunUntil(stream->added());
+  RunAllStreams();
   ::operator delete(data, kDeviceAlignment);
 }
-size_t FreeDeviceBytes(int) { return 0; }
+std::optional<size_t> FreeDeviceBytes(int) { return std::nullopt; }
 
 std::byte* AllocatePinned(int device, size_t bytes) { return AllocateDevice(device, bytes); }
 void FreePinned(int device, std::byte* data) { FreeDevice(device, data); }
 
+// Copies may read any host memory here.
+absl::Status PinHost(int, std::byte*, size_t) { return absl::OkStatus(); }
+void UnpinHost(int, std::byte*) {}
+
 absl::StatusOr<Stream*> MakeStream(int) {
   const Lock lock(AllStreams().lock);
-  return *AllStreams().all.insert(new Stream(next_seed * 1000003)).first;
+  return AllStreams().all.emplace_back(new Stream(next_seed * 1000003));
 }
 
+// Work of other streams may wait for this one, so all work runs first.
 void DeleteStream(Stream* stream) {
   const Lock lock(AllStreams().lock);
-  stream->RunUntil(stream->added());
-  AllStreams().all.erase(stream);
+  RunAllStreams();
+  std::erase(AllStreams().all, stream);
   delete stream;
 }
 
 absl::Status Synchronize(Stream* stream) {
+  RunSomeStreams();
   stream->RunUntil(stream->added());
-  if (stream->error().empty()) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("emulated device: ", stream->error()));
+  return ErrorOf(stream);
 }
 
-Event* MakeEvent(int) { return new Event(); }
+absl::Status ErrorOf(const Stream* stream) {
+  const std::string error = stream->error();
+  if (error.empty()) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("emulated device: ", error));
+}
+
+Event* MakeEvent(int, EventKind) { return new Event(); }
 void DeleteEvent(Event* event) { delete event; }
-void Record(Stream* stream, Event* event) { event->at = stream->added(); }
-void Wait(Stream* stream, Event* event) { stream->RunUntil(event->at); }
+void Record(Stream* stream, Event* event) { *event = {stream, stream->added()}; }
+void Wait(Stream*, Event* event) {
+  if (event->stream != nullptr) event->stream->RunUntil(event->at);
+}
+void WaitOnDevice(Stream* stream, Event* event) {
+  stream->Add([stream, first = *event] {
+    first.stream->RunUntil(first.at);
+    stream->TakeError(*first.stream);
+  });
+}
+bool HasHappened(Stream*, Event* event) {
+  const Lock lock(AllStreams().lock);
+  RunSomeStreams();
+  return event->stream->error().empty() && event->stream->done() >= event->at;
+}
+// A microsecond for each work of the stream.
+absl::Duration TimeBetween(Stream*, Event* begin, Event* end) {
+  return absl::Microseconds(end->at - begin->at);
+}
 
 void CopyPinnedIn(Stream* stream, const std::byte* from, std::byte* to, size_t bytes) {
   stream->Add([=] { std::memcpy(to, from, bytes); });

@@ -12,7 +12,7 @@
 
 namespace tidepool::kernels::cuda {
 
-// The seed of the order in which blocks and threads run. A new stream reads it.
+// The seed of the order in which blocks, threads and streams run. A new stream reads it.
 void SetEmulationSeed(uint64_t seed);
 
 // Thread-safe: memory may be freed on any thread, which waits for all streams.
@@ -27,7 +27,10 @@ class Stream {
   uint64_t added() const;
   // Runs work until `count` works are done. After an error, work is dropped.
   void RunUntil(uint64_t count);
-  const std::string& error() const { return error_; }
+  uint64_t done() const;  // number of works that have run
+  std::string error() const;
+  // This stream waits for the other one, and so fails with it.
+  void TakeError(const Stream& other) { error_ = other.error_; }
 
  private:
   void RunKernel(const LaunchShape& shape, const std::function<void()>& kernel);

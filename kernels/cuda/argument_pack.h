@@ -1,19 +1,20 @@
 // ArgumentPack: carries several host arrays to the device with one copy. A copy costs some
-// microseconds, and attention needs several arrays in every layer.
+// microseconds, and many ops need several arrays in every layer.
 //
 //   ArgumentPack pack;
 //   const auto spans = pack.Add(host_spans);
 //   const auto tasks = pack.Add(host_tasks);
-//   const std::byte* data = pack.Carry(context);
+//   const std::byte* data = pack.Carry(context.staging);
 //   Launch(..., spans.In(data), tasks.In(data));
-#ifndef TIDEPOOL_KERNELS_CUDA_ROWS_PACK_CU_H_
-#define TIDEPOOL_KERNELS_CUDA_ROWS_PACK_CU_H_
+#ifndef TIDEPOOL_KERNELS_CUDA_ARGUMENT_PACK_H_
+#define TIDEPOOL_KERNELS_CUDA_ARGUMENT_PACK_H_
 
 #include <cstddef>
 #include <type_traits>
 #include <vector>
 
-#include "kernels/cuda/cuda_ops.h"
+#include "absl/types/span.h"
+#include "kernels/cuda/staging.h"
 
 namespace tidepool::kernels::cuda {
 
@@ -28,7 +29,7 @@ struct PackedArray {
 class ArgumentPack {
  public:
   template <typename T>
-  PackedArray<T> Add(const std::vector<T>& values) {
+  PackedArray<T> Add(absl::Span<const T> values) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= kArrayAlignment);
     const PackedArray<T> array = {bytes_.size()};
     const auto* begin = reinterpret_cast<const std::byte*>(values.data());
@@ -36,11 +37,13 @@ class ArgumentPack {
     bytes_.resize((bytes_.size() + kArrayAlignment - 1) / kArrayAlignment * kArrayAlignment);
     return array;
   }
+  template <typename T>
+  PackedArray<T> Add(const std::vector<T>& values) {
+    return Add(absl::MakeConstSpan(values));
+  }
 
   // The arrays on the device. They are valid for all kernels of the current op.
-  const std::byte* Carry(const CudaContext& context) const {
-    return context.staging->Carry(bytes_);
-  }
+  const std::byte* Carry(StagingRing* staging) const { return staging->Carry(bytes_); }
 
  private:
   static constexpr size_t kArrayAlignment = 16;
@@ -49,4 +52,4 @@ class ArgumentPack {
 
 }  // namespace tidepool::kernels::cuda
 
-#endif  // TIDEPOOL_KERNELS_CUDA_ROWS_PACK_CU_H_
+#endif  // TIDEPOOL_KERNELS_CUDA_ARGUMENT_PACK_H_

@@ -1,0 +1,81 @@
+#include "kernels/cuda/copy_lane.h"
+
+#include "absl/memory/memory.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+
+namespace tidepool::kernels::cuda {
+
+absl::StatusOr<std::unique_ptr<CopyLane>> CopyLane::Create(int device, Stream* ops) {
+  ASSIGN_OR_RETURN(Stream* const stream, MakeStream(device));
+  auto lane = absl::WrapUnique(new CopyLane(device, ops, stream));
+  lane->after_ops_ = MakeEvent(device, EventKind::kUntimed);
+  if (lane->after_ops_ == nullptr) {
+    return absl::InternalError("the device cannot make an event for copies");
+  }
+  return lane;
+}
+
+CopyLane::~CopyLane() {
+  DeleteStream(stream_);
+  for (const auto& [ticket, copy] : copies_) {
+    free_events_.push_back(copy.begin);
+    free_events_.push_back(copy.end);
+  }
+  free_events_.push_back(after_ops_);
+  for (Event* event : free_events_) {
+    if (event != nullptr) DeleteEvent(event);
+  }
+}
+
+Event* CopyLane::TakeEvent() {
+  if (!free_events_.empty()) {
+    Event* const event = free_events_.back();
+    free_events_.pop_back();
+    return event;
+  }
+  Event* const event = MakeEvent(device_, EventKind::kTimed);
+  if (event == nullptr && status_.ok()) {
+    status_ = absl::InternalError("the device cannot make an event for a copy");
+  }
+  return event;
+}
+
+CopyTicket CopyLane::Begin(absl::Span<const std::byte> from, std::byte* to) {
+  const Copy copy = {TakeEvent(), TakeEvent()};
+  copies_.emplace(++begun_, copy);
+  if (!status_.ok()) return begun_;
+  Record(ops_, after_ops_);
+  WaitOnDevice(stream_, after_ops_);
+  Record(stream_, copy.begin);
+  if (!from.empty()) CopyPinnedIn(stream_, from.data(), to, from.size());
+  Record(stream_, copy.end);
+  return begun_;
+}
+
+void CopyLane::Await(CopyTicket copy) {
+  CHECK(copy > 0 && copy <= begun_) << "copy " << copy << " was not begun";
+  const auto found = copies_.find(copy);
+  if (found != copies_.end() && status_.ok()) WaitOnDevice(ops_, found->second.end);
+}
+
+absl::StatusOr<std::optional<absl::Duration>> CopyLane::Time(CopyTicket copy) {
+  const auto found = copies_.find(copy);
+  CHECK(found != copies_.end()) << "copy " << copy << " was not begun, or its time was read";
+  RETURN_IF_ERROR(status());
+  const auto [begin, end] = found->second;
+  const bool has_ended = HasHappened(stream_, end);
+  const absl::Duration time = has_ended ? TimeBetween(stream_, begin, end) : absl::ZeroDuration();
+  RETURN_IF_ERROR(status());
+  if (!has_ended) return std::nullopt;
+  copies_.erase(found);
+  free_events_.insert(free_events_.end(), {begin, end});
+  return time;
+}
+
+absl::Status CopyLane::status() const {
+  RETURN_IF_ERROR(status_);
+  return ErrorOf(stream_);
+}
+
+}  // namespace tidepool::kernels::cuda
