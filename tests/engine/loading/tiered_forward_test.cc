@@ -147,7 +147,7 @@ TEST_F(TieredForwardTest, NothingThatTiersDoChangesABit) {
       if (delays() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delays() % 300));
       return absl::OkStatus();
     });
-    if (random() % 2 == 0) puppet.tiered->LoadResidents({});
+    if (random() % 2 == 0) ASSERT_TRUE(puppet.load_residents().ok());
     const int64_t vocabulary = puppet.model->vocab_size();
     const ContiguousKv kv(*puppet.model, static_cast<int>(fresh.size()), 128);
     kernels::Arena workspace(puppet.model->WorkspaceBytes({.rows = 128, .logit_rows = 128}),
@@ -170,13 +170,13 @@ TEST_F(TieredForwardTest, NothingThatTiersDoChangesABit) {
         walker->done += rows;
       }
       if (random() % 6 == 0) {
-        const int64_t record = puppet.tiered->Settings().record_bytes;
+        const int64_t record = puppet.experts()->Settings().record_bytes;
         const absl::Status changed =
-            puppet.tiered->Change(RandomChange(options.staging, record, &random));
+            puppet.experts()->Change(RandomChange(options.staging, record, &random));
         ASSERT_TRUE(changed.ok()) << changed;
       }
     }
-    const moe::OffloadStats stats = *puppet.tiered->Stats();
+    const moe::OffloadStats stats = *puppet.model->offload_stats();
     EXPECT_EQ(stats.failed_reads, 0);
     sum.placement += stats.placement;
     sum.prefetch_used_bytes += stats.prefetch_used_bytes;
