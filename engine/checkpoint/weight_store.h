@@ -83,7 +83,8 @@ struct WeightStoreOptions {
   kernels::KernelBackend* backend = nullptr;
 };
 
-// Thread-compatible. Weights exist as long as the store, and never move.
+// Thread-compatible. Weights exist as long as the store, and never move. Large because each form of
+// a tensor has its own methods.
 class WeightStore {
  public:
   static absl::StatusOr<std::unique_ptr<WeightStore>> Create(Checkpoint file,

@@ -51,8 +51,7 @@ absl::Status TooSmall(const MemoryLimits& limits, const ExpertSizes& sizes) {
   std::vector<absl::string_view> flags = {"--kv-memory"};
   if (limits.level == MemoryLevel::kBelowDevice) flags.clear();  // the KV is on the device
   if (limits.kv_disk_bytes > 0) flags.emplace_back("--kv-disk");
-  const std::string others =
-      flags.empty() ? "" : absl::StrCat(absl::StrJoin(flags, ", "), " or ");
+  const std::string others = flags.empty() ? "" : absl::StrCat(absl::StrJoin(flags, ", "), " or ");
   return absl::ResourceExhaustedError(absl::StrCat(
       WhyLeast(sizes), "; of ", Mib(*limits.available_bytes), " of free memory",
       limits.level == MemoryLevel::kDevice ? " of the GPU, " : ", ", absl::StrJoin(uses, ", "),

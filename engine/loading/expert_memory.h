@@ -62,11 +62,12 @@ struct ExpertSizes {
 };
 
 // Returns the number of slots for experts. 0 means no offloading: all experts are packed into
-// memory like other weights (not with kBelowDevice, where all experts need slots). Every slot has record_bytes bytes, even if its expert is smaller. With
-// kBytes or kShare there are always slots, even if all experts fit. A share of 1 counts neither the
-// staging records nor the unused part of slots with smaller experts. The minimum is the staging
-// records and the experts of one token in one layer. A smaller share is raised to it. If the memory
-// is too small, returns INVALID_ARGUMENT (kBytes) or RESOURCE_EXHAUSTED (kAuto) with the minimum.
+// memory like other weights (not with kBelowDevice, where all experts need slots). Every slot has
+// record_bytes bytes, even if its expert is smaller. With kBytes or kShare there are always slots,
+// even if all experts fit. A share of 1 counts neither the staging records nor the unused part of
+// slots with smaller experts. The minimum is the staging records and the experts of one token in
+// one layer. A smaller share is raised to it. If the memory is too small, returns INVALID_ARGUMENT
+// (kBytes) or RESOURCE_EXHAUSTED (kAuto) with the minimum.
 absl::StatusOr<int64_t> PlanExpertSlots(const ExpertMemory& memory, const MemoryLimits& limits,
                                         const ExpertSizes& sizes);
 

@@ -47,8 +47,8 @@ absl::StatusOr<int64_t> WorkspaceBytes(const ModelConfig& config, WeightStore* s
   ASSIGN_OR_RETURN(
       const std::unique_ptr<TransformerModel> model,
       TransformerModel::Create(config, shapes, request.backend, {.kv_dtype = request.kv_dtype}));
-  return static_cast<int64_t>(model->WorkspaceBytes(
-      StepLimits(config.vocab_size, request.max_sequences, prefill_rows)));
+  return static_cast<int64_t>(
+      model->WorkspaceBytes(StepLimits(config.vocab_size, request.max_sequences, prefill_rows)));
 }
 
 // Plans the slots of the model's own memory. Sets `workspace_bytes` of the limits, too.

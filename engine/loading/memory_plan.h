@@ -54,8 +54,8 @@ struct MemoryPlan {
 struct PlanRequest {
   const ExpertOptions* experts = nullptr;
   kernels::DType kv_dtype = kernels::DType::kF16;
-  int64_t max_sequences = 1;                   // of a step
-  kernels::KernelBackend* backend = nullptr;   // of the model
+  int64_t max_sequences = 1;                  // of a step
+  kernels::KernelBackend* backend = nullptr;  // of the model
 };
 
 // Plans the memory of the model. `shapes` is a store of the checkpoint without data

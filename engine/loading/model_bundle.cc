@@ -58,12 +58,11 @@ absl::StatusOr<MemoryPlan> Plan(const LoadOptions& options, const ModelBundle& b
                    WeightStore::Create(std::move(*file), {.threads = bundle.threads,
                                                           .contents = WeightContents::kShapesOnly,
                                                           .quantize_to = options.quantize_to}));
-  absl::StatusOr<MemoryPlan> plan =
-      PlanMemory(bundle.config, shapes.get(),
-                 {.experts = &options.experts,
-                  .kv_dtype = bundle.kv_dtype,
-                  .max_sequences = options.max_sequences,
-                  .backend = bundle.backend.get()});
+  absl::StatusOr<MemoryPlan> plan = PlanMemory(bundle.config, shapes.get(),
+                                               {.experts = &options.experts,
+                                                .kv_dtype = bundle.kv_dtype,
+                                                .max_sequences = options.max_sequences,
+                                                .backend = bundle.backend.get()});
   *file = std::move(*shapes).TakeFile();
   return plan;
 }
@@ -106,11 +105,10 @@ absl::Status LoadWeights(const LoadOptions& options, ModelBundle* bundle) {
                                     .backend = bundle->backend.get()}));
   const bool offloads = tiers.source != nullptr;
   if (offloads && bundle->plan.on_device) {
-    ASSIGN_OR_RETURN(bundle->host_backend,
-                     options.make_backend({.device = kernels::Device::kCpu,
-                                           .precision = options.precision,
-                                           .threads = bundle->threads,
-                                           .isa = options.isa}));
+    ASSIGN_OR_RETURN(bundle->host_backend, options.make_backend({.device = kernels::Device::kCpu,
+                                                                 .precision = options.precision,
+                                                                 .threads = bundle->threads,
+                                                                 .isa = options.isa}));
   }
   ASSIGN_OR_RETURN(
       std::unique_ptr<moe::TraceWriter> trace,

@@ -90,8 +90,8 @@ struct ModelBundle {
 // Loads a model. Errors: NOT_FOUND or PERMISSION_DENIED for the file; INVALID_ARGUMENT for an
 // option, or for the file's contents (one line that names the file and the tensor or key);
 // UNIMPLEMENTED for an unsupported architecture or tokenizer; FAILED_PRECONDITION if the machine
-// lacks options.isa or options.device; RESOURCE_EXHAUSTED if the weights do not fit into memory; and
-// the errors of PlanMemory and MakeExpertTiers.
+// lacks options.isa or options.device; RESOURCE_EXHAUSTED if the weights do not fit into memory;
+// and the errors of PlanMemory and MakeExpertTiers.
 absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
                                                        const LoadOptions& options);
 

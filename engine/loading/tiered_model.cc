@@ -98,7 +98,8 @@ std::string PackPath(const Checkpoint& file, const std::string& cache_dir,
 }
 
 absl::StatusOr<moe::ExpertRecords> OpenPack(const ModelConfig& config, const PackRequest& request) {
-  ASSIGN_OR_RETURN(const PackContents contents, PackContentsOf(config, request.digest, request.store));
+  ASSIGN_OR_RETURN(const PackContents contents,
+                   PackContentsOf(config, request.digest, request.store));
   return UsePack(config, contents, request);
 }
 
@@ -153,15 +154,14 @@ absl::StatusOr<ExpertTiers> MakeExpertTiers(const ModelConfig& config, WeightSto
            .repair = {.rebuild = Rebuilder(config, contents, store), .note = options.note},
            .pin = plan.on_device ? request.backend : nullptr}));
   if (!plan.on_device) return TiersOf(std::move(host));
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<moe::DeviceExperts> device,
-      moe::DeviceExperts::Create(request.backend, std::move(host),
-                                 {.top_k = config.moe.experts_used,
-                                  .slots = plan.slots,
-                                  .staging = options.staging,
-                                  .policy = std::move(policy),
-                                  .prefetch = options.prefetch,
-                                  .layer_numbers = MoeLayers(config)}));
+  ASSIGN_OR_RETURN(std::unique_ptr<moe::DeviceExperts> device,
+                   moe::DeviceExperts::Create(request.backend, std::move(host),
+                                              {.top_k = config.moe.experts_used,
+                                               .slots = plan.slots,
+                                               .staging = options.staging,
+                                               .policy = std::move(policy),
+                                               .prefetch = options.prefetch,
+                                               .layer_numbers = MoeLayers(config)}));
   return TiersOf(std::move(device));
 }
 

@@ -115,10 +115,10 @@ class TransformerModel final : public Model {
 
   // The result of a MoE layer's gate. All but x is in the host's memory.
   struct Gated {
-    kernels::Activation x;            // the FFN's input; in the workspace
-    const int32_t* ids = nullptr;     // [rows, top_k]
-    const float* weights = nullptr;   // [rows, top_k]
-    kernels::ConstMatrixView host_x;  // x.values, or without data if they were not copied
+    kernels::Activation x;              // the FFN's input; in the workspace
+    const int32_t* ids = nullptr;       // [rows, top_k]
+    const float* weights = nullptr;     // [rows, top_k]
+    kernels::ConstMatrixView host_x;    // x.values, or without data if they were not copied
     std::unique_ptr<std::byte[]> copy;  // of these, if the workspace is on a device
   };
   enum class HostX : uint8_t { kOmit, kCopy };

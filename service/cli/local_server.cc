@@ -37,9 +37,9 @@ namespace {
 // cannot hold it.
 absl::StatusOr<int64_t> ContextLength(const Config& config, const engine::ModelBundle& bundle) {
   const int64_t trained = bundle.config.context_length;
-  const int64_t capacity = engine::KvCapacityTokens(
-      bundle.model->kv_specs(), config.model.kv_memory_bytes,
-      std::max(engine::kPrefillRows, bundle.offload_prefill_rows));
+  const int64_t capacity =
+      engine::KvCapacityTokens(bundle.model->kv_specs(), config.model.kv_memory_bytes,
+                               std::max(engine::kPrefillRows, bundle.offload_prefill_rows));
   if (config.model.context > trained) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--context %d: %s was trained for %d tokens; use a smaller value",
@@ -143,9 +143,9 @@ class LocalServerImpl : public LocalServer {
     options.prefill_chunk = engine::kPrefillRows;
     options.attention_depth = engine::AttentionDepth(bundle_->config);
     options.offload_prefill_chunk = bundle_->offload_prefill_rows;
-    options.limits = engine::StepLimits(
-        bundle_->config.vocab_size, config.serving.max_sequences,
-        std::max(options.prefill_chunk, options.offload_prefill_chunk));
+    options.limits =
+        engine::StepLimits(bundle_->config.vocab_size, config.serving.max_sequences,
+                           std::max(options.prefill_chunk, options.offload_prefill_chunk));
     options.cache_seed = absl::StrCat(bundle_->content_digest, "/", bundle_->numerics_id);
     if (config.model.kv_disk_bytes > 0) {
       options.kv_disk_path = absl::StrCat(config.model.kv_disk_folder, "/", bundle_->digest, ".kv");

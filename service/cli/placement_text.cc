@@ -30,11 +30,11 @@ std::string OwnMemory(const MemoryPlan& plan) {
   if (plan.offloads()) {
     parts.push_back(Slots(plan, plan.slots));
   } else if (plan.sizes.experts > 0) {
-    parts.push_back(absl::StrFormat("all %d experts in %s", plan.sizes.experts,
-                                    Size(plan.sizes.total_bytes)));
+    parts.push_back(
+        absl::StrFormat("all %d experts in %s", plan.sizes.experts, Size(plan.sizes.total_bytes)));
   }
-  std::string text = absl::StrCat(plan.on_device ? "GPU memory: " : "memory: ",
-                                  absl::StrJoin(parts, ", "));
+  std::string text =
+      absl::StrCat(plan.on_device ? "GPU memory: " : "memory: ", absl::StrJoin(parts, ", "));
   if (plan.available_bytes.has_value()) {
     absl::StrAppend(&text, " (", Size(*plan.available_bytes), " are free, ",
                     Size(plan.reserve_bytes), " of them reserved)");

@@ -57,8 +57,8 @@ std::string HitRate(const Json& counters) {
   return absl::StrFormat("%.1f %%", 100 * hits / lookups);
 }
 
-// Formats the host's memory below a GPU: its size and hit rate, and what was done with the misses of
-// the GPU since the start.
+// Formats the host's memory below a GPU: its size and hit rate, and what was done with the misses
+// of the GPU since the start.
 std::string HostTierText(const Json& offload) {
   const Json& host = offload["host"];
   const Json& counters = offload["total"]["host"];

@@ -1,5 +1,5 @@
-// Engines whose experts are in a device's memory, in the host's memory below it, and in a file, from
-// the loader to the tokens: the bits of the CPU, and the errors of copies.
+// Engines whose experts are in a device's memory, in the host's memory below it, and in a file,
+// from the loader to the tokens: the bits of the CPU, and the errors of copies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ struct Shares {
   double host = 1;
 };
 
-constexpr Shares kShares[] = {{0.1, 1}, {0.25, 1},   {0.5, 1},   {1, 1},
+constexpr Shares kShares[] = {{0.1, 1},   {0.25, 1},   {0.5, 1},  {1, 1},
                               {0.1, 0.5}, {0.25, 0.5}, {0.5, 0.5}};
 
 class EngineTiersTest : public testing::Test {

@@ -114,8 +114,7 @@ class PuppetModels {
       Finish(config, *std::move(host), &made);
       return made;
     }
-    made.host_backend =
-        MakeTestBackend({.backend = TestBackend::kCpu, .threads = options.threads});
+    made.host_backend = MakeTestBackend({.backend = TestBackend::kCpu, .threads = options.threads});
     auto experts = moe::DeviceExperts::Create(made.backend.get(), *std::move(host), device);
     CHECK_OK(experts.status());
     made.load_residents = [experts = experts->get()] { return experts->LoadResidents({}); };

@@ -44,8 +44,7 @@ class FamilyTiersTest : public testing::TestWithParam<const char*> {
         {.backend = experts == nullptr ? TestBackend::kCpu : TestBackend::kFromEnvironment,
          .threads = 2});
     const auto host = MakeTestBackend({.backend = TestBackend::kCpu, .threads = 2});
-    auto store =
-        *WeightStore::Create(std::move(file), {.threads = 1, .backend = backend.get()});
+    auto store = *WeightStore::Create(std::move(file), {.threads = 1, .backend = backend.get()});
     ExpertTiers tiers;
     if (experts != nullptr) {
       const MemoryPlan plan = PlanOf(config, *experts, backend.get());
@@ -78,11 +77,10 @@ class FamilyTiersTest : public testing::TestWithParam<const char*> {
 
 // On a device, its memory has a quarter of the experts, and the host's memory half of them.
 TEST_P(FamilyTiersTest, AQuarterOfTheExpertsGivesTheSameBits) {
-  const ExpertOptions experts = {
-      .memory = {.kind = ExpertMemoryKind::kShare, .share = 0.25},
-      .host_memory = {.kind = ExpertMemoryKind::kShare, .share = 0.5},
-      .cache_dir = testing::TempDir(),
-      .staging = 1};
+  const ExpertOptions experts = {.memory = {.kind = ExpertMemoryKind::kShare, .share = 0.25},
+                                 .host_memory = {.kind = ExpertMemoryKind::kShare, .share = 0.5},
+                                 .cache_dir = testing::TempDir(),
+                                 .staging = 1};
   const std::vector<float> expected = Logits(nullptr, 512);
   for (const int64_t chunk_rows : {512, 1}) {
     const std::vector<float> ours = Logits(&experts, chunk_rows);

@@ -42,8 +42,8 @@ TEST(PlanExpertSlotsTest, AGpuAlsoNeedsAWorkspace) {
   const absl::Status status = PlanExpertSlots({}, limits, kSizes).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("100.0 MiB of free memory of the GPU"), HasSubstr("31.0 MiB workspace"),
-                    HasSubstr("set --expert-memory")));
+              AllOf(HasSubstr("100.0 MiB of free memory of the GPU"),
+                    HasSubstr("31.0 MiB workspace"), HasSubstr("set --expert-memory")));
 }
 
 TEST(PlanExpertSlotsTest, AGpuKeepsTheLargerReserve) {
@@ -54,10 +54,9 @@ TEST(PlanExpertSlotsTest, AGpuKeepsTheLargerReserve) {
   EXPECT_EQ(reserve(40 * kGib, MemoryLevel::kDevice), 4 * kGib);
   EXPECT_EQ(reserve(4 * kGib, MemoryLevel::kHost), kGib);
   EXPECT_EQ(reserve(40 * kGib, MemoryLevel::kBelowDevice), 3 * kGib / 2);
-  EXPECT_EQ(ReserveBytes({.available_bytes = kGib,
-                          .reserve_bytes = 7,
-                          .level = MemoryLevel::kDevice}),
-            7);
+  EXPECT_EQ(
+      ReserveBytes({.available_bytes = kGib, .reserve_bytes = 7, .level = MemoryLevel::kDevice}),
+      7);
 }
 
 // All experts need slots there, because a GPU cannot read other memory.
