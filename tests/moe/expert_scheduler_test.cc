@@ -477,7 +477,7 @@ TEST(ExpertSchedulerDeathTest, DiesOnAnExpertThatWasNotRequested) {
     void Request(const LayerRouting&, absl::Span<const int32_t>) override {}
     absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience) override {
       return std::vector<ReadyExpert>{
-          {11, Found::kResident, /*leaves=*/false, &experts_.layers()[0][11]}};
+          {.expert = 11, .weights = &experts_.layers()[0][11]}};
     }
     void Release(int32_t) override {}
     void Postpone(int32_t) override {}
