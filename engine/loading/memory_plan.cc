@@ -1,6 +1,7 @@
 #include "engine/loading/memory_plan.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "engine/loading/expert_layouts.h"
 #include "engine/model/transformer.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/memory.h"
 
 namespace tidepool::engine {
 namespace {
@@ -21,11 +23,22 @@ int64_t PromptLogitRows(int64_t vocab_size) {
   return std::clamp<int64_t>(kBytes / (vocab_size * int64_t{sizeof(float)}), 1, 128);
 }
 
-// Returns the bytes of KV in `limits`, with those that are given in tokens. `room` is the memory
-// for KV and experts; nullopt: unknown.
+std::optional<int64_t> AvailableBytes(const kernels::Memory& memory) {
+  const std::optional<size_t> bytes = memory.available();
+  if (!bytes.has_value()) return std::nullopt;
+  return static_cast<int64_t>(*bytes);
+}
+
+// Returns the bytes of KV in `limits`, with those that are given in tokens. The default depends on
+// the memory that `dense_bytes` leave.
 int64_t KvBytes(const MemoryLimits& limits, const ModelConfig& config, kernels::DType kv_dtype,
-                std::optional<int64_t> room) {
-  int64_t bytes = limits.kv_bytes < 0 ? DefaultKvBytes(room) : limits.kv_bytes;
+                int64_t dense_bytes) {
+  int64_t bytes = limits.kv_bytes;
+  if (bytes < 0 && limits.available_bytes.has_value()) {
+    bytes = DefaultKvBytes(std::max<int64_t>(0, *limits.available_bytes - dense_bytes));
+  } else if (bytes < 0) {
+    bytes = DefaultKvBytes(std::nullopt);
+  }
   bytes += limits.kv_tokens * KvBytesPerToken(config, kv_dtype);
   // The tokens are those of one sequence in a ContiguousKv, which has two recurrent states.
   if (limits.kv_tokens > 0) bytes += 2 * KvCostOf(KvSpecsOf(config, kv_dtype)).state_bytes;
@@ -88,15 +101,14 @@ absl::StatusOr<MemoryPlan> PlanMemory(const ModelConfig& config, WeightStore* sh
   ASSIGN_OR_RETURN(const int64_t disk, KvDiskBytes(experts.limits, config, request.kv_dtype));
 
   MemoryLimits limits = experts.limits;
-  std::optional<int64_t> room = limits.available_bytes;
+  int64_t dense_bytes = 0;  // to subtract for the default of the KV
   if (plan.on_device) {
     limits.level = MemoryLevel::kDevice;
-    limits.available_bytes = memory->available();
+    limits.available_bytes = AvailableBytes(*memory);
     limits.kv_disk_bytes = 0;
-    room = limits.available_bytes;
-    if (room.has_value()) *room = std::max<int64_t>(0, *room - plan.sizes.dense_bytes);
+    dense_bytes = plan.sizes.dense_bytes;
   }
-  plan.kv_bytes = KvBytes(experts.limits, config, request.kv_dtype, room);
+  plan.kv_bytes = KvBytes(limits, config, request.kv_dtype, dense_bytes);
   limits.kv_bytes = plan.kv_bytes + (plan.on_device ? 0 : disk);
   RETURN_IF_ERROR(PlanSlots(config, shapes, request, &limits, &plan));
   plan.available_bytes = limits.available_bytes;
