@@ -58,8 +58,8 @@ std::vector<ReadyExpert> DeviceFetcher::TakeHits() {
   if (request_.has_lookups()) return hits;
   for (const int32_t id : request_.experts()) {
     const int64_t expert = request_.IndexOf(id);
-    if (request_.of(expert).is_given_out || !buffers_.IsReady(expert) ||
-        !buffers_.IsHeld(expert, Holder::kPlacement)) {
+    if (!buffers_.IsHeld(expert, Holder::kRequest) || request_.of(expert).is_given_out ||
+        !buffers_.IsReady(expert) || !buffers_.IsHeld(expert, Holder::kPlacement)) {
       continue;
     }
     hits.push_back(GiveOutOnDevice(expert));

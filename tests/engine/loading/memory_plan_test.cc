@@ -111,17 +111,14 @@ TEST_F(MemoryPlanTest, AGpuWithRoomForAllExpertsHasNoTiers) {
 
 // The plan leaves room for what the engine allocates after the load.
 TEST_F(MemoryPlanTest, AGpuWithLessRoomGetsTheSlotsThatFit) {
-  const MemoryPlan roomy = *PlanModel(model_, OnDevice(kGib));
-  const auto offloading = [&] {
-    LoadOptions options = OnDevice(kGib);
-    options.experts.memory = {.kind = ExpertMemoryKind::kShare, .share = 0.5};
-    return *PlanModel(model_, options);
-  }();
-  EXPECT_GT(offloading.workspace_bytes, roomy.workspace_bytes);
-  const int64_t others = offloading.workspace_bytes + kMib + roomy.sizes.dense_bytes;
-  const int64_t free_bytes = others + (20 + 8) * roomy.sizes.record_bytes;
+  // With so many sequences, the workspace is the same with and without tiers.
+  LoadOptions options = OnDevice(kGib);
+  options.max_sequences = kOffloadPrefillRows;
+  const MemoryPlan roomy = *PlanModel(model_, options);
+  const int64_t others = roomy.workspace_bytes + kMib + roomy.sizes.dense_bytes;
+  options = OnDevice(others + (20 + 8) * roomy.sizes.record_bytes);
+  options.max_sequences = kOffloadPrefillRows;
   std::optional<MemoryPlan> told;
-  LoadOptions options = OnDevice(free_bytes);
   options.planned = [&](const MemoryPlan& plan) { told = plan; };
   const auto bundle = LoadModel(model_, options);
   ASSERT_TRUE(bundle.ok()) << bundle.status();
@@ -131,6 +128,13 @@ TEST_F(MemoryPlanTest, AGpuWithLessRoomGetsTheSlotsThatFit) {
   EXPECT_NE((*bundle)->host_backend, nullptr);
   EXPECT_EQ((*bundle)->model->offload_stats()->slots, 20);
   EXPECT_EQ((*bundle)->model->offload_stats()->host->slots, 48);
+}
+
+TEST_F(MemoryPlanTest, PassesThatReadExpertsHaveALargerWorkspace) {
+  LoadOptions options = OnDevice(kGib);
+  const MemoryPlan resident = *PlanModel(model_, options);
+  options.experts.memory = {.kind = ExpertMemoryKind::kShare, .share = 0.5};
+  EXPECT_GT(PlanModel(model_, options)->workspace_bytes, resident.workspace_bytes);
 }
 
 TEST_F(MemoryPlanTest, TheHostsMemoryIsAFlagOfAGpu) {
