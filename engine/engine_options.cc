@@ -1,6 +1,5 @@
 #include "engine/engine_options.h"
 
-#include <algorithm>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -18,11 +17,6 @@ absl::Status CheckAtLeast(absl::string_view field, int64_t value, int64_t least)
 }
 
 }  // namespace
-
-int64_t PromptLogitRows(int64_t vocab_size) {
-  constexpr int64_t kBytes = int64_t{32} << 20;
-  return std::clamp<int64_t>(kBytes / (vocab_size * int64_t{sizeof(float)}), 1, 128);
-}
 
 absl::Status EngineOptions::Validate() const {
   RETURN_IF_ERROR(CheckAtLeast("context_length", context_length, 2));

@@ -39,10 +39,6 @@ struct EngineOptions {
   absl::Status Validate() const;
 };
 
-// Returns the number of rows of logits per step for log-probabilities of prompts. They are in
-// addition to one row for each sequence. It is the number that fits into 32 MiB, but at most 128.
-int64_t PromptLogitRows(int64_t vocab_size);
-
 }  // namespace tidepool::engine
 
 #endif  // TIDEPOOL_ENGINE_ENGINE_OPTIONS_H_

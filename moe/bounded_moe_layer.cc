@@ -47,6 +47,7 @@ absl::StatusOr<bool> BoundedMoeLayer::Await(Patience patience) {
     CHECK(i < experts_.size() && i >= next_ && experts_[i].state == State::kAway)
         << "the source returned expert " << ready.expert
         << ", which was not requested or was already returned";
+    CHECK(ready.place == Place::kBackend) << "expert " << ready.expert;
     if (!experts_[i].seen) ++(ready.found == Found::kResident ? hits_ : misses_);
     experts_[i] = {State::kHeld, true, ready};
     call_rows_ = CallRows(parts_.call_bytes, ready.weights->gate.rows);

@@ -56,6 +56,21 @@ void ExpertBuffers::Drop(int64_t expert, Holder holder) {
   GiveBackIfIdle(expert);
 }
 
+const std::byte* ExpertBuffers::BeginCopy(int64_t expert) {
+  Entry& entry = entries_[expert];
+  CHECK(entry.state == State::kReady) << "expert " << expert << " is not in memory";
+  ++copies_;
+  ++entry.copies;
+  Hold(expert, Holder::kCopy);
+  return pool_.data(entry.buffer);
+}
+
+void ExpertBuffers::EndCopy(int64_t expert) {
+  CHECK_GT(entries_[expert].copies, 0) << "expert " << expert;
+  --copies_;
+  if (--entries_[expert].copies == 0) Drop(expert, Holder::kCopy);
+}
+
 bool ExpertBuffers::IsHeld(int64_t expert, Holder holder) const {
   return (entries_[expert].holders & Bit(holder)) != 0;
 }

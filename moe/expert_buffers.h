@@ -11,6 +11,7 @@
 #ifndef TIDEPOOL_MOE_EXPERT_BUFFERS_H_
 #define TIDEPOOL_MOE_EXPERT_BUFFERS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -27,6 +28,7 @@ enum class Holder : uint8_t {
   kPlacement = 1,  // the placement has given it a slot: it is resident
   kRequest = 2,    // the current layer has requested it and has not released it yet
   kPrefetch = 4,   // it was read ahead, and no layer has requested it yet
+  kCopy = 8,       // a copy to a device reads its buffer; only BeginCopy sets this
 };
 
 // Engine thread only.
@@ -52,6 +54,13 @@ class ExpertBuffers {
   void Drop(int64_t expert, Holder holder);
   bool IsHeld(int64_t expert, Holder holder) const;
 
+  // Keeps the expert in its buffer until EndCopy, and returns its record. Each call needs its own
+  // EndCopy. Requires: the expert is ready.
+  const std::byte* BeginCopy(int64_t expert);
+  void EndCopy(int64_t expert);
+  // Returns whether copies keep any expert.
+  bool has_copies() const { return copies_ > 0; }
+
   bool IsAbsent(int64_t expert) const { return entries_[expert].state == State::kAbsent; }
   bool IsReady(int64_t expert) const { return entries_[expert].state == State::kReady; }
   // The expert's weights. Valid while the expert is ready.
@@ -75,6 +84,7 @@ class ExpertBuffers {
     int32_t buffer = -1;
     State state = State::kAbsent;
     uint8_t holders = 0;
+    int32_t copies = 0;  // calls of BeginCopy without EndCopy
     kernels::FfnWeights weights;  // valid in the state kReady
   };
 
@@ -83,6 +93,7 @@ class ExpertBuffers {
   const ExpertRecords& records_;
   ExpertPool pool_;
   std::vector<Entry> entries_;  // [layers, experts]
+  int64_t copies_ = 0;          // sum over all entries
 };
 
 }  // namespace tidepool::moe

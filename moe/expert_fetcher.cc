@@ -182,7 +182,8 @@ bool ExpertFetcher::AwaitArrivals() {
     TakeArrivals();
     return true;
   }
-  bool one_can_leave = false;
+  // The caller can release an expert, or end copies.
+  bool one_can_leave = buffers_.has_copies();
   for (const int64_t expert : request_.experts()) {
     if (buffers_.IsHeld(expert, Holder::kRequest) && reads_.IsLate(expert)) {
       FailLate(expert, patience);

@@ -87,6 +87,10 @@ class ExpertFetcher {
   void Postpone(int32_t expert);
   void PrefetchHint(int layer, absl::Span<const int32_t> experts);
 
+  // Ends the request before all its experts were given out. Its reads that are in flight may end
+  // later.
+  void Cancel() { Abandon().IgnoreError(); }
+
   // Waits for reads that no request waits for (from hints and failed requests), because they use
   // buffers. Returns the number of reads that are still in flight after `patience`.
   int64_t AwaitAllReads(absl::Duration patience);

@@ -18,26 +18,6 @@ using kernels::Arena;
 using kernels::ExpertGroup;
 using kernels::MatrixView;
 
-// Divides the groups into calls of at most `most` rows. A group with more rows is split.
-std::vector<std::vector<ExpertGroup>> InCalls(absl::Span<const ExpertGroup> groups, int64_t most) {
-  std::vector<std::vector<ExpertGroup>> calls(1);
-  size_t room = static_cast<size_t>(most);
-  for (const ExpertGroup& group : groups) {
-    for (size_t begin = 0; begin < group.rows.size();) {
-      if (room == 0) {
-        calls.emplace_back();
-        room = static_cast<size_t>(most);
-      }
-      const size_t count = std::min(room, group.rows.size() - begin);
-      calls.back().push_back(
-          {group.weights, group.rows.subspan(begin, count), group.out_rows.subspan(begin, count)});
-      begin += count;
-      room -= count;
-    }
-  }
-  return calls;
-}
-
 // Returns the number of rows of `cols` floats that fit into `bytes`.
 int64_t RowsIn(int64_t bytes, int64_t cols) {
   constexpr int64_t kMin = 64;
@@ -45,6 +25,17 @@ int64_t RowsIn(int64_t bytes, int64_t cols) {
 }
 
 }  // namespace
+
+ExpertScheduler::ExpertScheduler(kernels::KernelBackend* backend, ExpertSource* source,
+                                 kernels::KernelBackend* host_backend,
+                                 const SchedulerMemory& memory, const base::Clock* clock)
+    : backend_(backend), source_(source), memory_(memory) {
+  if (host_backend == nullptr) return;
+  CHECK(host_backend->precision() == backend->precision()) << "the lanes would differ in bits";
+  cpu_lane_ = std::make_unique<CpuLane>(host_backend, backend, clock);
+}
+
+ExpertScheduler::~ExpertScheduler() = default;
 
 // Computes experts as they become ready. Each pair has its own row for the result.
 absl::Status ExpertScheduler::ComputeWaves(const ExpertPlan& plan, const Activation& x,
@@ -66,13 +57,21 @@ absl::Status ExpertScheduler::ComputeWaves(const ExpertPlan& plan, const Activat
       --left;
       ++(ready.found == Found::kResident ? lookups_.hits : lookups_.misses);
       const auto count = static_cast<size_t>(plan.RowsOf(i));
+      if (ready.place == Place::kHost) {
+        CHECK(cpu_lane_ != nullptr) << "there is no backend for expert " << ready.expert;
+        continue;
+      }
       groups.push_back({ready.weights, plan.tokens.subspan(plan.Begin(i), count),
                         plan.rows.subspan(plan.Begin(i), count)});
     }
-    const int64_t most = CallRows(memory_.call_bytes, groups[0].weights->gate.rows);
-    for (const std::vector<ExpertGroup>& call : InCalls(groups, most)) {
-      backend_->GroupedFfn(x, call, expert_out, arena);
+    const int64_t most = CallRows(memory_.call_bytes, wave[0].weights->gate.rows);
+    if (!groups.empty()) {
+      for (const std::vector<ExpertGroup>& call : InCalls(groups, most)) {
+        backend_->GroupedFfn(x, call, expert_out, arena);
+      }
     }
+    // The device computes meanwhile, because its ops only begin in the calls above.
+    if (cpu_lane_ != nullptr) cpu_lane_->Compute(wave, expert_out, source_);
     for (const ReadyExpert& ready : wave) source_->Release(ready.expert);
   }
   CHECK_EQ(left, size_t{0}) << "experts that the source never returned";
@@ -133,18 +132,22 @@ absl::Status ExpertScheduler::Run(const Routing& routing, const Activation& x, M
   const absl::Span<const int32_t> ids = absl::MakeConstSpan(routing.ids, pairs);
   const ExpertPlan plan =
       MakeExpertPlan(ids, routing.weights, routing.top_k, PlanArena(tokens, routing.top_k, arena));
+  const bool fits = static_cast<int64_t>(pairs) <= RowsIn(memory_.whole_bytes, out.cols);
+  const bool host_lane = fits && UsesHostX(tokens) && routing.host_x.data != nullptr;
   source_->Request({.step = routing.step,
                     .layer = routing.moe_layer,
                     .tokens = tokens,
                     .ids = ids,
                     .weights = absl::MakeConstSpan(routing.weights, pairs),
                     .phases = routing.phases,
-                    .requests = routing.requests},
+                    .requests = routing.requests,
+                    .host_lane = host_lane ? HostLane::kOn : HostLane::kOff},
                    plan.experts);
   if (routing.asked.has_value()) (*routing.asked)();
-  const bool fits = static_cast<int64_t>(pairs) <= RowsIn(memory_.whole_bytes, out.cols);
+  if (host_lane) cpu_lane_->Begin(&plan, routing.host_x, memory_.call_bytes);
   const absl::Status computed =
       fits ? RunWhole(routing, plan, x, out, arena) : RunOrdered(plan, x, out, arena);
+  if (host_lane) cpu_lane_->End();
   arena->ResetTo(mark);
   return computed;
 }

@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -22,6 +23,8 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "kernels/base/clock.h"
+#include "moe/cpu_lane.h"
 #include "moe/expert_plan.h"
 #include "moe/expert_source.h"
 #include "moe/policy/placement_policy.h"
@@ -39,9 +42,16 @@ struct Routing {
   int64_t step = 0;
   absl::Span<const Phase> phases;
   absl::Span<const int64_t> requests;
+  // x.values of Run in the host's memory, or without data. If it has data, and the scheduler has a
+  // host backend, the CPU may compute experts.
+  kernels::ConstMatrixView host_x = {};
   // Called once, after the source got the request and before Run waits for experts.
   std::optional<absl::FunctionRef<void()>> asked = std::nullopt;
 };
+
+// The CPU may compute experts of a layer beside a device if the layer has at most this number of
+// rows. With more rows, copies of experts are worth their time.
+inline constexpr int64_t kHostLaneRows = 64;
 
 // Counts the distinct experts that layers requested, by where they were found.
 struct ExpertLookups {
@@ -70,10 +80,16 @@ struct SchedulerMemory {
 // Engine thread only, except where noted.
 class ExpertScheduler {
  public:
-  // `backend` and `source` must outlive the scheduler.
+  // The arguments must outlive the scheduler. `host_backend` computes experts with Place::kHost. It
+  // is only needed if `backend` is a device, must have the same precision, and may be null.
   ExpertScheduler(kernels::KernelBackend* backend, ExpertSource* source,
-                  const SchedulerMemory& memory = {})
-      : backend_(backend), source_(source), memory_(memory) {}
+                  kernels::KernelBackend* host_backend = nullptr,
+                  const SchedulerMemory& memory = {},
+                  const base::Clock* clock = &base::Clock::Real());
+  ~ExpertScheduler();
+
+  // Returns whether Run can use Routing::host_x for a layer with this number of rows.
+  bool UsesHostX(int64_t rows) const { return cpu_lane_ != nullptr && rows <= kHostLaneRows; }
 
   // For each of the x.values.rows tokens t, adds to out[t] the sum over s of weights[t][s] *
   // expert(ids[t][s])(x[t]). Errors come from the source; `out` is then unchanged.
@@ -106,6 +122,7 @@ class ExpertScheduler {
   kernels::KernelBackend* const backend_;
   ExpertSource* const source_;
   const SchedulerMemory memory_;
+  std::unique_ptr<CpuLane> cpu_lane_;  // null if there is no host backend
   std::optional<kernels::Arena> plan_arena_;  // only used if the workspace is on a device
   ExpertLookups lookups_;
   std::atomic<uint64_t> heartbeat_ = 0;

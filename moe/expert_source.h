@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "moe/offload_control.h"
@@ -38,6 +39,13 @@ struct ReadyExpert {
   const kernels::FfnWeights* weights = nullptr;  // valid until the expert is released or postponed
 };
 
+// What the CPU computed of one layer, while the scheduler's backend is a device.
+struct HostWork {
+  int64_t bytes = 0;      // sum of the experts' bytes
+  int64_t row_bytes = 0;  // sum over the experts of bytes * rows
+  absl::Duration time;
+};
+
 enum class Patience : uint8_t {
   kNone,      // return the experts that are ready now, which may be none
   kUntilOne,  // wait until at least one expert is ready
@@ -50,7 +58,11 @@ class ExpertSource {
 
   // Requests `experts`, which are the distinct ids in `routing`, in ascending order. Called once
   // for each layer in a forward pass. Requires: the previous request has ended. It ends when all
-  // its experts were given out (by NextReady) and released, or when NextReady returns an error.
+  // its experts were given out (by NextReady) and released, or when NextReady returns an error. The
+  // arguments' memory must be valid until then.
+  //
+  // With HostLane::kOn, experts may be given out with Place::kHost. The caller must use and release
+  // all experts that NextReady gave out before it calls NextReady again.
   virtual void Request(const LayerRouting& routing, absl::Span<const int32_t> experts) = 0;
 
   // Gives out the requested experts that are ready and were not given out yet. With
@@ -72,6 +84,9 @@ class ExpertSource {
   virtual void PrefetchHint(int /*moe_layer*/, absl::Span<const int32_t> /*experts*/) {}
   // Returns whether PrefetchHint has any effect now.
   virtual bool WantsHints() const { return false; }
+
+  // Reports how long the CPU took for experts with Place::kHost.
+  virtual void NoteHostWork(const HostWork& /*work*/) {}
 
   // Called when no request is expected soon, so that the source may write buffered output.
   virtual void Idle() {}

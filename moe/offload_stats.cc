@@ -18,6 +18,18 @@ void Subtract(const PlacementCounters& before, PlacementCounters* recent) {
   recent->evictions -= before.evictions;
 }
 
+void Subtract(const HostTierStats& before, HostTierStats* recent) {
+  Subtract(before.placement, &recent->placement);
+  recent->copied -= before.copied;
+  recent->computed_on_cpu -= before.computed_on_cpu;
+  recent->copied_for_later -= before.copied_for_later;
+  recent->copied_ahead -= before.copied_ahead;
+  recent->copied_bytes -= before.copied_bytes;
+  recent->copy_time -= before.copy_time;
+  recent->copy_wait_time -= before.copy_wait_time;
+  recent->cpu_time -= before.cpu_time;
+}
+
 // Returns whether nothing was requested between two readings.
 bool Idle(const OffloadStats& before, const OffloadStats& after) {
   return before.placement.lookups() == after.placement.lookups() &&
@@ -49,6 +61,7 @@ OffloadStats Difference(const OffloadStats& now, const OffloadStats& before) {
   recent.failed_record_writes -= before.failed_record_writes;
   recent.stall_time -= before.stall_time;
   recent.hidden_time -= before.hidden_time;
+  if (before.host.has_value() && recent.host.has_value()) Subtract(*before.host, &*recent.host);
   return recent;
 }
 

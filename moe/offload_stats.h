@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,30 @@ namespace tidepool::moe {
 struct LayerCounters {
   int layer = 0;  // the layer's number in the model
   PlacementCounters counters;
+};
+
+// The host's memory as a tier below a device's memory, and what was done with the misses of the
+// device. Totals since the start, except for the sizes and the estimates.
+struct HostTierStats {
+  int64_t slots = 0;
+  int64_t staging = 0;
+  int64_t resident_bytes = 0;
+  int64_t capacity_bytes = 0;   // bytes of slots and staging records together; all are pinned
+  PlacementCounters placement;  // its lookups are misses of the device
+
+  // A miss of the device is either copied and then computed by the device, or computed by the CPU.
+  int64_t copied = 0;
+  int64_t computed_on_cpu = 0;
+  int64_t copied_for_later = 0;  // part of computed_on_cpu: experts that were copied, too
+  // Misses that had been copied ahead because of a hint. They are not counted in `copied`.
+  int64_t copied_ahead = 0;
+  int64_t copied_bytes = 0;         // bytes of all copies that have ended
+  absl::Duration copy_time;       // total time of these copies
+  absl::Duration copy_wait_time;  // total time that the host waited for copies
+  absl::Duration cpu_time;        // total time that the CPU computed experts
+  double copy_bytes_per_s = 0;    // current estimate of the bandwidth of copies; 0: unknown
+  // current estimate of the CPU's speed, for experts with one row; 0: unknown
+  double cpu_bytes_per_s = 0;
 };
 
 // Totals since the start. Only the sizes are current values. Large because metrics and OffloadStats
@@ -47,6 +72,10 @@ struct OffloadStats {
   int64_t failed_record_writes = 0;  // rebuilt records that could not be written to the file
   absl::Duration stall_time;         // total time that the engine waited for records
   absl::Duration hidden_time;        // time in which reads were in flight while the engine computed
+
+  // Set if the experts are in a device's memory. Then the members above describe the device's
+  // memory, except for those about reads: they are about reads of the file into the host's memory.
+  std::optional<HostTierStats> host;
 };
 
 // Returns the change between two readings of one source. The sizes are those of `now`.

@@ -23,7 +23,8 @@ absl::StatusOr<std::unique_ptr<TieredExperts>> TieredExperts::Create(
   ASSIGN_OR_RETURN(ExpertPool pool,
                    ExpertPool::Create(records.largest_bytes(),
                                       static_cast<int32_t>(options.slots + options.staging),
-                                      static_cast<int32_t>(shape.all_experts() + options.staging)));
+                                      static_cast<int32_t>(shape.all_experts() + options.staging),
+                                      options.pin));
   return std::unique_ptr<TieredExperts>(new TieredExperts(std::move(records), std::move(reader),
                                                           std::move(options), std::move(pool),
                                                           std::move(placement)));
@@ -139,6 +140,12 @@ void TieredExperts::Evict(const std::vector<ExpertRef>& experts) {
   for (const ExpertRef ref : experts) {
     fetcher_.buffers().Drop(IndexOf(ref.layer, ref.expert), Holder::kPlacement);
   }
+}
+
+const std::byte* TieredExperts::BeginCopy(ExpertRef expert) {
+  const int64_t index = IndexOf(expert.layer, expert.expert);
+  if (!fetcher_.buffers().IsReady(index)) return nullptr;
+  return fetcher_.buffers().BeginCopy(index);
 }
 
 ExpertMap TieredExperts::Map() const {

@@ -52,6 +52,9 @@ struct TieredOptions {
   absl::Duration read_patience = absl::Seconds(30);
   const base::Clock* clock = &base::Clock::Real();
   RepairOptions repair;
+  // If not null, the memory of the experts is pinned for this backend (KernelBackend::PinHost). It
+  // must outlive the TieredExperts.
+  kernels::KernelBackend* pin = nullptr;
 };
 
 // Engine thread only.
@@ -88,6 +91,17 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   void RefreshSoon() override { placement_->RefreshSoon(); }
   ExpertMap Map() const override;
   const Placement& placement() const { return *placement_; }
+
+  // For a tier above (moe/device).
+  const ExpertRecords& records() const { return records_; }
+  // Ends the current request, if there is one, before all its experts were given out and released.
+  void CancelRequest() { fetcher_.Cancel(); }
+  // Keeps an expert in memory until EndCopy, and returns its record. Returns null if the expert is
+  // not in memory. Each call that returns a record needs its own EndCopy. While copies keep experts
+  // that are not resident, less memory is free for reads: NextReady(Patience::kUntilOne) then
+  // returns an empty result if the next expert needs memory.
+  const std::byte* BeginCopy(ExpertRef expert);
+  void EndCopy(ExpertRef expert) { fetcher_.buffers().EndCopy(IndexOf(expert.layer, expert.expert)); }
 
  private:
   TieredExperts(ExpertRecords records, std::unique_ptr<RecordReader> reader, TieredOptions options,

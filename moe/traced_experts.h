@@ -52,6 +52,7 @@ class TracedExperts final : public ExpertSource {
     source_->PrefetchHint(moe_layer, experts);
   }
   bool WantsHints() const override { return source_->WantsHints(); }
+  void NoteHostWork(const HostWork& work) override { source_->NoteHostWork(work); }
   // An error is not lost: the next Request or Finish returns it.
   void Idle() override { trace_->Flush().IgnoreError(); }
   absl::Status Finish() override {

@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -82,7 +83,8 @@ struct WeightStoreOptions {
   kernels::KernelBackend* backend = nullptr;
 };
 
-// Thread-compatible. Weights exist as long as the store, and never move.
+// Thread-compatible. Weights exist as long as the store, and never move. Large because each form of
+// a tensor has its own methods.
 class WeightStore {
  public:
   static absl::StatusOr<std::unique_ptr<WeightStore>> Create(Checkpoint file,
@@ -130,6 +132,8 @@ class WeightStore {
 
   bool Has(absl::string_view name) const { return file_.FindTensor(name) != nullptr; }
   const Checkpoint& file() const { return file_; }
+  // Returns the checkpoint to the caller. The store must not be used any more.
+  Checkpoint TakeFile() && { return std::move(file_); }
   std::optional<GgmlType> quantize_to() const { return quantize_to_; }
   // The type of a file's tensor after the quantisation on load. If the kernels cannot use this
   // type, the packed matrix has another one.

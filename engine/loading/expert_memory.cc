@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "kernels/base/check.h"
 
 namespace tidepool::engine {
@@ -34,11 +37,36 @@ int64_t ShareBytes(const ExpertMemory& memory, const ExpertSizes& sizes) {
   return static_cast<int64_t>(memory.share * static_cast<double>(sizes.total_bytes));
 }
 
+absl::string_view FlagOf(MemoryLevel level) {
+  return level == MemoryLevel::kBelowDevice ? "--host-expert-memory" : "--expert-memory";
+}
+
+// The error for memory that is too small for kAuto.
+absl::Status TooSmall(const MemoryLimits& limits, const ExpertSizes& sizes) {
+  std::vector<std::string> uses = {absl::StrCat(Mib(ReserveBytes(limits)), " are the reserve"),
+                                   absl::StrCat(Mib(limits.kv_bytes), " are KV")};
+  if (limits.workspace_bytes > 0) {
+    uses.push_back(absl::StrCat(Mib(limits.workspace_bytes), " workspace"));
+  }
+  std::vector<absl::string_view> flags = {"--kv-memory"};
+  if (limits.level == MemoryLevel::kBelowDevice) flags.clear();  // the KV is on the device
+  if (limits.kv_disk_bytes > 0) flags.emplace_back("--kv-disk");
+  const std::string others = flags.empty() ? "" : absl::StrCat(absl::StrJoin(flags, ", "), " or ");
+  return absl::ResourceExhaustedError(absl::StrCat(
+      WhyLeast(sizes), "; of ", Mib(*limits.available_bytes), " of free memory",
+      limits.level == MemoryLevel::kDevice ? " of the GPU, " : ", ", absl::StrJoin(uses, ", "),
+      " and ", Mib(sizes.dense_bytes), " other weights; lower ", others,
+      "--reserve-memory, or set ", FlagOf(limits.level)));
+}
+
 }  // namespace
 
 int64_t ReserveBytes(const MemoryLimits& limits) {
   constexpr int64_t kReserve = int64_t{3} << 29;
   if (limits.reserve_bytes >= 0) return limits.reserve_bytes;
+  if (limits.level == MemoryLevel::kDevice) {
+    return std::max(kReserve, limits.available_bytes.value() / 10);
+  }
   return std::min(kReserve, limits.available_bytes.value() / 4);
 }
 
@@ -55,17 +83,12 @@ absl::StatusOr<int64_t> PlanExpertSlots(const ExpertMemory& memory, const Memory
   const int64_t least = LeastBytes(sizes);
   int64_t budget = 0;
   if (memory.kind == ExpertMemoryKind::kAuto) {
-    if (!limits.available_bytes.has_value()) return 0;
-    const int64_t reserve = ReserveBytes(limits);
-    budget = *limits.available_bytes - reserve - limits.kv_bytes - sizes.dense_bytes;
-    if (budget >= sizes.total_bytes) return 0;
-    if (budget < least) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          WhyLeast(sizes), "; of ", Mib(*limits.available_bytes), " of free memory, ", Mib(reserve),
-          " are the reserve, ", Mib(limits.kv_bytes), " are KV and ", Mib(sizes.dense_bytes),
-          " other weights; lower --kv-memory", limits.kv_disk_bytes > 0 ? ", --kv-disk" : "",
-          " or --reserve-memory, or set --expert-memory"));
-    }
+    const int64_t all = limits.level == MemoryLevel::kBelowDevice ? sizes.experts : 0;
+    if (!limits.available_bytes.has_value()) return all;
+    budget = *limits.available_bytes - ReserveBytes(limits) - limits.kv_bytes -
+             limits.workspace_bytes - sizes.dense_bytes;
+    if (budget >= sizes.total_bytes && all == 0) return 0;
+    if (budget < least) return TooSmall(limits, sizes);
   } else if (memory.kind == ExpertMemoryKind::kShare && memory.share >= 1) {
     // The user requested all experts in memory, so no expert may be read while the model runs. The
     // budget is not checked.
@@ -76,17 +99,18 @@ absl::StatusOr<int64_t> PlanExpertSlots(const ExpertMemory& memory, const Memory
     budget = memory.bytes;
     if (budget < least) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--expert-memory is ", Mib(budget), ", and ", WhyLeast(sizes)));
+          absl::StrCat(FlagOf(limits.level), " is ", Mib(budget), ", and ", WhyLeast(sizes)));
     }
   }
   return std::min(sizes.experts, budget / sizes.record_bytes - sizes.staging);
 }
 
-std::string RaisedShareNote(const ExpertMemory& memory, const ExpertSizes& sizes) {
+std::string RaisedShareNote(const ExpertMemory& memory, const ExpertSizes& sizes,
+                            MemoryLevel level) {
   if (memory.kind != ExpertMemoryKind::kShare || memory.share >= 1) return "";
   const int64_t budget = ShareBytes(memory, sizes);
   if (budget >= LeastBytes(sizes)) return "";
-  return absl::StrCat("--expert-memory ", absl::StrFormat("%g", 100 * memory.share), "% is ",
+  return absl::StrCat(FlagOf(level), " ", absl::StrFormat("%g", 100 * memory.share), "% is ",
                       Mib(budget), ", but ", WhyLeast(sizes), "; this minimum is used");
 }
 

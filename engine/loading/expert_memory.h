@@ -1,4 +1,4 @@
-// Decides how many of a model's experts are kept in memory (--expert-memory).
+// Decides how many of a model's experts are kept in memory (--expert-memory, --host-expert-memory).
 #ifndef TIDEPOOL_ENGINE_LOADING_EXPERT_MEMORY_H_
 #define TIDEPOOL_ENGINE_LOADING_EXPERT_MEMORY_H_
 
@@ -22,17 +22,26 @@ struct ExpertMemory {
   double share = 0;   // for kShare
 };
 
+// The memory that a plan is for.
+enum class MemoryLevel : uint8_t {
+  kHost,         // the host's memory, for a model that runs on the CPU
+  kDevice,       // a GPU's memory, for a model that runs there
+  kBelowDevice,  // the host's memory, for experts that a GPU computes
+};
+
 // Memory that the rest of the process needs. Used by kAuto.
 struct MemoryLimits {
   // Bytes that this process can still allocate. If it is unknown (nullopt), everything is assumed
   // to fit.
   std::optional<int64_t> available_bytes;
-  // Bytes that must stay free. -1 means 1.5 GiB, or a quarter of the available bytes if that is
-  // less.
+  // Bytes that must stay free. -1 means 1.5 GiB; in the host's memory a quarter of the available
+  // bytes if that is less, and in a GPU's memory 10 % of them if that is more.
   int64_t reserve_bytes = -1;
-  int64_t kv_bytes = 0;
+  int64_t kv_bytes = 0;       // -1: DefaultKvBytes; not accepted by PlanExpertSlots
   int64_t kv_tokens = 0;      // number of tokens whose KV is counted in addition to kv_bytes
   int64_t kv_disk_bytes = 0;  // size of --kv-disk; the memory that it needs is counted, too
+  int64_t workspace_bytes = 0;
+  MemoryLevel level = MemoryLevel::kHost;
 };
 
 // The number of bytes that must stay free according to `limits`. Requires: reserve_bytes or
@@ -53,17 +62,19 @@ struct ExpertSizes {
 };
 
 // Returns the number of slots for experts. 0 means no offloading: all experts are packed into
-// memory like other weights. Every slot has record_bytes bytes, even if its expert is smaller. With
-// kBytes or kShare there are always slots, even if all experts fit. A share of 1 counts neither the
-// staging records nor the unused part of slots with smaller experts. The minimum is the staging
-// records and the experts of one token in one layer. A smaller share is raised to it. If the memory
-// is too small, returns INVALID_ARGUMENT (kBytes) or RESOURCE_EXHAUSTED (kAuto) with the minimum.
+// memory like other weights (not with kBelowDevice, where all experts need slots). Every slot has
+// record_bytes bytes, even if its expert is smaller. With kBytes or kShare there are always slots,
+// even if all experts fit. A share of 1 counts neither the staging records nor the unused part of
+// slots with smaller experts. The minimum is the staging records and the experts of one token in
+// one layer. A smaller share is raised to it. If the memory is too small, returns INVALID_ARGUMENT
+// (kBytes) or RESOURCE_EXHAUSTED (kAuto) with the minimum.
 absl::StatusOr<int64_t> PlanExpertSlots(const ExpertMemory& memory, const MemoryLimits& limits,
                                         const ExpertSizes& sizes);
 
 // If PlanExpertSlots raises the share, returns a line for the user that says so. Otherwise returns
 // an empty string.
-std::string RaisedShareNote(const ExpertMemory& memory, const ExpertSizes& sizes);
+std::string RaisedShareNote(const ExpertMemory& memory, const ExpertSizes& sizes,
+                            MemoryLevel level = MemoryLevel::kHost);
 
 }  // namespace tidepool::engine
 

@@ -14,7 +14,12 @@
 namespace tidepool::engine {
 
 struct ExpertOptions {
-  ExpertMemory memory;
+  ExpertMemory memory;  // of the device that runs the model
+  // Only with a GPU: pinned memory of the host, for the experts that the GPU's memory has no room
+  // for.
+  ExpertMemory host_memory;
+  // Those of the host. LoadModel computes the other limits of a GPU's memory; the reserve and the
+  // KV are the same.
   MemoryLimits limits;
   std::string cache_dir;  // directory for pack files; empty: next to the checkpoint
   int staging = 8;

@@ -7,68 +7,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/checkpoint/content_digest.h"
-#include "engine/checkpoint/ggml_type.h"
+#include "engine/loading/expert_layouts.h"
 #include "engine/model/transformer_weights.h"
 #include "kernels/base/status_macros.h"
-#include "kernels/packed_matrix.h"
+#include "moe/device/device_experts.h"
 #include "moe/replay/trace.h"
+#include "moe/tiered_experts.h"
 
 namespace tidepool::engine {
 namespace {
-
-// Returns the numbers of the layers that have experts.
-std::vector<int> MoeLayers(const ModelConfig& config) {
-  std::vector<int> layers;
-  for (size_t i = 0; i < config.layers.size(); ++i) {
-    if (config.layers[i].ffn == FfnKind::kMoe) layers.push_back(static_cast<int>(i));
-  }
-  return layers;
-}
-
-absl::StatusOr<PackContents> ContentsOf(const ModelConfig& config, const std::string& digest,
-                                        WeightStore* store) {
-  PackContents contents;
-  contents.digest = digest;
-  contents.sampled_digest = store->file().SampledDigest();
-  if (store->quantize_to().has_value()) {
-    contents.sampled_digest = QuantizedDigest(contents.sampled_digest, *store->quantize_to());
-  }
-  contents.modified_ns = store->file().modified_ns();
-  for (const int layer : MoeLayers(config)) {
-    auto& row = contents.layouts.emplace_back();
-    for (int expert = 0; expert < config.moe.experts; ++expert) {
-      ASSIGN_OR_RETURN(const kernels::FfnWeights shapes,
-                       ExpertShapes(config, {layer, expert}, store));
-      row.emplace_back(shapes);
-    }
-  }
-  return contents;
-}
-
-// Returns the packed bytes of all tensors that are not experts. Requires: so far, only experts were
-// requested from the store.
-int64_t DenseBytes(const WeightStore& store) {
-  int64_t bytes = 0;
-  for (const absl::string_view name : store.Unused()) {
-    const GgufTensor& tensor = *store.file().FindTensor(name);
-    const auto dtype = NativeDType(store.TypeOf(tensor)).value_or(kernels::DType::kF32);
-    bytes += static_cast<int64_t>(kernels::PackedBytes(dtype, tensor.rows(), tensor.dims[0]));
-  }
-  return bytes;
-}
-
-ExpertSizes SizesOf(const ModelConfig& config, const PackContents& contents, int staging) {
-  ExpertSizes sizes = {.top_k = config.moe.experts_used, .staging = staging};
-  for (const auto& layer : contents.layouts) {
-    for (const moe::ExpertLayout& layout : layer) {
-      ++sizes.experts;
-      sizes.total_bytes += layout.bytes();
-      sizes.record_bytes = std::max(sizes.record_bytes, layout.bytes());
-    }
-  }
-  return sizes;
-}
 
 // Returns the function that rebuilds damaged records from the checkpoint. It works as long as the
 // bytes of the checkpoint do not change.
@@ -124,6 +71,21 @@ absl::StatusOr<moe::ExpertRecords> UsePack(const ModelConfig& config, const Pack
       absl::StrCat(request.path, ": was just written, but ", written.status().message()));
 }
 
+ExpertTiers TiersOf(std::unique_ptr<moe::TieredExperts> host) {
+  const auto load = [experts = host.get()](const LoadProgress& progress) {
+    experts->LoadResidents(progress);
+    return absl::OkStatus();
+  };
+  return {std::move(host), load};
+}
+
+ExpertTiers TiersOf(std::unique_ptr<moe::DeviceExperts> device) {
+  const auto load = [experts = device.get()](const LoadProgress& progress) {
+    return experts->LoadResidents(progress);
+  };
+  return {std::move(device), load};
+}
+
 }  // namespace
 
 std::string PackPath(const Checkpoint& file, const std::string& cache_dir,
@@ -136,7 +98,8 @@ std::string PackPath(const Checkpoint& file, const std::string& cache_dir,
 }
 
 absl::StatusOr<moe::ExpertRecords> OpenPack(const ModelConfig& config, const PackRequest& request) {
-  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(config, request.digest, request.store));
+  ASSIGN_OR_RETURN(const PackContents contents,
+                   PackContentsOf(config, request.digest, request.store));
   return UsePack(config, contents, request);
 }
 
@@ -146,7 +109,7 @@ absl::StatusOr<std::unique_ptr<moe::TraceWriter>> OpenTrace(const ModelConfig& c
                                                             const std::string& path) {
   if (path.empty() || config.moe_layers() == 0) return nullptr;
   // Only the layouts of the experts are needed.
-  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(config, /*digest=*/"", store));
+  ASSIGN_OR_RETURN(const PackContents contents, PackContentsOf(config, /*digest=*/"", store));
   moe::TraceHeader header = {.model = name,
                              .layers = static_cast<int>(contents.layouts.size()),
                              .experts = config.moe.experts,
@@ -159,18 +122,12 @@ absl::StatusOr<std::unique_ptr<moe::TraceWriter>> OpenTrace(const ModelConfig& c
   return moe::TraceWriter::Create(path, header);
 }
 
-absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(const ModelConfig& config,
-                                                                      WeightStore* store,
-                                                                      const ExpertOptions& options,
-                                                                      const TierRequest& request) {
-  if (config.moe_layers() == 0) return nullptr;
-  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(config, request.digest, store));
-  ExpertSizes sizes = SizesOf(config, contents, options.staging);
-  sizes.dense_bytes = DenseBytes(*store);
-  ASSIGN_OR_RETURN(const int64_t slots, PlanExpertSlots(options.memory, options.limits, sizes));
-  if (slots == 0) return nullptr;
-  const std::string raised = RaisedShareNote(options.memory, sizes);
-  if (options.note && !raised.empty()) options.note(raised);
+absl::StatusOr<ExpertTiers> MakeExpertTiers(const ModelConfig& config, WeightStore* store,
+                                            const ExpertOptions& options,
+                                            const TierRequest& request) {
+  const MemoryPlan& plan = *request.plan;
+  if (!plan.offloads()) return ExpertTiers();
+  ASSIGN_OR_RETURN(const PackContents contents, PackContentsOf(config, request.digest, store));
   moe::PolicyOptions policy = options.policy;
   if (!options.profile_path.empty()) {
     ASSIGN_OR_RETURN(policy.profile, moe::ReadProfile(options.profile_path,
@@ -184,15 +141,28 @@ absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(const Mode
               {.store = store, .path = path, .progress = request.progress, .note = options.note}));
   ASSIGN_OR_RETURN(std::unique_ptr<moe::RecordReader> reader,
                    moe::OpenRecordReader(path, {.kind = options.reader, .note = options.note}));
-  return moe::TieredExperts::Create(
-      std::move(records), std::move(reader),
-      {.top_k = config.moe.experts_used,
-       .slots = slots,
-       .staging = options.staging,
-       .policy = std::move(policy),
-       .prefetch = options.prefetch,
-       .layer_numbers = MoeLayers(config),
-       .repair = {.rebuild = Rebuilder(config, contents, store), .note = options.note}});
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<moe::TieredExperts> host,
+      moe::TieredExperts::Create(
+          std::move(records), std::move(reader),
+          {.top_k = config.moe.experts_used,
+           .slots = plan.on_device ? plan.host_slots : plan.slots,
+           .staging = options.staging,
+           .policy = policy,
+           .prefetch = options.prefetch,
+           .layer_numbers = MoeLayers(config),
+           .repair = {.rebuild = Rebuilder(config, contents, store), .note = options.note},
+           .pin = plan.on_device ? request.backend : nullptr}));
+  if (!plan.on_device) return TiersOf(std::move(host));
+  ASSIGN_OR_RETURN(std::unique_ptr<moe::DeviceExperts> device,
+                   moe::DeviceExperts::Create(request.backend, std::move(host),
+                                              {.top_k = config.moe.experts_used,
+                                               .slots = plan.slots,
+                                               .staging = options.staging,
+                                               .policy = std::move(policy),
+                                               .prefetch = options.prefetch,
+                                               .layer_numbers = MoeLayers(config)}));
+  return TiersOf(std::move(device));
 }
 
 }  // namespace tidepool::engine

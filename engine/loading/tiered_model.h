@@ -1,5 +1,5 @@
 // Creates the ExpertSource for a checkpoint with experts. Writes the pack file if it is missing,
-// and creates the tiers (memory and pack file) of the experts.
+// and creates the tiers (a GPU's memory, the host's memory and the pack file) of the experts.
 #ifndef TIDEPOOL_ENGINE_LOADING_TIERED_MODEL_H_
 #define TIDEPOOL_ENGINE_LOADING_TIERED_MODEL_H_
 
@@ -9,14 +9,18 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/checkpoint/pack_file.h"
 #include "engine/checkpoint/weight_store.h"
 #include "engine/loading/expert_options.h"
+#include "engine/loading/memory_plan.h"
 #include "engine/model/model_config.h"
+#include "engine/model/transformer_weights.h"
+#include "kernels/backend.h"
+#include "moe/expert_source.h"
 #include "moe/replay/trace_writer.h"
-#include "moe/tiered_experts.h"
 
 namespace tidepool::engine {
 
@@ -55,16 +59,26 @@ absl::StatusOr<std::unique_ptr<moe::TraceWriter>> OpenTrace(const ModelConfig& c
                                                             const std::string& path);
 
 struct TierRequest {
+  const MemoryPlan* plan = nullptr;
   std::string digest;  // digest of every byte of the checkpoint (content_digest.h)
   StageProgress progress;
+  kernels::KernelBackend* backend = nullptr;  // of the model; must outlive the source
 };
 
-// Returns null if all experts are to be packed into memory. Does not read experts into memory yet.
-// Returns the errors of OpenPack, PlanExpertSlots and TieredExperts::Create.
-absl::StatusOr<std::unique_ptr<moe::TieredExperts>> MakeTieredExperts(const ModelConfig& config,
-                                                                      WeightStore* store,
-                                                                      const ExpertOptions& options,
-                                                                      const TierRequest& request);
+// The tiers of a model's experts: memory and the pack file, and a GPU's memory above them if the
+// model runs there.
+struct ExpertTiers {
+  std::unique_ptr<moe::ExpertSource> source;  // null: all experts are to be packed into memory
+  // Reads the experts that the policy wants in memory at the start. Must be called once, before the
+  // first request. Returns the error of a copy to the GPU.
+  std::function<absl::Status(const LoadProgress& progress)> load_residents;
+};
+
+// Creates the tiers of the plan. Does not read experts into memory yet. Returns the errors of
+// OpenPack, TieredExperts::Create and DeviceExperts::Create.
+absl::StatusOr<ExpertTiers> MakeExpertTiers(const ModelConfig& config, WeightStore* store,
+                                            const ExpertOptions& options,
+                                            const TierRequest& request);
 
 }  // namespace tidepool::engine
 

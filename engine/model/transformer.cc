@@ -97,7 +97,8 @@ TransformerModel::TransformerModel(const ModelConfig& config, kernels::KernelBac
     expert_source_ =
         std::make_unique<moe::TracedExperts>(std::move(expert_source_), std::move(options.trace));
   }
-  expert_scheduler_ = std::make_unique<moe::ExpertScheduler>(backend_, expert_source_.get());
+  expert_scheduler_ =
+      std::make_unique<moe::ExpertScheduler>(backend_, expert_source_.get(), options.host_backend);
 }
 
 absl::StatusOr<StepOutput> TransformerModel::Forward(const Batch& batch, const KvView& kv,

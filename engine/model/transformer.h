@@ -53,6 +53,9 @@ struct TransformerOptions {
   LoadProgress progress;
   // The source of routed experts. If null, all experts are packed into memory.
   std::unique_ptr<moe::ExpertSource> experts;
+  // Computes the experts that the source gives out in the host's memory. It must outlive the model,
+  // and have the same precision as its backend. Null if there are none.
+  kernels::KernelBackend* host_backend = nullptr;
   // Records the routing of every forward pass. If null, there is no trace.
   std::unique_ptr<moe::TraceWriter> trace;
 };
@@ -110,13 +113,15 @@ class TransformerModel final : public Model {
   // layer, so hints would be useless.
   static constexpr int64_t kMaxHintRows = 16;
 
-  // The result of a MoE layer's gate. ids and weights are in the host's memory.
+  // The result of a MoE layer's gate. All but x is in the host's memory.
   struct Gated {
-    kernels::Activation x;           // the FFN's input; in the workspace
-    const int32_t* ids = nullptr;    // [rows, top_k]
-    const float* weights = nullptr;  // [rows, top_k]
-    std::vector<std::byte> copy;     // of ids and weights, if the workspace is on a device
+    kernels::Activation x;              // the FFN's input; in the workspace
+    const int32_t* ids = nullptr;       // [rows, top_k]
+    const float* weights = nullptr;     // [rows, top_k]
+    kernels::ConstMatrixView host_x;    // x.values, or without data if they were not copied
+    std::unique_ptr<std::byte[]> copy;  // of these, if the workspace is on a device
   };
+  enum class HostX : uint8_t { kOmit, kCopy };
 
   // The cos and sin of one RopeConfig: [rows, dims / 2].
   struct Rotation {
@@ -208,7 +213,8 @@ class TransformerModel final : public Model {
   Branch AttentionBranch(int layer, const Pass& pass) const;
   Branch FfnBranch(int layer, const Pass& pass) const;
   void DenseFfn(int layer, const Pass& pass) const;
-  absl::StatusOr<Gated> Gate(int layer, const Pass& pass) const;
+  absl::StatusOr<Gated> Gate(int layer, const Pass& pass, HostX host_x) const;
+  absl::Status CopyGated(const Pass& pass, HostX host_x, Gated* gated) const;
   absl::Status MoeFfn(int layer, const Pass& pass) const;
   absl::Status RoutedExperts(int layer, const Pass& pass, const Gated& gated,
                              kernels::MatrixView out) const;

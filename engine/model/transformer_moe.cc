@@ -1,11 +1,13 @@
 // TransformerModel: the gate and the experts of a layer.
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "engine/model/linear.h"
 #include "engine/model/transformer.h"
+#include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine {
@@ -14,7 +16,8 @@ using kernels::Activation;
 using kernels::MatrixView;
 
 // On a device, waits for the gate.
-absl::StatusOr<TransformerModel::Gated> TransformerModel::Gate(int layer, const Pass& pass) const {
+absl::StatusOr<TransformerModel::Gated> TransformerModel::Gate(int layer, const Pass& pass,
+                                                               HostX host_x) const {
   const MoeWeights& w = weights_.layers[layer].moe;
   const MoeConfig& moe = config_.moe;
   const kernels::GateSpec gate = {.experts = moe.experts,
@@ -35,16 +38,30 @@ absl::StatusOr<TransformerModel::Gated> TransformerModel::Gate(int layer, const 
   auto* const weights = pass.arena->Allocate<float>(pairs);
   Multiply(pass.backend, x, {w.router.Into(logits)});
   pass.backend->Gate(logits, gate, ids, weights);
-  Gated gated = {x, ids, weights, {}};
-  if (on_host_ || pass.dry()) return gated;
-  // One copy of both arrays and of the gap between them.
-  const auto* const begin = reinterpret_cast<const std::byte*>(ids);
-  const auto* const second = reinterpret_cast<const std::byte*>(weights);
-  gated.copy.resize(second - begin + pairs * sizeof(float));
-  RETURN_IF_ERROR(pass.backend->CopyOut(begin, absl::MakeSpan(gated.copy)));
-  gated.ids = reinterpret_cast<const int32_t*>(gated.copy.data());
-  gated.weights = reinterpret_cast<const float*>(gated.copy.data() + (second - begin));
+  Gated gated = {.x = x, .ids = ids, .weights = weights};
+  if (!on_host_ && !pass.dry()) RETURN_IF_ERROR(CopyGated(pass, host_x, &gated));
   return gated;
+}
+
+// Copies ids and weights to the host, and x if requested. One copy costs less than several, so it
+// includes what lies between them in the workspace.
+absl::Status TransformerModel::CopyGated(const Pass& pass, HostX host_x, Gated* gated) const {
+  const kernels::ConstMatrixView x = gated->x.values;
+  const auto* const ids = reinterpret_cast<const std::byte*>(gated->ids);
+  const auto* const weights = reinterpret_cast<const std::byte*>(gated->weights);
+  const auto* const values = reinterpret_cast<const std::byte*>(x.data);
+  const std::byte* const begin = host_x == HostX::kCopy ? values : ids;
+  CHECK(begin <= ids && ids < weights && x.stride == x.cols);
+  const size_t bytes = weights - begin + x.rows * config_.moe.experts_used * sizeof(float);
+  gated->copy = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  const std::byte* const copy = gated->copy.get();
+  RETURN_IF_ERROR(pass.backend->CopyOut(begin, {gated->copy.get(), bytes}));
+  gated->ids = reinterpret_cast<const int32_t*>(copy + (ids - begin));
+  gated->weights = reinterpret_cast<const float*>(copy + (weights - begin));
+  if (host_x == HostX::kCopy) {
+    gated->host_x = {reinterpret_cast<const float*>(copy), x.rows, x.cols};
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TransformerModel::MoeFfn(int layer, const Pass& pass) const {
@@ -54,7 +71,8 @@ absl::Status TransformerModel::MoeFfn(int layer, const Pass& pass) const {
     out = pass.arena->AllocateMatrix(out.rows, out.cols);
     pass.backend->Zero(out);
   }
-  ASSIGN_OR_RETURN(const Gated gated, Gate(layer, pass));
+  const HostX host_x = expert_scheduler_->UsesHostX(pass.x.rows) ? HostX::kCopy : HostX::kOmit;
+  ASSIGN_OR_RETURN(const Gated gated, Gate(layer, pass, host_x));
   RETURN_IF_ERROR(RoutedExperts(layer, pass, gated, out));
   if (config_.moe.shared_width > 0) {
     SharedExpert(weights_.layers[layer].moe, pass, gated.x, out);
@@ -84,6 +102,7 @@ absl::Status TransformerModel::RoutedExperts(int layer, const Pass& pass, const 
                                 .step = forwards_ - 1,
                                 .phases = pass.rows->phases,
                                 .requests = pass.rows->requests,
+                                .host_x = gated.host_x,
                                 .asked = predict};
   absl::Status computed = expert_scheduler_->Run(routing, gated.x, out, pass.arena);
   const moe::ExpertLookups lookups = expert_scheduler_->TakeLookups();
@@ -104,7 +123,7 @@ absl::Status TransformerModel::PrefetchHint(int layer, const Pass& pass) const {
   const int64_t rows = pass.x.rows;
   const int top_k = config_.moe.experts_used;
   const size_t mark = pass.arena->used();
-  ASSIGN_OR_RETURN(const Gated gated, Gate(layer, pass));
+  ASSIGN_OR_RETURN(const Gated gated, Gate(layer, pass, HostX::kOmit));
   pass.arena->ResetTo(mark);
   if (pass.dry()) return absl::OkStatus();
   // The first choices of all rows come first, then the second choices, and so on.

@@ -46,6 +46,7 @@ std::vector<ExpertRef> Placement::residents() const {
 void Placement::CountNeeds(const LayerRouting& routing) {
   needs_.clear();
   for (const int32_t expert : routing.ids) {
+    if (expert == LayerRouting::kNoExpert) continue;
     CHECK(expert >= 0 && expert < shape().experts) << "expert " << expert;
     if (tokens_of_[expert]++ == 0) needs_.push_back({expert, 0});
   }

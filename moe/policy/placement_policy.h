@@ -20,17 +20,24 @@ namespace tidepool::moe {
 
 enum class Phase : uint8_t { kPrefill, kDecode };
 
+// Whether the CPU may compute experts of a layer while a device computes others.
+enum class HostLane : uint8_t { kOff, kOn };
+
 // What the gate of one MoE layer chose in one forward pass. Does not own the memory.
 struct LayerRouting {
   int64_t step = 0;  // number of the forward pass, which is the same for all its layers
   int layer = 0;     // number of the MoE layer, from 0
   int64_t tokens = 0;
   // [tokens, top_k]: distinct for each token, and in descending order of weight. A trace may have
-  // them in another order. Policies then predict less well.
+  // them in another order. Policies then predict less well. kNoExpert, at any position and any
+  // number of times, is a choice that a tier above has served, so that this pool does not see it.
   absl::Span<const int32_t> ids;
   absl::Span<const float> weights;     // [tokens, top_k], or empty
   absl::Span<const Phase> phases;      // [tokens], or one value for all tokens; empty means decode
   absl::Span<const int64_t> requests;  // numbers of the tokens' sequences; as many as `phases`
+  HostLane host_lane = HostLane::kOff;  // policies ignore it
+
+  static constexpr int32_t kNoExpert = -1;
 };
 
 // One distinct expert that a layer needs.

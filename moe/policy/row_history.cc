@@ -46,7 +46,9 @@ void RowHistory::Add(const LayerRouting& routing, FrequencyTable* table) {
     const int32_t* ids = routing.ids.data() + token * top_k_;
     if (row.has_steps && !is_prompt) Count(row, ids, table);
     for (uint32_t& uses : row.uses) uses <<= 1;
-    for (int k = 0; k < top_k_; ++k) row.uses[ids[k]] |= 1;
+    for (int k = 0; k < top_k_; ++k) {
+      if (ids[k] != LayerRouting::kNoExpert) row.uses[ids[k]] |= 1;
+    }
     row.has_steps = true;
     if (row.last < now_) active_.push_back(position);
     row.last = now_;
@@ -82,7 +84,7 @@ int RowHistory::CountActive(int64_t request) const {
 }
 
 void RowHistory::Count(const Row& row, const int32_t* ids, FrequencyTable* table) {
-  for (int k = 0; k < top_k_; ++k) wanted_[ids[k]] = true;
+  SetWanted(ids, true);
   int idle = 0;         // number of experts that the row did not use so far
   int idle_wanted = 0;  // number of these experts that it uses now
   for (int e = 0; e < experts_; ++e) {
@@ -94,7 +96,13 @@ void RowHistory::Count(const Row& row, const int32_t* ids, FrequencyTable* table
     }
   }
   table->Add(CaseOf(0), idle, idle_wanted);
-  for (int k = 0; k < top_k_; ++k) wanted_[ids[k]] = false;
+  SetWanted(ids, false);
+}
+
+void RowHistory::SetWanted(const int32_t* ids, bool wanted) {
+  for (int k = 0; k < top_k_; ++k) {
+    if (ids[k] != LayerRouting::kNoExpert) wanted_[ids[k]] = wanted;
+  }
 }
 
 }  // namespace tidepool::moe

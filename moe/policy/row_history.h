@@ -53,6 +53,7 @@ class RowHistory {
   int FindRow(int64_t request, int number);
   int CountActive(int64_t request) const;
   void Count(const Row& row, const int32_t* ids, FrequencyTable* table);
+  void SetWanted(const int32_t* ids, bool wanted);
 
   const int experts_;
   const int top_k_;

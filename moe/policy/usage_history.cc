@@ -65,7 +65,9 @@ void UsageHistory::Add(const LayerNeeds& needs, HazardTables* tables) {
   const auto choices = static_cast<float>(routing.ids.size());
   for (int k = 0; k < top_k; ++k) {
     const float weight = static_cast<float>(top_k - k) / choices;
-    for (size_t i = k; i < routing.ids.size(); i += top_k) ranks[routing.ids[i]] += weight;
+    for (size_t i = k; i < routing.ids.size(); i += top_k) {
+      if (routing.ids[i] != LayerRouting::kNoExpert) ranks[routing.ids[i]] += weight;
+    }
   }
   for (int rate = 0; rate < kRates; ++rate) {
     const float decay = Decays()[rate];

@@ -35,6 +35,14 @@ absl::StatusOr<engine::ExpertMemory> ParseExpertMemory(absl::string_view value) 
   return engine::ExpertMemory{.kind = engine::ExpertMemoryKind::kBytes, .bytes = bytes};
 }
 
+absl::StatusOr<engine::ExpertMemory> ParseExpertMemoryOrAuto(absl::string_view value) {
+  if (value == "auto") return engine::ExpertMemory();
+  absl::StatusOr<engine::ExpertMemory> memory = ParseExpertMemory(value);
+  if (memory.ok()) return memory;
+  return absl::InvalidArgumentError(
+      absl::StrCat(memory.status().message(), "; also auto, or a percentage such as 50%"));
+}
+
 absl::StatusOr<moe::Prefetch> ParsePrefetch(absl::string_view value) {
   if (value == "on") return moe::Prefetch::kOn;
   if (value == "off") return moe::Prefetch::kOff;
@@ -46,16 +54,12 @@ constexpr int64_t kMaxInterval = 1 << 30;
 }  // namespace
 
 absl::Status SetExpertMemory(absl::string_view value, Config* config) {
-  if (value == "auto") {
-    config->model.experts.memory = {};
-    return absl::OkStatus();
-  }
-  const absl::StatusOr<engine::ExpertMemory> memory = ParseExpertMemory(value);
-  if (!memory.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(memory.status().message(), "; also auto, or a percentage such as 50%"));
-  }
-  config->model.experts.memory = *memory;
+  ASSIGN_OR_RETURN(config->model.experts.memory, ParseExpertMemoryOrAuto(value));
+  return absl::OkStatus();
+}
+
+absl::Status SetHostExpertMemory(absl::string_view value, Config* config) {
+  ASSIGN_OR_RETURN(config->model.experts.host_memory, ParseExpertMemoryOrAuto(value));
   return absl::OkStatus();
 }
 

@@ -10,6 +10,7 @@
 namespace tidepool::service {
 
 absl::Status SetExpertMemory(absl::string_view value, Config* config);
+absl::Status SetHostExpertMemory(absl::string_view value, Config* config);
 absl::Status SetReserveMemory(absl::string_view value, Config* config);
 absl::Status SetOffloadPolicy(absl::string_view value, Config* config);
 absl::Status SetRefreshInterval(absl::string_view value, Config* config);

@@ -36,6 +36,8 @@ constexpr CommandSet kRunning =
 constexpr CommandSet kReading = kRunning | Bit(Command::kTokenize) | Bit(Command::kDetokenize) |
                                 Bit(Command::kInspect) | Bit(Command::kQuantize) |
                                 Bit(Command::kPack);
+// The commands that plan the memory of a model.
+constexpr CommandSet kPlanning = kRunning | Bit(Command::kInspect);
 // The commands that store sessions.
 constexpr CommandSet kKeeping = Bit(Command::kServe) | Bit(Command::kFront);
 constexpr CommandSet kAll = (CommandSet{1} << kCommandCount) - 1;
@@ -125,7 +127,8 @@ constexpr FlagSpec kFlags[] = {
     {"context", 'c', kModel, "N", "512", "number of tokens in a chunk", Bit(Command::kPerplexity),
      kValue, SetInteger<4, (int64_t{1} << 31), &Config::model, &ModelFlags::context>},
     {"kv-memory", 0, kModel, "SIZE", "1GiB, or a quarter of the free memory if that is less",
-     "memory of the device for the KV cache of all sequences", kEngine, kValue, SetKvMemory},
+     "memory of the device for the KV cache of all sequences", kEngine | Bit(Command::kInspect),
+     kValue, SetKvMemory},
     {"kv-disk", 0, kModel, "SIZE", "none",
      "disk space for KV that does not fit into memory. KV on disk survives a restart. It is read "
      "back if that is faster than computing it. The file is in --cache-dir, or in "
@@ -145,20 +148,26 @@ constexpr FlagSpec kFlags[] = {
      "instruction set: auto, portable, avx2, avx512, avx512vnni; results do not depend on it",
      kRunning, kValue, SetIsa},
     {"device", 0, kModel, "DEVICE", "cpu",
-     "device that runs the model: cpu, or cuda for the first NVIDIA GPU. With cuda, weights, KV "
-     "and "
-     "all experts are in the GPU's memory",
-     kRunning, kValue, SetDevice},
+     "device that runs the model: cpu, or cuda for the first NVIDIA GPU. With cuda, weights and KV "
+     "are in the GPU's memory, and so are the experts that fit (--expert-memory)",
+     kPlanning, kValue, SetDevice},
 
     {"expert-memory", 0, kExperts, "SIZE", "auto",
-     "memory for routed experts. SIZE is a size; a percentage of the bytes of all experts (100%: "
-     "every expert stays in memory); or auto: the free memory that --kv-memory, --kv-disk and "
-     "--reserve-memory leave. Each expert takes as much memory as the largest one. The flag has no "
-     "effect on models without experts",
-     kRunning, kValue, SetExpertMemory},
+     "memory of the device for routed experts. SIZE is a size; a percentage of the bytes of all "
+     "experts (100%: every expert stays in memory); or auto: the free memory that --kv-memory, "
+     "--kv-disk and --reserve-memory leave. Each expert takes as much memory as the largest one. "
+     "The flag has no effect on models without experts",
+     kPlanning, kValue, SetExpertMemory},
+    {"host-expert-memory", 0, kExperts, "SIZE", "auto",
+     "with --device cuda: memory of this machine for experts below --expert-memory; values as "
+     "there. It is pinned, so the system cannot swap it. The CPU computes experts from it, or they "
+     "are copied to the GPU, whichever is sooner. Experts that do not fit are read from disk",
+     kPlanning, kValue, SetHostExpertMemory},
     {"reserve-memory", 0, kExperts, "SIZE",
-     "1.5GiB, or a quarter of the free memory if that is less",
-     "memory that --expert-memory auto leaves free", kRunning, kValue, SetReserveMemory},
+     "1.5GiB, or a quarter of the free memory if that is less; of a GPU's memory 10% if that is "
+     "more",
+     "memory that --expert-memory auto and --host-expert-memory auto leave free", kPlanning, kValue,
+     SetReserveMemory},
     {"offload-policy", 0, kExperts, "POLICY", "adaptive",
      "policy that decides which experts stay in memory: adaptive, tide, lru, static", kRunning,
      kValue, SetOffloadPolicy},

@@ -17,8 +17,8 @@
 #include "engine/checkpoint/open_checkpoint.h"
 #include "engine/checkpoint/weight_store.h"
 #include "engine/kv/kv_layout.h"
-#include "engine/loading/expert_memory.h"
-#include "engine/loading/expert_options.h"
+#include "engine/loading/memory_plan.h"
+#include "engine/loading/model_bundle.h"
 #include "engine/model/kv_spec.h"
 #include "engine/model/model_config.h"
 #include "engine/model/transformer.h"
@@ -29,8 +29,9 @@
 #include "kernels/base/status_macros.h"
 #include "service/base/units.h"
 #include "service/cli/commands.h"
-#include "service/cli/machine.h"
+#include "service/cli/load.h"
 #include "service/cli/model_bytes.h"
+#include "service/cli/placement_text.h"
 
 namespace tidepool::service {
 namespace {
@@ -42,8 +43,7 @@ struct Totals {
   int64_t elements = 0;
   int64_t file_bytes = 0;
   int64_t resident_bytes = 0;
-  int64_t expert_bytes = 0;                        // in memory, once loaded
-  std::map<std::string, int64_t> expert_bytes_of;  // the same for each layer ("blk.0")
+  int64_t expert_bytes = 0;  // in memory, once loaded
   struct OfType {
     int64_t tensors = 0;
     int64_t bytes = 0;
@@ -58,11 +58,7 @@ Totals Add(const Checkpoint& file) {
     totals.file_bytes += static_cast<int64_t>(tensor.bytes);
     const int64_t resident = ResidentBytes(tensor);
     totals.resident_bytes += resident;
-    if (IsExpertTensor(tensor.name)) {
-      totals.expert_bytes += resident;
-      const std::string name(tensor.name);
-      totals.expert_bytes_of[name.substr(0, name.find('.', name.find('.') + 1))] += resident;
-    }
+    if (IsExpertTensor(tensor.name)) totals.expert_bytes += resident;
     Totals::OfType& type = totals.types[std::string(engine::GgmlTypeName(tensor.type))];
     ++type.tensors;
     type.bytes += static_cast<int64_t>(tensor.bytes);
@@ -131,35 +127,34 @@ Json KvBytesByType(const engine::ModelConfig& config, KvBytes bytes) {
   return json;
 }
 
-// The number of experts, of all layers, that fit into memory with the default flags. nullopt if it
-// is too small to compute one token. Requires: the model has experts.
-std::optional<int64_t> ExpertsInMemory(const engine::ModelConfig& config, const Totals& totals,
-                                       const engine::MemoryLimits& limits) {
-  int64_t largest_layer = 1;
-  for (const auto& [layer, bytes] : totals.expert_bytes_of) {
-    largest_layer = std::max(largest_layer, bytes);
+// What goes where, and whether all of it fits. `plan` may be RESOURCE_EXHAUSTED.
+void DescribePlan(const absl::StatusOr<engine::MemoryPlan>& plan, const Totals& totals,
+                  Json* json) {
+  Json& memory = *json;
+  if (!plan.ok()) {
+    memory["fits"] = false;
+    memory["placement"] = {{"error", std::string(plan.status().message())}};
+    return;
   }
-  const engine::ExpertSizes sizes = {
-      .experts = int64_t{config.moe_layers()} * config.moe.experts,
-      .record_bytes = (largest_layer + config.moe.experts - 1) / config.moe.experts,
-      .total_bytes = totals.expert_bytes,
-      .dense_bytes = totals.resident_bytes - totals.expert_bytes,
-      .top_k = config.moe.experts_used,
-      .staging = engine::ExpertOptions{}.staging};
-  const absl::StatusOr<int64_t> slots = engine::PlanExpertSlots({}, limits, sizes);
-  if (!slots.ok()) return std::nullopt;
-  return *slots == 0 ? sizes.experts : *slots;
+  const std::optional<int64_t> available = plan->available_bytes;
+  memory["available_bytes"] = available.has_value() ? Json(*available) : Json(nullptr);
+  memory["kv_bytes"] = plan->kv_bytes;
+  if (available.has_value()) {
+    memory["fits"] = totals.resident_bytes + plan->kv_bytes + plan->workspace_bytes <= *available;
+  }
+  memory["placement"] = PlacementJson(*plan);
+  if (plan->sizes.experts == 0) return;
+  memory["experts"] = plan->sizes.experts;
+  memory["experts_in_memory"] = plan->offloads() ? plan->slots : plan->sizes.experts;
 }
 
 Json DescribeMemory(const engine::ModelConfig& config, const Totals& totals) {
-  const std::optional<int64_t> available = AvailableMemoryBytes();
   constexpr int64_t kStepRows = 512;
   const std::vector<engine::KvSpec> f16 = engine::KvSpecsOf(config, kernels::DType::kF16);
   const engine::KvCost cost = engine::KvCostOf(f16);
   const int64_t one_gib_tokens = cost.bytes_per_token == 0
                                      ? config.context_length
                                      : engine::KvCapacityTokens(f16, size_t{1} << 30, kStepRows);
-  const int64_t kv_bytes = engine::DefaultKvBytes(available);
   Json json;
   json["weight_bytes"] = totals.resident_bytes;
   json["expert_bytes"] = totals.expert_bytes;
@@ -175,17 +170,8 @@ Json DescribeMemory(const engine::ModelConfig& config, const Totals& totals) {
                                       cost.window_bytes +
                                       engine::kStatesPerSequence * cost.state_bytes;
   // Null if unknown.
-  json["available_bytes"] = available.has_value() ? Json(*available) : Json(nullptr);
-  // Computed with the default flags.
-  json["kv_bytes"] = kv_bytes;
+  json["available_bytes"] = nullptr;
   json["fits"] = nullptr;
-  if (!available.has_value()) return json;
-  json["fits"] = totals.resident_bytes + kv_bytes <= *available;
-  if (experts == 0) return json;
-  const std::optional<int64_t> kept =
-      ExpertsInMemory(config, totals, {.available_bytes = available, .kv_bytes = kv_bytes});
-  json["experts"] = experts;
-  json["experts_in_memory"] = kept.has_value() ? Json(*kept) : Json(nullptr);
   return json;
 }
 
@@ -261,6 +247,10 @@ std::string MemoryText(const Json& json) {
                         memory["kv_tokens_per_gib_f16"].get<int64_t>());
   absl::StrAppendFormat(&text, "  KV of the whole context in f16: %s\n",
                         Bytes(memory["full_context_kv_bytes_f16"]));
+  const Json& placement = memory["placement"];
+  if (placement.contains("error")) {
+    return absl::StrCat(text, "  does not fit here: ", Shown(placement["error"]), "\n");
+  }
   if (memory["fits"].is_null()) return text + "  available here    unknown\n";
   absl::StrAppendFormat(&text, "  available here    %s: %s\n", Bytes(memory["available_bytes"]),
                         Verdict(memory));
@@ -306,7 +296,8 @@ std::string TensorsText(const Json& json) {
   return text;
 }
 
-std::string Summary(const Json& json) {
+// `placement` has a line for each kind of memory.
+std::string Summary(const Json& json, const std::vector<std::string>& placement) {
   std::string text = absl::StrFormat("%s: %s, %s, %.1f million parameters\n\n", Shown(json["file"]),
                                      json["format"].get<std::string>(), Bytes(json["file_bytes"]),
                                      json["parameters"].get<double>() / 1e6);
@@ -317,6 +308,8 @@ std::string Summary(const Json& json) {
   }
   absl::StrAppend(&text, "\n", TokenizerText(json));
   if (json.contains("memory")) absl::StrAppend(&text, "\n", MemoryText(json));
+  if (!placement.empty()) absl::StrAppend(&text, "\nPlacement\n");
+  for (const std::string& line : placement) absl::StrAppend(&text, "  ", line, "\n");
   return text;
 }
 
@@ -350,19 +343,25 @@ absl::Status RunInspect(const Config& config, Console* console) {
   // Another architecture may use a tokenizer that we do not support.
   if (model.ok() && !tokenizer.ok() && !IsUnserved(tokenizer.status())) return tokenizer.status();
   Json tensors = DescribeTensors(file);
+  std::vector<std::string> placement;
   if (model.ok()) {
     RETURN_IF_ERROR(CheckTensors(*model, std::move(file)));
     json["supported"] = true;
     DescribeModel(*model, &json);
     json["memory"] = DescribeMemory(*model, totals);
+    const absl::StatusOr<engine::MemoryPlan> plan =
+        engine::PlanModel(config.model.path, LoadOptionsOf(config));
+    if (!plan.ok() && !absl::IsResourceExhausted(plan.status())) return plan.status();
+    DescribePlan(plan, totals, &json["memory"]);
+    if (plan.ok()) placement = PlacementLines(*plan);
   } else {
     json.update(Unserved(model.status()));
   }
   json["tokenizer"] =
       tokenizer.ok() ? DescribeTokenizer(**tokenizer) : Unserved(tokenizer.status());
   json["tensors"] = std::move(tensors);
-  return console->PrintResult(config.output.format, json, [&config](const Json& all) {
-    return Summary(all) + (config.output.tensors ? TensorsText(all) : "");
+  return console->PrintResult(config.output.format, json, [&](const Json& all) {
+    return Summary(all, placement) + (config.output.tensors ? TensorsText(all) : "");
   });
 }
 

@@ -8,10 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "kernels/backend.h"
 #include "kernels/base/clock.h"
 #include "service/cli/machine.h"
+#include "service/cli/placement_text.h"
 
 namespace tidepool::service {
 namespace {
@@ -35,18 +37,32 @@ absl::string_view Verb(LoadStage stage) {
 // Hashing is shown only if it takes longer. After 2 s, a user might believe that the program hangs.
 constexpr absl::Duration kLongHashing = absl::Seconds(2);
 
-// Bytes of KV cache that the command allocates in addition to the weights. 0 for commands that
-// neither serve nor generate.
-int64_t KvBytes(const Config& config) {
+// Whether the command runs an engine, or plans to do so.
+bool RunsEngine(const Config& config) {
   switch (config.command) {
     case Command::kServe:
     case Command::kWorker:
     case Command::kGenerate:
     case Command::kChat:
-      return static_cast<int64_t>(config.model.kv_memory_bytes);
+    case Command::kInspect:
+      return true;
     default:
-      return 0;
+      return false;
   }
+}
+
+// Bytes of KV cache that the command allocates in addition to the weights. -1 for the default.
+int64_t KvBytes(const Config& config) {
+  if (!RunsEngine(config)) return 0;
+  const auto bytes = static_cast<int64_t>(config.model.kv_memory_bytes);
+  return bytes == 0 ? -1 : bytes;
+}
+
+int64_t MaxSequences(const Config& config) {
+  if (RunsEngine(config)) return config.serving.max_sequences;
+  const std::vector<int64_t>& sizes = config.bench.batch_sizes;
+  if (config.command != Command::kBench || sizes.empty()) return 1;
+  return std::max<int64_t>(1, *std::max_element(sizes.begin(), sizes.end()));
 }
 
 // KV tokens of bench's largest test, rounded up to whole blocks.
@@ -125,14 +141,7 @@ std::optional<int64_t> FreeBytesFor(const engine::ModelBundle& bundle) {
   return static_cast<int64_t>(*available);
 }
 
-absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,
-                                                                Console* console) {
-  return LoadBundle(config, console, ConsoleNote(console));
-}
-
-absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,
-                                                                Console* console, NoteLine note) {
-  LoadProgressLine progress(config, console);
+engine::LoadOptions LoadOptionsOf(const Config& config) {
   engine::LoadOptions options;
   options.threads = config.model.threads;
   options.precision = config.model.precision;
@@ -141,12 +150,31 @@ absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& co
   options.kv_dtype = config.model.kv_type;
   options.quantize_to = config.model.quantize_to;
   options.experts = config.model.experts;
-  options.experts.note = note;
   options.experts.limits.available_bytes = AvailableMemoryBytes();
   options.experts.limits.kv_bytes = KvBytes(config);
   options.experts.limits.kv_tokens = KvTokens(config);
   options.experts.limits.kv_disk_bytes = config.model.kv_disk_bytes;
+  options.max_sequences = MaxSequences(config);
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,
+                                                                Console* console) {
+  return LoadBundle(config, console, ConsoleNote(console));
+}
+
+absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,
+                                                                Console* console, NoteLine note) {
+  LoadProgressLine progress(config, console);
+  engine::LoadOptions options = LoadOptionsOf(config);
+  options.experts.note = note;
   options.progress = progress.callback();
+  if (config.command == Command::kServe || config.command == Command::kWorker) {
+    options.planned = [console](const engine::MemoryPlan& plan) {
+      console->NoteLine(absl::StrCat("placement: ", absl::StrJoin(PlacementLines(plan), "; ")),
+                        LogLevel::kInfo);
+    };
+  }
   auto bundle = engine::LoadModel(config.model.path, options);
   if (bundle.ok() && !(*bundle)->digest_recorded.ok()) {
     note(absl::StrCat("the digest of ", config.model.path,

@@ -53,6 +53,9 @@ NoteLine ConsoleNote(Console* console);
 // (AvailableMemoryBytes). nullopt if unknown.
 std::optional<int64_t> FreeBytesFor(const engine::ModelBundle& bundle);
 
+// The options for loading config.model.path. `note` and `progress` are not set.
+engine::LoadOptions LoadOptionsOf(const Config& config);
+
 // Loads config.model.path. `note` must live as long as the model.
 absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& config,
                                                                 Console* console, NoteLine note);

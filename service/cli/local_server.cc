@@ -16,7 +16,7 @@
 #include "engine/checkpoint/open_checkpoint.h"
 #include "engine/engine.h"
 #include "engine/kv/kv_cache.h"
-#include "engine/loading/expert_memory.h"
+#include "engine/loading/memory_plan.h"
 #include "engine/loading/model_bundle.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/status_macros.h"
@@ -24,7 +24,6 @@
 #include "service/base/units.h"
 #include "service/cli/console.h"
 #include "service/cli/load.h"
-#include "service/cli/machine.h"
 #include "service/cli/model_flags.h"
 #include "service/cli/open_store.h"
 #include "service/cli/sampling_defaults.h"
@@ -38,9 +37,9 @@ namespace {
 // cannot hold it.
 absl::StatusOr<int64_t> ContextLength(const Config& config, const engine::ModelBundle& bundle) {
   const int64_t trained = bundle.config.context_length;
-  const int64_t capacity = engine::KvCapacityTokens(
-      bundle.model->kv_specs(), config.model.kv_memory_bytes,
-      std::max(engine::ModelBundle::kPrefillRows, bundle.offload_prefill_rows));
+  const int64_t capacity =
+      engine::KvCapacityTokens(bundle.model->kv_specs(), config.model.kv_memory_bytes,
+                               std::max(engine::kPrefillRows, bundle.offload_prefill_rows));
   if (config.model.context > trained) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--context %d: %s was trained for %d tokens; use a smaller value",
@@ -106,14 +105,6 @@ ServerOptions MakeServerOptions(const Config& config, const Surroundings& surrou
   options.worker_name = config.serving.worker_name;
   options.stall_timeout = config.serving.stall_timeout;
   options.live = LiveOptionsOf(config);
-  // Compute the reserve in the same way as at the start, from the free memory.
-  engine::MemoryLimits limits = config.model.experts.limits;
-  limits.available_bytes = AvailableMemoryBytes().value_or(0);
-  options.process.available_memory = [reserve = engine::ReserveBytes(limits)] {
-    std::optional<int64_t> available = AvailableMemoryBytes();
-    if (available.has_value()) *available -= reserve;
-    return available;
-  };
   options.process.drain = surroundings.drain;
   options.tls = surroundings.tls;
   if (const auto age = config.security.max_connection_age) options.max_connection_age = *age;
@@ -138,12 +129,8 @@ class LocalServerImpl : public LocalServer {
 
   // `note` is passed to LoadBundle.
   absl::Status Load(Config config, Console* console, NoteLine note) {
-    const bool default_kv = config.model.kv_memory_bytes == 0;
-    if (default_kv) config.model.kv_memory_bytes = engine::DefaultKvBytes(AvailableMemoryBytes());
     ASSIGN_OR_RETURN(bundle_, LoadBundle(config, console, std::move(note)));
-    if (default_kv && !bundle_->model->memory()->on_host()) {
-      config.model.kv_memory_bytes = engine::DefaultKvBytes(FreeBytesFor(*bundle_));
-    }
+    config.model.kv_memory_bytes = bundle_->plan.kv_bytes;
     const moe::OffloadControl* experts = bundle_->model->offload_control();
     if (experts != nullptr) offload_ = experts->Settings();
     ASSIGN_OR_RETURN(const int64_t context, ContextLength(config, *bundle_));
@@ -153,14 +140,12 @@ class LocalServerImpl : public LocalServer {
     options.max_sequences = config.serving.max_sequences;
     options.max_queued = config.serving.max_queued;
     options.max_concurrent_prefills = config.serving.max_concurrent_prefills;
-    options.prefill_chunk = engine::ModelBundle::kPrefillRows;
+    options.prefill_chunk = engine::kPrefillRows;
     options.attention_depth = engine::AttentionDepth(bundle_->config);
     options.offload_prefill_chunk = bundle_->offload_prefill_rows;
-    // A step must have room for a row of every sequence, with its logits.
-    options.limits.rows = std::max(
-        {options.prefill_chunk, options.offload_prefill_chunk, config.serving.max_sequences});
-    options.limits.logit_rows =
-        config.serving.max_sequences + engine::PromptLogitRows(bundle_->config.vocab_size);
+    options.limits =
+        engine::StepLimits(bundle_->config.vocab_size, config.serving.max_sequences,
+                           std::max(options.prefill_chunk, options.offload_prefill_chunk));
     options.cache_seed = absl::StrCat(bundle_->content_digest, "/", bundle_->numerics_id);
     if (config.model.kv_disk_bytes > 0) {
       options.kv_disk_path = absl::StrCat(config.model.kv_disk_folder, "/", bundle_->digest, ".kv");
@@ -183,6 +168,16 @@ class LocalServerImpl : public LocalServer {
       ASSIGN_OR_RETURN(server_, StartServe(&model_, engine_.get(), std::move(store), options));
     }
     return absl::OkStatus();
+  }
+
+  // Returns the free bytes of the memory that the model runs in, less the reserve of the start. The
+  // function may be called as long as this object exists.
+  std::function<std::optional<int64_t>()> AvailableMemory() const {
+    return [bundle = bundle_.get()] {
+      std::optional<int64_t> available = FreeBytesFor(*bundle);
+      if (available.has_value()) *available -= bundle->plan.reserve_bytes;
+      return available;
+    };
   }
 
   Server& server() override { return *server_; }
@@ -261,6 +256,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> StartLocalServer(const Config& conf
   NoteLine note = WarnLine(options);
   if (!note) note = ConsoleNote(console);
   RETURN_IF_ERROR(server->Load(config, console, std::move(note)));
+  options.process.available_memory = server->AvailableMemory();
   NewStoreFile file(stored.store.location);
   std::unique_ptr<SessionStore> store;
   if (role != LocalRole::kWorker) {

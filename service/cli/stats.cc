@@ -57,6 +57,28 @@ std::string HitRate(const Json& counters) {
   return absl::StrFormat("%.1f %%", 100 * hits / lookups);
 }
 
+// Formats the host's memory below a GPU: its size and hit rate, and what was done with the misses
+// of the GPU since the start.
+std::string HostTierText(const Json& offload) {
+  const Json& host = offload["host"];
+  const Json& counters = offload["total"]["host"];
+  const auto number = [](const Json& from, const char* key) { return from[key].get<double>(); };
+  std::string text = absl::StrFormat(
+      "  host tier   %.0f of %.0f experts, %s pinned; hit rate %s since the start\n",
+      number(host, "slots"), number(offload, "experts"),
+      FormatBytes(number(host, "capacity_bytes")), HitRate(counters));
+  const double misses = number(counters, "copied") + number(counters, "copied_ahead") +
+                        number(counters, "computed_on_cpu");
+  if (misses == 0) return text;
+  const auto share = [&](const char* key) { return 100 * number(counters, key) / misses; };
+  absl::StrAppendFormat(&text,
+                        "  misses      %.0f %% copied, %.0f %% copied ahead, %.0f %% computed on "
+                        "the CPU; copies %s/s\n",
+                        share("copied"), share("copied_ahead"), share("computed_on_cpu"),
+                        FormatBytes(number(host, "copy_bytes_per_second")));
+  return text;
+}
+
 // Formats sizes, the hit rates of the window and since the start, and the window's bytes per second
 // and waiting time.
 std::string OffloadText(const Json& offload) {
@@ -71,6 +93,7 @@ std::string OffloadText(const Json& offload) {
   absl::StrAppendFormat(&text, "  hit rate    %s since the start", HitRate(offload["total"]));
   if (recent) absl::StrAppendFormat(&text, ", %s in the last %.0f s", HitRate(window), seconds);
   text += "\n";
+  if (offload.contains("host") && !offload["host"].is_null()) text += HostTierText(offload);
   if (!recent) return text;
   absl::StrAppendFormat(
       &text, "  reading     %s/s on demand, %s/s prefetched; waiting %.0f %% of the time\n",

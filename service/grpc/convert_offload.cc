@@ -7,6 +7,33 @@
 #include "service/grpc/convert.h"
 
 namespace tidepool::service {
+namespace {
+
+void ToProto(const moe::HostTierStats& stats, v1::HostTierCounters* out) {
+  out->set_hits(stats.placement.hits);
+  out->set_misses(stats.placement.misses());
+  out->set_promotions(stats.placement.promotions);
+  out->set_pass_throughs(stats.placement.pass_throughs);
+  out->set_copied(stats.copied);
+  out->set_computed_on_cpu(stats.computed_on_cpu);
+  out->set_copied_for_later(stats.copied_for_later);
+  out->set_copied_ahead(stats.copied_ahead);
+  out->set_copied_bytes(stats.copied_bytes);
+  out->set_copy_seconds(absl::ToDoubleSeconds(stats.copy_time));
+  out->set_copy_wait_seconds(absl::ToDoubleSeconds(stats.copy_wait_time));
+  out->set_cpu_seconds(absl::ToDoubleSeconds(stats.cpu_time));
+}
+
+void ToProto(const moe::HostTierStats& stats, v1::HostTierStats* out) {
+  out->set_slots(stats.slots);
+  out->set_staging_records(stats.staging);
+  out->set_resident_bytes(stats.resident_bytes);
+  out->set_capacity_bytes(stats.capacity_bytes);
+  out->set_copy_bytes_per_second(stats.copy_bytes_per_s);
+  out->set_cpu_bytes_per_second(stats.cpu_bytes_per_s);
+}
+
+}  // namespace
 
 void ToProto(const moe::OffloadStats& stats, v1::OffloadCounters* out) {
   out->set_hits(stats.placement.hits);
@@ -22,6 +49,7 @@ void ToProto(const moe::OffloadStats& stats, v1::OffloadCounters* out) {
   out->set_failed_record_writes(stats.failed_record_writes);
   out->set_stall_seconds(absl::ToDoubleSeconds(stats.stall_time));
   out->set_hidden_seconds(absl::ToDoubleSeconds(stats.hidden_time));
+  if (stats.host.has_value()) ToProto(*stats.host, out->mutable_host());
   for (const auto& [number, counters] : stats.layers) {
     v1::LayerCounters* layer = out->add_layers();
     layer->set_layer(number);
@@ -47,6 +75,7 @@ void ToProto(const engine::EngineStats& stats, v1::OffloadStats* out) {
   out->set_resident_bytes(offload.resident_bytes);
   out->set_capacity_bytes(offload.capacity_bytes);
   out->set_lost_records(offload.lost_records);
+  if (offload.host.has_value()) ToProto(*offload.host, out->mutable_host());
   ToProto(offload, out->mutable_total());
   ToProto(stats.offload_recent, out->mutable_window());
   out->set_window_seconds(absl::ToDoubleSeconds(stats.offload_window));

@@ -181,6 +181,36 @@ void AddExperts(const v1::WorkerStats& worker, const Labels& labels, Page* page)
           "Time in which reads of experts overlapped with computation.", total.hidden_seconds());
 }
 
+// Adds the metrics of the host's memory below a GPU.
+void AddHostTier(const v1::OffloadStats& offload, const Labels& labels, Page* page) {
+  const auto counter = [&](const char* name, const char* help, double value) {
+    page->Counter(name, help, labels, value);
+  };
+  page->Gauge("expert_host_slots", "Number of experts that fit into the host's memory.", labels,
+              static_cast<double>(offload.host().slots()));
+  page->Gauge("expert_host_resident_bytes", "Host memory that experts use now.", labels,
+              static_cast<double>(offload.host().resident_bytes()));
+  page->Gauge("expert_host_capacity_bytes", "Maximum host memory of experts.", labels,
+              static_cast<double>(offload.host().capacity_bytes()));
+  const v1::HostTierCounters& total = offload.total().host();
+  counter("expert_copied_total", "Experts that were copied to the GPU and computed there.",
+          static_cast<double>(total.copied()));
+  counter("expert_computed_on_cpu_total", "Experts that the CPU computed.",
+          static_cast<double>(total.computed_on_cpu()));
+  counter("expert_copied_for_later_total",
+          "Experts that the CPU computed and that were also copied to the GPU.",
+          static_cast<double>(total.copied_for_later()));
+  counter("expert_copied_ahead_total", "Experts that a prediction had copied to the GPU.",
+          static_cast<double>(total.copied_ahead()));
+  counter("expert_copied_bytes_total", "Bytes of experts that were copied to the GPU.",
+          static_cast<double>(total.copied_bytes()));
+  counter("expert_copy_seconds_total", "Time of copies to the GPU.", total.copy_seconds());
+  counter("expert_copy_wait_seconds_total", "Time that computation waited for copies to the GPU.",
+          total.copy_wait_seconds());
+  counter("expert_cpu_seconds_total", "Time in which the CPU computed experts.",
+          total.cpu_seconds());
+}
+
 void AddWork(const v1::WorkerStats& worker, const Labels& labels, Page* page) {
   const auto counter = [&](const char* name, const char* help, int64_t value) {
     page->Counter(name, help, labels, static_cast<double>(value));
@@ -231,23 +261,27 @@ void AddKvDisk(const v1::KvDiskStats& disk, const Labels& labels, Page* page) {
 }
 
 // Adds the hits and misses of experts, for each layer if the worker reports layers. The tier is
-// always "memory".
+// "memory". If the model runs on a GPU, there is a tier "gpu" above it.
 void AddExpertUse(const v1::WorkerStats& worker, const Labels& labels, Page* page) {
-  const auto add = [&](std::string layer, int64_t hits, int64_t misses) {
+  const auto add = [&](std::string layer, const char* tier, int64_t hits, int64_t misses) {
     Labels with_layer = labels;
     if (!layer.empty()) with_layer.push_back({"layer", std::move(layer)});
-    with_layer.push_back({"tier", "memory"});
+    with_layer.push_back({"tier", tier});
     page->Counter("expert_hits_total", "Experts that a layer needed and found in the tier.",
                   with_layer, static_cast<double>(hits));
     page->Counter("expert_misses_total",
                   "Experts that a layer needed and did not find in the tier.", with_layer,
                   static_cast<double>(misses));
   };
-  const auto& layers = worker.offload().total().layers();
-  for (const v1::LayerCounters& layer : layers) {
-    add(absl::StrCat(layer.layer()), layer.hits(), layer.misses());
+  const v1::OffloadCounters& total = worker.offload().total();
+  const char* const tier = total.has_host() ? "gpu" : "memory";
+  for (const v1::LayerCounters& layer : total.layers()) {
+    add(absl::StrCat(layer.layer()), tier, layer.hits(), layer.misses());
   }
-  if (layers.empty()) add("", worker.expert_hits_total(), worker.expert_misses_total());
+  if (total.layers().empty()) {
+    add("", tier, worker.expert_hits_total(), worker.expert_misses_total());
+  }
+  if (total.has_host()) add("", "memory", total.host().hits(), total.host().misses());
 }
 
 void AddWorker(const v1::WorkerStats& worker, Page* page) {
@@ -277,6 +311,7 @@ void AddWorker(const v1::WorkerStats& worker, Page* page) {
   AddWork(worker, labels, page);
   AddExpertUse(worker, labels, page);
   if (worker.has_offload()) AddExperts(worker, labels, page);
+  if (worker.offload().has_host()) AddHostTier(worker.offload(), labels, page);
   if (worker.has_kv_disk()) AddKvDisk(worker.kv_disk(), labels, page);
 }
 

@@ -92,7 +92,7 @@ class EngineFaultsTest : public testing::Test {
     EXPECT_TRUE(answer.status.ok()) << answer.status;
     run.tokens = answer.tokens;
     alone.engine.reset();
-    run.uses = alone.model.tiered->Map().uses;
+    run.uses = alone.model.experts()->Map().uses;
     return run;
   }
 
@@ -208,7 +208,7 @@ class HybridFaultsTest : public testing::TestWithParam<const char*> {
     PuppetEngine alone(&models_, &base::Clock::Real(), kSlots);
     Run run = {.answer = alone.Run(request)};
     alone.engine.reset();
-    run.uses = alone.model.tiered->Map().uses;
+    run.uses = alone.model.experts()->Map().uses;
     return run;
   }
 

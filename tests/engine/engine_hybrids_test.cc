@@ -76,8 +76,8 @@ class EngineHybridsTest : public testing::TestWithParam<HybridCase> {
 
 TEST_P(EngineHybridsTest, ChunksThreadsBatchesAndResidentExperts) {
   std::vector<Answer> expected;
-  const int64_t experts = models_.Make({.slots = 8}, {}).tiered->Map().uses.size();
-  const PuppetModel alone = models_.Make({.slots = experts}, {});
+  const int64_t experts = models_.Make({.slots = 8}, {}).experts()->Map().uses.size();
+  const PuppetModel alone = models_.Make({.slots = experts}, {.backend = TestBackend::kCpu});
   for (int i = 0; i < kRequests; ++i) {
     const std::unique_ptr<Engine> engine = Start(alone, 512);
     expected.push_back(ReadAll(engine->Submit(MakeLogged(i)).value().get()));

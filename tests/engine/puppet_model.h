@@ -1,4 +1,5 @@
-// PuppetModel: a whole model whose reads of experts the test controls.
+// PuppetModel: a whole model whose reads of experts the test controls. On a device, experts are in
+// its memory, in the host's memory below it, and in the file.
 //
 //   PuppetModels models(testing::TempDir() + "/my_test");
 //   models.Write(*tools::FindShape("tiny-moe"), GgmlType::kQ4_K);
@@ -11,12 +12,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "engine/checkpoint/ggml_type.h"
 #include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/weight_store.h"
@@ -24,8 +27,11 @@
 #include "engine/model/model_config.h"
 #include "engine/model/transformer.h"
 #include "kernels/base/check.h"
-#include "kernels/cpu/cpu_backend.h"
+#include "moe/device/device_experts.h"
+#include "moe/expert_source.h"
+#include "moe/offload_control.h"
 #include "moe/tiered_experts.h"
+#include "tests/engine/model/test_backend.h"
 #include "tests/moe/puppet_reader.h"
 #include "tools/synthetic/checkpoint.h"
 #include "tools/synthetic/shape.h"
@@ -35,10 +41,13 @@ namespace tidepool::engine {
 // The model with all objects that it depends on.
 struct PuppetModel {
   std::unique_ptr<kernels::KernelBackend> backend;
+  std::unique_ptr<kernels::KernelBackend> host_backend;  // null if the model runs on the CPU
   std::unique_ptr<WeightStore> store;
   moe::PuppetReader* puppet = nullptr;
-  moe::TieredExperts* tiered = nullptr;
   std::unique_ptr<TransformerModel> model;
+  std::function<absl::Status()> load_residents;
+
+  moe::OffloadControl* experts() const { return model->offload_control(); }
 };
 
 // A random checkpoint in its own folder, and models that use it. Outlives the models.
@@ -63,12 +72,15 @@ class PuppetModels {
   struct MakeOptions {
     int threads = 1;
     int seed = 1;  // seed of the order in which reads end
+    TestBackend backend = TestBackend::kFromEnvironment;
+    int64_t host_slots = 0;  // on a device: slots of the host's memory; 0: as many as `tiered` has
   };
   // Packs on first use. The experts' records are read from memory. Fields of `tiered` that depend
-  // on the model are filled in.
+  // on the model are filled in. The slots of `tiered` are those of the memory that the model runs
+  // in.
   PuppetModel Make(moe::TieredOptions tiered, const MakeOptions& options) {
     PuppetModel made;
-    made.backend = *kernels::MakeCpuBackend({.threads = options.threads});
+    made.backend = MakeTestBackend({.backend = options.backend, .threads = options.threads});
     made.store = *WeightStore::Create(*GgufFile::Open(path_),
                                       {.threads = options.threads, .backend = made.backend.get()});
     const ModelConfig config = *ModelConfig::Parse(made.store->file());
@@ -81,18 +93,45 @@ class PuppetModels {
     tiered.top_k = config.moe.experts_used;
     tiered.layer_numbers.resize(config.moe_layers());
     std::iota(tiered.layer_numbers.begin(), tiered.layer_numbers.end(), 0);
-    auto experts =
+    const moe::DeviceOptions device = {.top_k = tiered.top_k,
+                                       .slots = tiered.slots,
+                                       .staging = tiered.staging,
+                                       .policy = tiered.policy,
+                                       .prefetch = tiered.prefetch,
+                                       .layer_numbers = tiered.layer_numbers,
+                                       .clock = tiered.clock};
+    const bool on_device = !made.backend->memory()->on_host();
+    if (on_device) tiered.pin = made.backend.get();
+    if (on_device && options.host_slots > 0) tiered.slots = options.host_slots;
+    auto host =
         moe::TieredExperts::Create(*std::move(records), std::move(reader), std::move(tiered));
+    CHECK_OK(host.status());
+    if (!on_device) {
+      made.load_residents = [experts = host->get()] {
+        experts->LoadResidents({});
+        return absl::OkStatus();
+      };
+      Finish(config, *std::move(host), &made);
+      return made;
+    }
+    made.host_backend = MakeTestBackend({.backend = TestBackend::kCpu, .threads = options.threads});
+    auto experts = moe::DeviceExperts::Create(made.backend.get(), *std::move(host), device);
     CHECK_OK(experts.status());
-    made.tiered = experts->get();
-    auto model = TransformerModel::Create(config, made.store.get(), made.backend.get(),
-                                          {.experts = *std::move(experts)});
-    CHECK_OK(model.status());
-    made.model = *std::move(model);
+    made.load_residents = [experts = experts->get()] { return experts->LoadResidents({}); };
+    Finish(config, *std::move(experts), &made);
     return made;
   }
 
  private:
+  static void Finish(const ModelConfig& config, std::unique_ptr<moe::ExpertSource> experts,
+                     PuppetModel* made) {
+    auto model = TransformerModel::Create(
+        config, made->store.get(), made->backend.get(),
+        {.experts = std::move(experts), .host_backend = made->host_backend.get()});
+    CHECK_OK(model.status());
+    made->model = *std::move(model);
+  }
+
   void ReadPackFile() {
     std::ifstream file(pack_, std::ios::binary);
     bytes_.resize(std::filesystem::file_size(pack_));

@@ -56,8 +56,8 @@ class CommandLineTest(CommandTest):
                             ("--top-p", "0"), ("--repetition-penalty", "0")):
             self.refuse("generate", *MODEL, "--prompt", "a", flag, value, named=flag)
         self.refuse("generate", *MODEL, "--prompt", "a", "--device", "tpu", named="--device")
-        self.refuse("generate", *MODEL, "--prompt", "a", "--device", "cuda", "--expert-memory", "50%",
-                    named=("--expert-memory", "--device cpu"))
+        self.refuse("generate", *MODEL, "--prompt", "a", "--host-expert-memory", "50%",
+                    named=("--host-expert-memory", "--device cuda"))
         self.refuse("serve", *MODEL, "--log-level", "all", named="--log-level")
         self.refuse("generate", *MODEL, "--prompt", "a", "--log-level", "info",
                     named="--log-level")

@@ -84,6 +84,23 @@ TEST_F(ExpertBuffersTest, VacateTakesTheBufferFromItsHolders) {
   EXPECT_TRUE(buffers_.IsReady(kExpert));
 }
 
+TEST_F(ExpertBuffersTest, EachCopyKeepsTheBuffer) {
+  buffers_.Hold(kExpert, Holder::kRequest);
+  Fill(kExpert);
+  const std::byte* const record = buffers_.BeginCopy(kExpert);
+  EXPECT_EQ(record, buffers_.weights(kExpert)->gate.data);
+  EXPECT_EQ(buffers_.BeginCopy(kExpert), record);
+  buffers_.Drop(kExpert, Holder::kRequest);
+  EXPECT_TRUE(buffers_.IsReady(kExpert));
+  buffers_.EndCopy(kExpert);
+  EXPECT_TRUE(buffers_.IsHeld(kExpert, Holder::kCopy));
+  EXPECT_TRUE(buffers_.has_copies());
+  EXPECT_EQ(free(), 1);
+  buffers_.EndCopy(kExpert);
+  EXPECT_FALSE(buffers_.has_copies());
+  EXPECT_EQ(free(), 2);
+}
+
 TEST_F(ExpertBuffersTest, TakesNoMoreBuffersThanTheLimit) {
   for (int64_t expert = 0; expert < kBuffers; ++expert) {
     buffers_.Hold(expert, Holder::kPlacement);

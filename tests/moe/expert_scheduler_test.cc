@@ -105,7 +105,10 @@ class PuppetSource final : public ExpertSource {
       ++given_;
       lent_[expert] = std::make_unique<kernels::FfnWeights>(experts_.layers()[layer_][expert]);
       wave.push_back(
-          {expert, leaves ? Found::kFetched : Found::kResident, leaves, lent_[expert].get()});
+          {.expert = expert,
+           .found = leaves ? Found::kFetched : Found::kResident,
+           .leaves = leaves,
+           .weights = lent_[expert].get()});
       i = left_.size();
     }
     return wave;
@@ -183,7 +186,7 @@ class ExpertSchedulerTest : public testing::Test {
   size_t Measured(const ExpertShape& shape, const SchedulerMemory& memory) const {
     const auto counting = kernels::MakeCountingBackend(backend_->precision(), backend_->threads());
     kernels::Arena arena = kernels::Arena::Counting();
-    ExpertScheduler(backend_.get(), nullptr, memory).Measure(shape, counting.get(), &arena);
+    ExpertScheduler(backend_.get(), nullptr, nullptr, memory).Measure(shape, counting.get(), &arena);
     EXPECT_EQ(arena.used(), 0u);
     return arena.high_water();
   }
@@ -198,7 +201,7 @@ class ExpertSchedulerTest : public testing::Test {
     const kernels::Activation x =
         backend_->Quantize({tokens.x.data(), tokens.count(), kHidden}, &inputs);
     std::vector<float> out(tokens.x.size(), 1.0f);
-    ExpertScheduler scheduler(backend_.get(), source, memory_);
+    ExpertScheduler scheduler(backend_.get(), source, nullptr, memory_);
     const absl::Status run = scheduler.Run(tokens.InLayer(layer), x,
                                            MatrixView(out.data(), tokens.count(), kHidden), &arena);
     lookups_ = scheduler.TakeLookups();
@@ -324,7 +327,10 @@ TEST_F(ExpertSchedulerTest, PostponesExpertsOutOfTurn) {
       left_.erase(at);
       ++held_;
       return std::vector<ReadyExpert>{
-          {expert, Found::kFetched, /*leaves=*/true, &experts_.layers()[0][expert]}};
+          {.expert = expert,
+           .found = Found::kFetched,
+           .leaves = true,
+           .weights = &experts_.layers()[0][expert]}};
     }
     void Release(int32_t) override { --held_; }
     void Postpone(int32_t expert) override {
@@ -471,7 +477,7 @@ TEST(ExpertSchedulerDeathTest, DiesOnAnExpertThatWasNotRequested) {
     void Request(const LayerRouting&, absl::Span<const int32_t>) override {}
     absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience) override {
       return std::vector<ReadyExpert>{
-          {11, Found::kResident, /*leaves=*/false, &experts_.layers()[0][11]}};
+          {.expert = 11, .weights = &experts_.layers()[0][11]}};
     }
     void Release(int32_t) override {}
     void Postpone(int32_t) override {}

@@ -8,37 +8,58 @@
 
 #include "engine/checkpoint/open_checkpoint.h"
 #include "engine/evaluation/logits.h"
+#include "engine/loading/memory_plan.h"
 #include "engine/loading/tiered_model.h"
 #include "engine/model/transformer.h"
 #include "gtest/gtest.h"
 #include "kernels/base/check.h"
-#include "kernels/cpu/cpu_backend.h"
+#include "tests/engine/model/test_backend.h"
 
 namespace tidepool::engine {
 namespace {
 
 class FamilyTiersTest : public testing::TestWithParam<const char*> {
  protected:
-  // Logits of a few tokens. `experts`: null for all in memory.
-  std::vector<float> Logits(const ExpertOptions* experts, int64_t chunk_rows) {
+  static Checkpoint Open() {
     auto file = OpenCheckpoint(std::string("tests/golden/families/") + GetParam() + ".gguf");
     CHECK_OK(file.status());
-    const ModelConfig config = *ModelConfig::Parse(*file);
-    auto store = *WeightStore::Create(*std::move(file), {.threads = 1});
-    auto backend = *kernels::MakeCpuBackend({.threads = 2});
-    TransformerOptions options;
-    moe::TieredExperts* offloaded = nullptr;
+    return *std::move(file);
+  }
+
+  static MemoryPlan PlanOf(const ModelConfig& config, const ExpertOptions& experts,
+                           kernels::KernelBackend* backend) {
+    const auto shapes =
+        *WeightStore::Create(Open(), {.threads = 1, .contents = WeightContents::kShapesOnly});
+    auto plan = PlanMemory(config, shapes.get(), {.experts = &experts, .backend = backend});
+    CHECK_OK(plan.status());
+    CHECK(plan->offloads()) << "all experts are in memory";
+    return *std::move(plan);
+  }
+
+  // Logits of a few tokens. `experts`: null for all in memory, on the CPU.
+  static std::vector<float> Logits(const ExpertOptions* experts, int64_t chunk_rows) {
+    Checkpoint file = Open();
+    const ModelConfig config = *ModelConfig::Parse(file);
+    const auto backend = MakeTestBackend(
+        {.backend = experts == nullptr ? TestBackend::kCpu : TestBackend::kFromEnvironment,
+         .threads = 2});
+    const auto host = MakeTestBackend({.backend = TestBackend::kCpu, .threads = 2});
+    auto store = *WeightStore::Create(std::move(file), {.threads = 1, .backend = backend.get()});
+    ExpertTiers tiers;
     if (experts != nullptr) {
-      auto tiered =
-          MakeTieredExperts(config, store.get(), *experts, {.digest = std::string(32, '0')});
-      CHECK_OK(tiered.status());
-      CHECK(*tiered != nullptr) << "all experts are in memory";
-      offloaded = tiered->get();
-      options.experts = *std::move(tiered);
+      const MemoryPlan plan = PlanOf(config, *experts, backend.get());
+      auto made = MakeExpertTiers(
+          config, store.get(), *experts,
+          {.plan = &plan, .digest = std::string(32, '0'), .backend = backend.get()});
+      CHECK_OK(made.status());
+      tiers = *std::move(made);
     }
-    auto model = TransformerModel::Create(config, store.get(), backend.get(), std::move(options));
+    auto model = TransformerModel::Create(
+        config, store.get(), backend.get(),
+        {.experts = std::move(tiers.source),
+         .host_backend = backend->memory()->on_host() ? nullptr : host.get()});
     CHECK_OK(model.status());
-    if (offloaded != nullptr) offloaded->LoadResidents({});
+    if (experts != nullptr) CHECK_OK(tiers.load_residents({}));
     std::vector<int32_t> ids;
     for (int32_t i = 0; i < 40; ++i) ids.push_back(i * 7 % 65);
     std::vector<float> all;
@@ -47,15 +68,17 @@ class FamilyTiersTest : public testing::TestWithParam<const char*> {
                              all.insert(all.end(), logits.begin(), logits.end());
                              return absl::OkStatus();
                            }));
-    if (offloaded != nullptr) {
-      EXPECT_GT(offloaded->Stats()->demand_bytes, 0);
+    if (experts != nullptr) {
+      EXPECT_GT((*model)->offload_stats()->demand_bytes, 0);
     }
     return all;
   }
 };
 
+// On a device, its memory has a quarter of the experts, and the host's memory half of them.
 TEST_P(FamilyTiersTest, AQuarterOfTheExpertsGivesTheSameBits) {
   const ExpertOptions experts = {.memory = {.kind = ExpertMemoryKind::kShare, .share = 0.25},
+                                 .host_memory = {.kind = ExpertMemoryKind::kShare, .share = 0.5},
                                  .cache_dir = testing::TempDir(),
                                  .staging = 1};
   const std::vector<float> expected = Logits(nullptr, 512);

@@ -118,17 +118,6 @@ TEST(ModelBundleTest, BadOptionsAreNamed) {
               "the KV type is F16, expected F32 in exact mode");
 }
 
-TEST(ModelBundleTest, AGpuHoldsAllExperts) {
-  LoadOptions options = {.device = kernels::Device::kCuda};
-  EXPECT_TRUE(options.Validate().ok());
-  options.experts.memory = {.kind = ExpertMemoryKind::kShare, .share = 1};
-  EXPECT_TRUE(options.Validate().ok());
-  options.experts.memory.share = 0.5;
-  ExpectError(kModel, options, absl::StatusCode::kUnimplemented, "--expert-memory");
-  options.experts.memory = {.kind = ExpertMemoryKind::kBytes, .bytes = 1 << 30};
-  ExpectError(kModel, options, absl::StatusCode::kUnimplemented, "--device cpu");
-}
-
 TEST(ModelBundleTest, BadFilesAreNamed) {
   ExpectError("nowhere.gguf", {}, absl::StatusCode::kNotFound, "nowhere.gguf");
   ExpectError(WriteTempFile("text.gguf", "not a model at all, but long enough to look at"), {},

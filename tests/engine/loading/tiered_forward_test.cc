@@ -18,7 +18,9 @@
 #include "engine/model/contiguous_kv.h"
 #include "gtest/gtest.h"
 #include "kernels/base/check.h"
+#include "kernels/device.h"
 #include "moe/tiered_experts.h"
+#include "tests/engine/model/test_backend.h"
 #include "tests/engine/puppet_model.h"
 #include "tools/synthetic/shape.h"
 
@@ -61,8 +63,17 @@ struct Walker {
 
 class TieredForwardTest : public testing::Test {
  protected:
+  // On a device, if not all experts are in memory.
   std::unique_ptr<ModelBundle> MustLoad(const ExpertOptions& experts) const {
-    auto bundle = LoadModel(models_.path(), {.threads = 2, .experts = experts});
+    LoadOptions options = {.threads = 2, .experts = experts};
+    if (experts.memory.kind != ExpertMemoryKind::kAuto) {
+      options.device = TestDevice();
+      options.make_backend = MakeLoaderBackend;
+    }
+    if (options.device == kernels::Device::kCuda) {
+      options.experts.host_memory = {.kind = ExpertMemoryKind::kShare, .share = 0.3};
+    }
+    auto bundle = LoadModel(models_.path(), options);
     CHECK_OK(bundle.status());
     return *std::move(bundle);
   }
@@ -147,7 +158,9 @@ TEST_F(TieredForwardTest, NothingThatTiersDoChangesABit) {
       if (delays() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delays() % 300));
       return absl::OkStatus();
     });
-    if (random() % 2 == 0) puppet.tiered->LoadResidents({});
+    if (random() % 2 == 0) {
+      ASSERT_TRUE(puppet.load_residents().ok());
+    }
     const int64_t vocabulary = puppet.model->vocab_size();
     const ContiguousKv kv(*puppet.model, static_cast<int>(fresh.size()), 128);
     kernels::Arena workspace(puppet.model->WorkspaceBytes({.rows = 128, .logit_rows = 128}),
@@ -170,13 +183,13 @@ TEST_F(TieredForwardTest, NothingThatTiersDoChangesABit) {
         walker->done += rows;
       }
       if (random() % 6 == 0) {
-        const int64_t record = puppet.tiered->Settings().record_bytes;
+        const int64_t record = puppet.experts()->Settings().record_bytes;
         const absl::Status changed =
-            puppet.tiered->Change(RandomChange(options.staging, record, &random));
+            puppet.experts()->Change(RandomChange(options.staging, record, &random));
         ASSERT_TRUE(changed.ok()) << changed;
       }
     }
-    const moe::OffloadStats stats = *puppet.tiered->Stats();
+    const moe::OffloadStats stats = *puppet.model->offload_stats();
     EXPECT_EQ(stats.failed_reads, 0);
     sum.placement += stats.placement;
     sum.prefetch_used_bytes += stats.prefetch_used_bytes;

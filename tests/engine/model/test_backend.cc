@@ -34,4 +34,18 @@ std::unique_ptr<kernels::KernelBackend> MakeTestBackend(const TestBackendOptions
   return *std::move(backend);
 }
 
+kernels::Device TestDevice() {
+  return FromEnvironment() == TestBackend::kCpu ? kernels::Device::kCpu : kernels::Device::kCuda;
+}
+
+absl::StatusOr<std::unique_ptr<kernels::KernelBackend>> MakeLoaderBackend(
+    const kernels::BackendOptions& options) {
+  return MakeTestBackend({.backend = options.device == kernels::Device::kCpu
+                                         ? TestBackend::kCpu
+                                         : TestBackend::kProtected,
+                          .threads = options.threads,
+                          .precision = options.precision,
+                          .isa = options.isa});
+}
+
 }  // namespace tidepool::engine

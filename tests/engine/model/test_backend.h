@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "kernels/backends/make_backend.h"
 #include "kernels/device.h"
 
 namespace tidepool::engine {
@@ -25,6 +27,12 @@ struct TestBackendOptions {
 
 // Ends the process if the backend cannot be made.
 std::unique_ptr<kernels::KernelBackend> MakeTestBackend(const TestBackendOptions& options);
+
+// For LoadOptions: a device if $TIDEPOOL_TEST_BACKEND is "protected", else the CPU.
+kernels::Device TestDevice();
+// For LoadOptions::make_backend. Like kernels::MakeBackend, but a device is a protected backend.
+absl::StatusOr<std::unique_ptr<kernels::KernelBackend>> MakeLoaderBackend(
+    const kernels::BackendOptions& options);
 
 }  // namespace tidepool::engine
 

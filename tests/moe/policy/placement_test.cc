@@ -96,6 +96,23 @@ TEST(PlacementTest, AppliesAndCountsTheSwapsOfThePolicy) {
   EXPECT_EQ(placement.Total().lookups(), 7);
 }
 
+// A pool below another one sees only the choices that the upper one does not serve.
+TEST(PlacementTest, IgnoresChoicesThatAnotherTierHasServed) {
+  constexpr int32_t kNone = LayerRouting::kNoExpert;
+  for (const PolicyKind kind : {PolicyKind::kAdaptive, PolicyKind::kTide, PolicyKind::kLru}) {
+    auto placement =
+        Placement::Create({.layers = 2, .experts = 8, .top_k = 2, .slots = 4}, {.kind = kind});
+    ASSERT_TRUE(placement.ok());
+    for (int step = 0; step < 40; ++step) {
+      EXPECT_THAT(DecideText(placement->get(), 0, {kNone, kNone}), IsEmpty());
+      EXPECT_EQ(DecideText(placement->get(), 1, {kNone, 6, 7, kNone}).size(), 2u);
+    }
+    EXPECT_THAT(DecideText(placement->get(), 1, {kNone, 6, 7, kNone}),
+                ElementsAre("6x1 hit", "7x1 hit"));
+    EXPECT_EQ((*placement)->Total().lookups(), 82);
+  }
+}
+
 TEST(PlacementTest, ForgetFreesTheSlot) {
   std::vector<Swap> script;
   Placement placement(kShape, std::make_unique<ScriptedPolicy>(

@@ -51,6 +51,20 @@ TEST(FrequencyTableTest, RateIsTheShareOfRecentSamples) {
   EXPECT_NEAR(table.rate(3), 0.9, 1e-2) << "old samples are forgotten";
 }
 
+// A tier above has served some choices of the rows.
+TEST(RowHistoryTest, ChoicesThatAnotherTierHasServedAreNotUses) {
+  RowHistory reduced(kExperts, kTopK);
+  FrequencyTable table(RowHistory::kCases, 1.0f * kTopK / kExperts);
+  constexpr int32_t kNone = LayerRouting::kNoExpert;
+  for (int step = 0; step < 60; ++step) {
+    Add({{0, kNone, kNone, kNone}, {Phase::kDecode}, {7, 8}}, &reduced, &table);
+  }
+  EXPECT_GT(UseChance(reduced, table, 0), 0.9);
+  for (int32_t expert = 1; expert < kExperts; ++expert) {
+    EXPECT_LT(UseChance(reduced, table, expert), 0.1) << expert;
+  }
+}
+
 // Each of two sequences always uses the same experts. An expert that both use is more likely to be
 // needed than an expert that only one uses.
 TEST(RowHistoryTest, PredictsThatRowsKeepTheirExperts) {

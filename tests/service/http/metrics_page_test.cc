@@ -276,6 +276,43 @@ TEST(MetricsPageTest, ExpertsUnderABudget) {
   }
 }
 
+TEST(MetricsPageTest, ExpertsBelowAGpu) {
+  v1::GetStatsResponse stats = OffloadedStats();
+  v1::OffloadStats* offload = stats.mutable_workers(0)->mutable_offload();
+  offload->mutable_host()->set_slots(501);
+  offload->mutable_host()->set_resident_bytes(502);
+  offload->mutable_host()->set_capacity_bytes(503);
+  v1::HostTierCounters* host = offload->mutable_total()->mutable_host();
+  host->set_hits(504);
+  host->set_misses(505);
+  host->set_copied(506);
+  host->set_computed_on_cpu(507);
+  host->set_copied_for_later(508);
+  host->set_copied_ahead(509);
+  host->set_copied_bytes(510);
+  host->set_copy_seconds(511.5);
+  host->set_copy_wait_seconds(512.5);
+  host->set_cpu_seconds(513.5);
+  const std::string page = MetricsPage(stats, {}, {});
+  for (const char* line : {R"(host_slots{model_name="m",worker="w"} 501)",
+                           R"(host_resident_bytes{model_name="m",worker="w"} 502)",
+                           R"(host_capacity_bytes{model_name="m",worker="w"} 503)",
+                           R"(hits_total{model_name="m",worker="w",tier="memory"} 504)",
+                           R"(misses_total{model_name="m",worker="w",tier="memory"} 505)",
+                           R"(hits_total{model_name="m",worker="w",layer="2",tier="gpu"} 202)",
+                           R"(copied_total{model_name="m",worker="w"} 506)",
+                           R"(computed_on_cpu_total{model_name="m",worker="w"} 507)",
+                           R"(copied_for_later_total{model_name="m",worker="w"} 508)",
+                           R"(copied_ahead_total{model_name="m",worker="w"} 509)",
+                           R"(copied_bytes_total{model_name="m",worker="w"} 510)",
+                           R"(copy_seconds_total{model_name="m",worker="w"} 511.5)",
+                           R"(copy_wait_seconds_total{model_name="m",worker="w"} 512.5)",
+                           R"(cpu_seconds_total{model_name="m",worker="w"} 513.5)"}) {
+    EXPECT_TRUE(absl::StrContains(page, absl::StrCat("\ntidepool:expert_", line, "\n")))
+        << line << page;
+  }
+}
+
 TEST(MetricsPageTest, ExpertsThatAllLieInMemory) {
   v1::GetStatsResponse stats;
   v1::WorkerStats* worker = stats.add_workers();
