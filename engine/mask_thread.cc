@@ -1,8 +1,8 @@
 #include "engine/mask_thread.h"
 
-#include <utility>
+#include <algorithm>
 
-#include "kernels/base/check.h"
+#include "kernels/base/clock.h"
 
 namespace tidepool::engine {
 
@@ -17,45 +17,59 @@ MaskThread::~MaskThread() {
 }
 
 void MaskThread::Begin(const StepPlan& plan) {
-  std::vector<Sequence*> sequences;
+  std::vector<Job> jobs;
   for (size_t i = 0; i < plan.items.size(); ++i) {
     Sequence* sequence = plan.items[i].sequence;
     const RowSpan& span = plan.batch.spans[i];
     const bool ends =
         span.first_slot + span.rows() == static_cast<int64_t>(sequence->tokens.size());
-    if (ends && sequence->constraint != nullptr && !sequence->constraint->allows_all()) {
-      sequences.push_back(sequence);
-    }
+    const auto& constraint = sequence->constraint;
+    if (!ends || constraint == nullptr || constraint->ready() || constraint->computing()) continue;
+    constraint->BeginMask();
+    const absl::Span<const int32_t> forbidden = sequence->forbidden_next();
+    jobs.push_back({constraint, {forbidden.begin(), forbidden.end()}});
   }
-  if (sequences.empty()) return;
+  if (jobs.empty()) return;
   if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
   const base::MutexLock lock(&mutex_);
-  CHECK(left_.empty());
-  left_ = std::move(sequences);
+  left_ += jobs.size();
+  for (Job& job : jobs) jobs_.push_back(std::move(job));
   changed_.NotifyAll();
 }
 
-void MaskThread::Wait() {
+void MaskThread::Wait(absl::Duration patience) {
   if (!thread_.joinable()) return;
   const base::MutexLock lock(&mutex_);
-  while (!left_.empty()) changed_.Wait(&mutex_);
+  const absl::Duration end = base::Clock::Real().Monotonic() + patience;
+  // The thread computes the masks in their order.
+  while (left_ > 0 && late_ == 0) {
+    const absl::Duration rest = end - base::Clock::Real().Monotonic();
+    if (rest <= absl::ZeroDuration()) break;
+    changed_.WaitFor(&mutex_, std::min(rest, absl::Seconds(1)));
+  }
+  late_ = left_;
 }
 
 void MaskThread::Run() {
   while (true) {
-    std::vector<Sequence*> sequences;
+    Job job;
     {
       const base::MutexLock lock(&mutex_);
-      while (left_.empty() && !stopping_) changed_.Wait(&mutex_);
+      while (jobs_.empty() && !stopping_) changed_.Wait(&mutex_);
       if (stopping_) return;
-      sequences = left_;
+      job = std::move(jobs_.front());
+      jobs_.pop_front();
     }
-    for (Sequence* sequence : sequences) {
-      sequence->constraint->ComputeMask(sequence->forbidden_next());
+    job.constraint->ComputeMask(job.forbidden);
+    bool late = false;
+    {
+      const base::MutexLock lock(&mutex_);
+      --left_;
+      late = late_ > 0;
+      if (late) --late_;
+      changed_.NotifyAll();
     }
-    const base::MutexLock lock(&mutex_);
-    left_.clear();
-    changed_.NotifyAll();
+    if (late) on_late_();
   }
 }
 

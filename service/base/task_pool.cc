@@ -1,11 +1,26 @@
 #include "service/base/task_pool.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 namespace tidepool::service {
 
-TaskPool::TaskPool(int threads) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+namespace {
+
+// The weight of this nice value is about a tenth of the usual one.
+constexpr int kBackgroundNice = 10;
+
+}  // namespace
+
+TaskPool::TaskPool(int threads, Priority priority) {
+  for (int i = 0; i < threads; ++i) {
+    threads_.emplace_back([this, priority] {
+      // On Linux, this changes only the calling thread. If it fails, the thread keeps its priority.
+      if (priority == Priority::kBackground) static_cast<void>(nice(kBackgroundNice));
+      Run();
+    });
+  }
 }
 
 TaskPool::~TaskPool() {

@@ -94,7 +94,13 @@ absl::StatusOr<PickedWorker> WorkerSet::Pick(const PickRequest& request,
   }
   const std::optional<size_t> picked = PickWorker(views, request);
   if (!picked.has_value()) {
-    return absl::UnavailableError("no worker of this model accepts requests now; retry later");
+    PickRequest any = request;
+    any.strictly = false;
+    return absl::UnavailableError(
+        PickWorker(views, any).has_value()
+            ? "no worker that supports all fields of this request accepts requests now; the others "
+              "have an older release: upgrade them"
+            : "no worker of this model accepts requests now; retry later");
   }
   return PickedWorker{.link = members_[*picked]->link.get(),
                       .name = views[*picked].name,
@@ -134,13 +140,25 @@ int64_t WorkerSet::Serving(const std::string& model_digest) const {
   });
 }
 
-bool WorkerSet::ServedElsewhere(const WorkerLink* link) const {
+bool WorkerSet::ServedElsewhere(const WorkerLink* link, int32_t understands) const {
   const Member* member = Find(link);
   if (member == nullptr) return false;
   return std::any_of(members_.begin(), members_.end(), [&](const auto& other) {
     return other.get() != member &&
            SameModel(other->view.model_digest, member->view.model_digest) &&
-           Health(*other) == WorkerHealth::kServing;
+           other->view.understands >= understands && Health(*other) == WorkerHealth::kServing;
+  });
+}
+
+void WorkerSet::NoteUnderstands(const WorkerLink* link, int32_t understands) {
+  Member* member = Find(link);
+  if (member == nullptr) return;
+  member->view.understands = std::max(member->view.understands, understands);
+}
+
+bool WorkerSet::AllUnderstand(int32_t understands) const {
+  return std::all_of(members_.begin(), members_.end(), [understands](const auto& member) {
+    return !member->heard || member->view.understands >= understands;
   });
 }
 
@@ -231,6 +249,9 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
   view.prefill_tokens_per_second = state.prefill_tokens_per_second();
   view.prefixes = std::make_shared<const std::unordered_set<uint64_t>>(
       state.prefix_digests().begin(), state.prefix_digests().end());
+  // What a prompt has taught is true for the same process.
+  const bool same = member->connected && member->process_id == state.process_id();
+  view.understands = std::max(state.understands(), same ? view.understands : 0);
   member->places = state.places();
   member->room_wait = absl::Seconds(state.room_wait_seconds());
   if (!member->connected) {

@@ -103,8 +103,14 @@ class WorkerSet {
 
   // Returns the number of workers that serve this model now.
   int64_t Serving(const std::string& model_digest) const;
-  // Returns whether another worker serves the same model now.
-  bool ServedElsewhere(const WorkerLink* link) const;
+  // Returns whether another worker serves the same model now, and understands at least this.
+  bool ServedElsewhere(const WorkerLink* link, int32_t understands) const;
+
+  // The worker has reported the fields that it supports. Workers of the releases that do not report
+  // this in their states do so when they prepare a prompt.
+  void NoteUnderstands(const WorkerLink* link, int32_t understands);
+  // Returns whether all workers are known to understand at least this.
+  bool AllUnderstand(int32_t understands) const;
 
   // Calls `task` once, when a worker becomes available or has more room. Tasks run in the order in
   // which they were added.
