@@ -18,8 +18,8 @@
 namespace tidepool::engine {
 
 // Engine thread only, except that ComputeMask may run in another thread. From BeginMask until
-// computing() is false, the engine's thread may only call allows_all, ready and computing. The state
-// depends only on the output tokens.
+// computing() is false, the engine's thread may only call allows_all, ready and computing. The
+// state depends only on the output tokens.
 class SequenceConstraint {
  public:
   // Returns null if the request has neither a grammar nor a limit on reasoning. Replays the output

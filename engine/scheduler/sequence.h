@@ -86,8 +86,8 @@ struct Sequence {
   const uint64_t arrival;
   GenerationRequest request;
   std::vector<int32_t> tokens;  // prompt and output; the last token has no KV yet
-  KvLease lease;            // managed by the scheduler; holds no blocks while the sequence waits
-  bool admitted = false;    // whether the sequence is running
+  KvLease lease;          // managed by the scheduler; holds no blocks while the sequence waits
+  bool admitted = false;  // whether the sequence is running
   // whether it could continue at the start of the current plan: it had credit, and its constraint
   // was not computing a mask
   bool has_credit = false;

@@ -17,7 +17,8 @@ TaskPool::TaskPool(int threads, Priority priority) {
   for (int i = 0; i < threads; ++i) {
     threads_.emplace_back([this, priority] {
       // On Linux, this changes only the calling thread. If it fails, the thread keeps its priority.
-      if (priority == Priority::kBackground) static_cast<void>(nice(kBackgroundNice));
+      const int done = priority == Priority::kBackground ? nice(kBackgroundNice) : 0;
+      static_cast<void>(done);
       Run();
     });
   }

@@ -253,7 +253,7 @@ PickRequest Generation::MakePick() const {
 }
 
 int32_t Generation::Needs() const {
-  if (context_.workers->AllUnderstand(kUnderstands)) return 0;
+  if (AllUnderstand(*context_.workers, kUnderstands)) return 0;
   if (!needs_.has_value()) needs_ = NeededToUnderstand(input_.request);
   return *needs_;
 }

@@ -133,13 +133,6 @@ absl::Status WorkerSet::CheckRoom(absl::string_view model_digest) const {
       wait);
 }
 
-int64_t WorkerSet::Serving(const std::string& model_digest) const {
-  return std::count_if(members_.begin(), members_.end(), [&](const auto& member) {
-    return SameModel(member->view.model_digest, model_digest) &&
-           Health(*member) == WorkerHealth::kServing;
-  });
-}
-
 bool WorkerSet::ServedElsewhere(const WorkerLink* link, int32_t understands) const {
   const Member* member = Find(link);
   if (member == nullptr) return false;
@@ -154,12 +147,6 @@ void WorkerSet::NoteUnderstands(const WorkerLink* link, int32_t understands) {
   Member* member = Find(link);
   if (member == nullptr) return;
   member->view.understands = std::max(member->view.understands, understands);
-}
-
-bool WorkerSet::AllUnderstand(int32_t understands) const {
-  return std::all_of(members_.begin(), members_.end(), [understands](const auto& member) {
-    return !member->heard || member->view.understands >= understands;
-  });
 }
 
 WorkerSet::Member* WorkerSet::Find(const WorkerLink* link) const {
@@ -298,6 +285,21 @@ void WorkerSet::TellReadiness() {
   if (ready == ready_) return;
   ready_ = ready;
   if (on_readiness_) on_readiness_(ready);
+}
+
+int64_t CountServing(const WorkerSet& workers, const std::string& model_digest) {
+  const auto& members = workers.members();
+  return std::count_if(members.begin(), members.end(), [&](const auto& member) {
+    return SameModel(member->view.model_digest, model_digest) &&
+           workers.Health(*member) == WorkerHealth::kServing;
+  });
+}
+
+bool AllUnderstand(const WorkerSet& workers, int32_t understands) {
+  const auto& members = workers.members();
+  return std::all_of(members.begin(), members.end(), [understands](const auto& member) {
+    return !member->heard || member->view.understands >= understands;
+  });
 }
 
 }  // namespace tidepool::service

@@ -7,8 +7,8 @@
 
 namespace tidepool::service {
 
-// Returns the object whose JSON text the arguments are. An empty text is an empty object. Nothing is
-// an error:
+// Returns the object whose JSON text the arguments are. An empty text is an empty object. Nothing
+// is an error:
 // - If the text is the beginning of an object, because max_tokens cut the response, open strings,
 //   lists and objects end where the text ends. An unfinished key, number or word, and a key without
 //   a value, are left out.

@@ -45,8 +45,8 @@ class ResponseParser {
 
   // Whether the text that comes next is reasoning, as far as is known.
   bool in_reasoning() const { return part_ == Part::kReasoning || body_->in_reasoning(); }
-  // Where the reasoning began or ended last, without its markers: the number of bytes of text before
-  // this place. 0: the prompt ends inside of the reasoning, or there was none yet.
+  // Where the reasoning began or ended last, without its markers: the number of bytes of text
+  // before this place. 0: the prompt ends inside of the reasoning, or there was none yet.
   int64_t reasoning_changed_at() const {
     return std::max(changed_at_, body_->reasoning_changed_at());
   }

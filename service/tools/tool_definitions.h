@@ -20,8 +20,8 @@ struct ToolDefinition {
 };
 
 // Returns an entry for each element of the list: {"type": "function", "function": {...}}, or the
-// function alone, as some clients of the gRPC interface send it. If `tools` is not an array, returns
-// none. The result must not outlive `tools`.
+// function alone, as some clients of the gRPC interface send it. If `tools` is not an array,
+// returns none. The result must not outlive `tools`.
 std::vector<ToolDefinition> ReadTools(const nlohmann::ordered_json& tools);
 
 }  // namespace tidepool::service

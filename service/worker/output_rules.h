@@ -26,8 +26,8 @@ namespace tidepool::service {
 absl::Status ConstrainOutput(const WorkerModel& model, const worker::v1::Start& start,
                              engine::GenerationRequest* request);
 
-// Returns false if ConstrainOutput would do nothing and return OK. Otherwise it can take long, because
-// it may compile a grammar. This function takes little time.
+// Returns false if ConstrainOutput would do nothing and return OK. Otherwise it can take long,
+// because it may compile a grammar. This function takes little time.
 bool MayConstrainOutput(const worker::v1::Start& start);
 
 // Returns the error that ConstrainOutput will return for the request with this prompt.

@@ -46,7 +46,6 @@ class WorkerCore {
   ActiveCalls* runs() { return &runs_; }
   ActiveCalls* unary_calls() { return &unary_calls_; }
   WorkerAdmin* admin() { return &admin_; }
-  const std::string& name() const { return name_; }
   const LogSink* log() const { return &log_; }
 
   v1::WorkerStats Stats() const;

@@ -21,8 +21,9 @@ using grammar::GrammarKind;
 class MaskThreadTest : public SchedulerTest {
  protected:
   MaskThreadTest()
-      : grammar_(grammar::CompileGrammar({.kind = GrammarKind::kRegex, .text = "a+"}, nullptr)
-                     .value()) {}
+      : grammar_(
+            grammar::CompileGrammar({.kind = GrammarKind::kRegex, .text = "a+"}, nullptr).value()) {
+  }
 
   // Adds a sequence whose output is constrained.
   void AddConstrained(const std::string& name) {

@@ -192,11 +192,10 @@ TEST(ChatRequestTest, ArgumentsOfEarlierCallsMayBeAnyText) {
         {"function":{"name":"f","arguments":"{\"city\": \"Col"}},
         {"function":{"name":"f","arguments":"{city: 1}"}},
         {"function":{"name":"f","arguments":""}}]}]})"));
-  EXPECT_EQ(
-      one.chat().messages(1).tool_calls_json(),
-      R"([{"type":"function","function":{"name":"f","arguments":"{\"city\": \"Col"}},)"
-      R"({"type":"function","function":{"name":"f","arguments":"{city: 1}"}},)"
-      R"({"type":"function","function":{"name":"f","arguments":{}}}])");
+  EXPECT_EQ(one.chat().messages(1).tool_calls_json(),
+            R"([{"type":"function","function":{"name":"f","arguments":"{\"city\": \"Col"}},)"
+            R"({"type":"function","function":{"name":"f","arguments":"{city: 1}"}},)"
+            R"({"type":"function","function":{"name":"f","arguments":{}}}])");
 }
 
 TEST(ChatRequestTest, ToolsAndLogprobs) {

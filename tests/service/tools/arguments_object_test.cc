@@ -44,8 +44,8 @@ TEST(ArgumentsObjectTest, ACutEscapeIsLeftOut) {
 }
 
 TEST(ArgumentsObjectTest, OtherTextIsAValue) {
-  for (const char* text : {"city: Cologne", "{city: 1}", "[1]", "\"x\"", R"({"a": 1} x)", R"({"a" 1)",
-                           R"({"a": 1, "a": 2})", R"({"a": tru, "b": 1})"}) {
+  for (const char* text : {"city: Cologne", "{city: 1}", "[1]", "\"x\"", R"({"a": 1} x)",
+                           R"({"a" 1)", R"({"a": 1, "a": 2})", R"({"a": tru, "b": 1})"}) {
     EXPECT_EQ(Read(text), Json({{"arguments", text}}).dump()) << text;
   }
   // Templates are recursive, so deep values stay text.

@@ -57,9 +57,9 @@ TEST(ReasoningCounterTest, ThePromptMayEndInReasoning) {
 TEST(ReasoningCounterTest, HarmonyReasonsInSeveralMessages) {
   ResponseFormat format = {.syntax = v1::HARMONY};
   const std::vector<std::string> response = {
-      "<|channel|>", "analysis", "<|message|>", "Hm", ".",      "<|end|>",   "<|start|>",
-      "assistant",   "<|channel|>", "analysis", "<|message|>",  "So",        "<|end|>",
-      "<|start|>",   "assistant",   "<|channel|>", "final",     "<|message|>", "Yes"};
+      "<|channel|>", "analysis",    "<|message|>", "Hm",          ".",  "<|end|>", "<|start|>",
+      "assistant",   "<|channel|>", "analysis",    "<|message|>", "So", "<|end|>", "<|start|>",
+      "assistant",   "<|channel|>", "final",       "<|message|>", "Yes"};
   EXPECT_EQ(Count(format, response), 3);
   std::string text;
   for (const std::string& token : response) text += token;

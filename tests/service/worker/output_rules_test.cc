@@ -50,8 +50,8 @@ class OutputRulesTest : public testing::Test {
     start.mutable_prepared()->set_in_reasoning(in_reasoning_);
     const absl::Status status = ConstrainOutput(model_, start, &generation_);
     EXPECT_EQ(status, CheckOutputRules(model_, request_, generation_.token_ids, in_reasoning_));
-    const bool constrained = !status.ok() || generation_.grammar != nullptr ||
-                             generation_.reasoning_limit.has_value();
+    const bool constrained =
+        !status.ok() || generation_.grammar != nullptr || generation_.reasoning_limit.has_value();
     EXPECT_TRUE(MayConstrainOutput(start) || !constrained);
     return status;
   }
@@ -217,8 +217,8 @@ TEST_F(OutputRulesTest, PlainToolsMayNotConstrain) {
   EXPECT_FALSE(may());
   request_.mutable_chat()->set_tools_json(kTools);
   EXPECT_FALSE(may());
-  for (const char* tools : {R"([{"name": "f", "strict": true}])",
-                            R"([{"name": "f", "stri\u0063t": true}])"}) {
+  for (const char* tools :
+       {R"([{"name": "f", "strict": true}])", R"([{"name": "f", "stri\u0063t": true}])"}) {
     request_.mutable_chat()->set_tools_json(tools);
     EXPECT_TRUE(may());
     ASSERT_TRUE(Constrain(">").ok());
