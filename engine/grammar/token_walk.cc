@@ -9,6 +9,8 @@ namespace {
 
 // Past this number of pairs, a slice is walked instead.
 constexpr size_t kMaxPairs = 512;
+// Number of nodes between two times when other threads may use the automaton.
+constexpr int32_t kNodesAlone = 256;
 
 }  // namespace
 
@@ -37,7 +39,9 @@ void TokenWalk::Walk(const TokenTrie::Trie& trie, State state, TokenMask* mask) 
   if (path_.size() <= static_cast<size_t>(trie.max_depth)) path_.resize(trie.max_depth + 1);
   path_[0] = state;
   const auto nodes = static_cast<int32_t>(trie.bytes.size());
+  int32_t visited = 0;
   for (int32_t node = 1; node < nodes;) {
+    if (++visited % kNodesAlone == 0) shared_.LetOthersIn();
     const int32_t depth = trie.depths[node];
     const State next = automaton.Step(path_[depth - 1], trie.bytes[node]);
     if (next == kDead) {

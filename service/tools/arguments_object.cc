@@ -15,6 +15,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kEscapeBytes = 6;  // of \u and four digits
+// Templates are recursive, so deeper values stay text.
+constexpr int kMaxDepth = 64;
 
 // Reads the beginning of a JSON text, and finds how it can be completed.
 class JsonCompleter {
@@ -39,8 +41,8 @@ class JsonCompleter {
     if (cut_) return false;
     const char c = text_[at_];
     const bool first = next_ == Next::kFirstValue || next_ == Next::kFirstKey;
-    if ((first || next_ == Next::kComma) && !open_.empty() && c == open_.front()) {
-      open_.erase(0, 1);
+    if ((first || next_ == Next::kComma) && !open_.empty() && c == open_.back()) {
+      open_.pop_back();
       return TakeByte(Next::kComma);
     }
     switch (next_) {
@@ -59,7 +61,7 @@ class JsonCompleter {
         // Nothing may follow the whole value.
         if (open_.empty() || c != ',') return false;
         ++at_;
-        next_ = open_.front() == '}' ? Next::kKey : Next::kValue;
+        next_ = open_.back() == '}' ? Next::kKey : Next::kValue;
         return true;
     }
     return false;
@@ -69,7 +71,7 @@ class JsonCompleter {
   bool TakeByte(Next next) {
     ++at_;
     next_ = next;
-    closers_ = open_;
+    closers_.assign(open_.rbegin(), open_.rend());
     kept_ = at_;
     in_string_ = false;
     return true;
@@ -77,7 +79,8 @@ class JsonCompleter {
 
   bool ReadValue(char c) {
     if (c == '{' || c == '[') {
-      open_.insert(0, 1, c == '{' ? '}' : ']');
+      if (open_.size() >= kMaxDepth) return false;
+      open_.push_back(c == '{' ? '}' : ']');
       return TakeByte(c == '{' ? Next::kFirstKey : Next::kFirstValue);
     }
     if (c == '"') return ReadString(Next::kComma);
@@ -141,7 +144,7 @@ class JsonCompleter {
   const absl::string_view text_;
   size_t at_ = 0;
   Next next_ = Next::kValue;
-  std::string open_;  // what closes the open lists and objects, the innermost first
+  std::string open_;  // what closes the open lists and objects, the innermost last
   bool cut_ = false;
   // The completed text: the first kept_ bytes, the end of a string, and the closers.
   size_t kept_ = 0;
@@ -151,7 +154,7 @@ class JsonCompleter {
 
 // Returns null if the text is not a JSON object, or is over the limits.
 Json ParseObject(const std::string& text) {
-  base::JsonWatch<Json> watch({.max_depth = 64, .max_values = int64_t{1} << 20});
+  base::JsonWatch<Json> watch({.max_depth = kMaxDepth, .max_values = int64_t{1} << 20});
   Json json = Json::parse(text, watch.callback(), /*allow_exceptions=*/false);
   return watch.fault().empty() && json.is_object() ? json : Json();
 }

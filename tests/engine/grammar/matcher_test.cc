@@ -1,8 +1,10 @@
 #include "engine/grammar/matcher.h"
 
+#include <atomic>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -151,6 +153,20 @@ TEST(MatcherTest, TheOnlyTokenIsVisible) {
   EXPECT_EQ(MaskOf(&matcher, vocabulary).Only(), 'q');
   ASSERT_TRUE(matcher.AcceptToken('q'));
   EXPECT_EQ(MaskOf(&matcher, vocabulary).Only(), vocabulary.stop);
+}
+
+// A thread that computes a long mask holds the lock only for parts of it.
+TEST(MatcherTest, AThreadThatComputesAMaskLetsOthersIn) {
+  const auto shared = Compiled(Choice({"a"}))->automaton();
+  std::atomic<bool> was_in = false;
+  shared->mutex.Lock();
+  std::thread other([&] {
+    const AutomatonLock lock(shared.get());
+    was_in = true;
+  });
+  while (!was_in) shared->LetOthersIn();
+  shared->mutex.Unlock();
+  other.join();
 }
 
 }  // namespace
