@@ -10,7 +10,7 @@
 #include "engine/engine_kv_disk.h"
 #include "engine/engine_offload.h"
 #include "engine/kv/kv_cache.h"
-#include "engine/mask_thread.h"
+#include "engine/mask_threads.h"
 #include "engine/model/workspace.h"
 #include "engine/sampling/dry_breakers.h"
 #include "engine/sampling/output_text.h"
@@ -145,7 +145,7 @@ class EngineImpl final : public Engine {
   std::vector<Delivery> outbox_;
   int64_t retired_ = 0;  // number of sequences that ended in the current step
   SingleFlight<ExpertPlacement> placement_;
-  MaskThread masks_{[shared = shared_.get()] { shared->Wake(); }};
+  MaskThreads masks_{[shared = shared_.get()] { shared->Wake(); }};
   std::atomic<uint64_t> next_arrival_{0};
   std::thread step_thread_;  // must be the last member, because it uses all others
 };

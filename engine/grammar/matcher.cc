@@ -104,6 +104,10 @@ bool Matcher::complete() const {
 }
 
 void Matcher::FillMask(TokenMask* mask) {
+  CHECK(TryFillMask(mask, [] { return false; }));
+}
+
+bool Matcher::TryFillMask(TokenMask* mask, absl::FunctionRef<bool()> give_up) {
   CHECK(trie_ != nullptr && mask->size() == trie_->vocab_size());
   RenewIfFull();
   const State at = state();
@@ -115,15 +119,16 @@ void Matcher::FillMask(TokenMask* mask) {
     }
     if (const auto found = shared_->masks.find(at); found != shared_->masks.end()) {
       *mask = found->second;
-      return;
+      return true;
     }
   }
   mask->Clear();
-  if (at != kDead) TokenWalk(*trie_, shared_.get()).Run(at, mask);
+  if (at != kDead && !TokenWalk(*trie_, shared_.get()).Run(at, mask, give_up)) return false;
   const AutomatonLock lock(shared_.get());
-  if (shared_->masks_of != trie_.get()) return;
+  if (shared_->masks_of != trie_.get()) return true;
   if (shared_->masks.size() >= kMaxStoredMasks) shared_->masks.clear();
   shared_->masks.emplace(at, *mask);
+  return true;
 }
 
 }  // namespace tidepool::engine::grammar

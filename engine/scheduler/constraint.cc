@@ -36,13 +36,20 @@ absl::StatusOr<std::shared_ptr<SequenceConstraint>> SequenceConstraint::Create(
 }
 
 void SequenceConstraint::ComputeMask(absl::Span<const int32_t> forbidden) {
-  if (allows_all()) return;
-  FillMask(forbidden);
-  mask_state_ = MaskState::kReady;
+  CHECK(TryComputeMask(forbidden, [] { return false; }));
 }
 
-void SequenceConstraint::FillMask(absl::Span<const int32_t> forbidden) {
-  if (matcher_.has_value()) matcher_->FillMask(&mask_);
+bool SequenceConstraint::TryComputeMask(absl::Span<const int32_t> forbidden,
+                                        absl::FunctionRef<bool()> give_up) {
+  if (allows_all()) return true;
+  if (matcher_.has_value() && !matcher_->TryFillMask(&mask_, give_up)) return false;
+  Restrict(forbidden);
+  mask_state_ = MaskState::kReady;
+  return true;
+}
+
+// Applies what else limits the next token.
+void SequenceConstraint::Restrict(absl::Span<const int32_t> forbidden) {
   if (const std::optional<int32_t> token = forced(); token.has_value()) {
     // A grammar that has no place for the marker here is stronger.
     if (!matcher_.has_value() || mask_.Test(*token)) {

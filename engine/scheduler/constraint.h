@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/grammar/matcher.h"
@@ -39,6 +40,9 @@ class SequenceConstraint {
   // Computes the mask. Tokens that end the response may be sampled if nothing else may, although
   // `forbidden` has them.
   void ComputeMask(absl::Span<const int32_t> forbidden);
+  // The same, but calls `give_up` again and again. If it returns true, returns false, and the mask
+  // must be computed again.
+  bool TryComputeMask(absl::Span<const int32_t> forbidden, absl::FunctionRef<bool()> give_up);
   // The tokens that may be sampled next, or null if all may. Requires: ready().
   const grammar::TokenMask* mask() const { return allows_all() ? nullptr : &mask_; }
 
@@ -58,7 +62,7 @@ class SequenceConstraint {
     return reasoning_.has_value() ? reasoning_->forced() : std::nullopt;
   }
   bool Add(int32_t token);
-  void FillMask(absl::Span<const int32_t> forbidden);
+  void Restrict(absl::Span<const int32_t> forbidden);
 
   const std::shared_ptr<const grammar::TokenTrie> trie_;
   std::optional<grammar::Matcher> matcher_;  // unset: no grammar

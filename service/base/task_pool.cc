@@ -1,24 +1,15 @@
 #include "service/base/task_pool.h"
 
-#include <unistd.h>
-
 #include <utility>
 
+#include "kernels/base/background_thread.h"
+
 namespace tidepool::service {
-
-namespace {
-
-// The weight of this nice value is about a tenth of the usual one.
-constexpr int kBackgroundNice = 10;
-
-}  // namespace
 
 TaskPool::TaskPool(int threads, Priority priority) {
   for (int i = 0; i < threads; ++i) {
     threads_.emplace_back([this, priority] {
-      // On Linux, this changes only the calling thread. If it fails, the thread keeps its priority.
-      const int done = priority == Priority::kBackground ? nice(kBackgroundNice) : 0;
-      static_cast<void>(done);
+      if (priority == Priority::kBackground) base::LowerThreadPriority();
       Run();
     });
   }

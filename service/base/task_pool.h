@@ -20,7 +20,7 @@ namespace tidepool::service {
 // limit the length of their queues. The threads sleep while there is no task.
 class TaskPool {
  public:
-  // kBackground: while other threads need all CPUs, the pool's threads get about a tenth of one.
+  // kBackground: see LowerThreadPriority.
   enum class Priority : uint8_t { kNormal, kBackground };
 
   // Requires: threads >= 1.

@@ -155,6 +155,16 @@ TEST(MatcherTest, TheOnlyTokenIsVisible) {
   EXPECT_EQ(MaskOf(&matcher, vocabulary).Only(), vocabulary.stop);
 }
 
+TEST(MatcherTest, AMaskThatWasGivenUpCanBeComputedLater) {
+  const Vocabulary vocabulary;
+  const auto grammar = Compiled(RegexSource("[xyz]q"));
+  Matcher matcher(grammar, vocabulary.trie);
+  TokenMask mask(vocabulary.trie->vocab_size());
+  EXPECT_FALSE(matcher.TryFillMask(&mask, [] { return true; }));
+  Matcher other(Compiled(RegexSource("[xyz]q")), vocabulary.trie);
+  EXPECT_EQ(MaskOf(&matcher, vocabulary), MaskOf(&other, vocabulary));
+}
+
 // A thread that computes a long mask holds the lock only for parts of it.
 TEST(MatcherTest, AThreadThatComputesAMaskLetsOthersIn) {
   const auto shared = Compiled(Choice({"a"}))->automaton();

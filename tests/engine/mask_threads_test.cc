@@ -1,6 +1,6 @@
 // Masks that take longer than a step. The test holds the lock of a grammar, so its masks cannot be
 // computed.
-#include "engine/mask_thread.h"
+#include "engine/mask_threads.h"
 
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ class MaskThreadTest : public SchedulerTest {
   base::Mutex mutex_;
   base::CondVar changed_;
   int late_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
-  MaskThread masks_{[this] {
+  MaskThreads masks_{[this] {
     const base::MutexLock lock(&mutex_);
     ++late_;
     changed_.NotifyAll();
