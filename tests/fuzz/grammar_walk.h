@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "engine/grammar/compile.h"
 #include "engine/grammar/matcher.h"
@@ -57,7 +58,7 @@ inline Walked WalkGrammar(std::shared_ptr<const engine::grammar::Grammar> gramma
     Matcher fork = matcher;
     CHECK(fork.AcceptToken(other) == mask.Test(other)) << other;
     CHECK(matcher.AcceptToken(id));
-    walked.text += (*trie)->text(id);
+    absl::StrAppend(&walked.text, (*trie)->text(id));
     walked.ended = (*trie)->IsStop(id);
   }
   return walked;
