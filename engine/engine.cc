@@ -10,7 +10,7 @@
 #include "engine/engine_kv_disk.h"
 #include "engine/engine_offload.h"
 #include "engine/kv/kv_cache.h"
-#include "engine/mask_thread.h"
+#include "engine/mask_threads.h"
 #include "engine/model/workspace.h"
 #include "engine/sampling/dry_breakers.h"
 #include "engine/sampling/output_text.h"
@@ -145,7 +145,7 @@ class EngineImpl final : public Engine {
   std::vector<Delivery> outbox_;
   int64_t retired_ = 0;  // number of sequences that ended in the current step
   SingleFlight<ExpertPlacement> placement_;
-  MaskThread masks_;
+  MaskThreads masks_{[shared = shared_.get()] { shared->Wake(); }};
   std::atomic<uint64_t> next_arrival_{0};
   std::thread step_thread_;  // must be the last member, because it uses all others
 };
@@ -191,8 +191,8 @@ absl::StatusOr<std::unique_ptr<Stream>> EngineImpl::Submit(GenerationRequest req
   auto sink = std::make_shared<StreamSink>();
   auto sequence =
       std::make_unique<Sequence>(next_arrival_.fetch_add(1), std::move(request), std::move(text));
-  RETURN_IF_ERROR(SetUpSampling(*tokenizer_, vocab_size_, &dry_breakers_, sequence.get()));
   sequence->constraint = std::move(constraint);
+  RETURN_IF_ERROR(SetUpSampling(*tokenizer_, vocab_size_, &dry_breakers_, sequence.get()));
   if (sequence->outputs() > 0 && OnlyEndFollows(*sequence)) {
     finish = finish.value_or(FinishReason::kStop);
   }
@@ -270,7 +270,7 @@ bool EngineImpl::Step() {
   StepPlan plan = scheduler_.Plan(clock_->Monotonic());
   masks_.Begin(plan);
   const absl::StatusOr<StepOutput> output = Forward(plan);
-  masks_.Wait();
+  masks_.Wait(options_.mask_patience);
   // If the pass failed because an expert cannot be read, some of its sequences may not need the
   // expert. So each one is computed separately.
   const bool apart = !output.ok() && plan.items.size() > 1;
@@ -365,7 +365,7 @@ bool EngineImpl::Commit(StepPlan plan, std::vector<DrawnTokens> drawn) {
   for (size_t i = 0; i < plan.items.size(); ++i) {
     PlanItem& item = plan.items[i];
     if (drawn[i].ok()) {
-      CommitItem(&item, plan.batch.spans[i], *std::move(drawn[i]));
+      if (!drawn[i]->deferred) CommitItem(&item, plan.batch.spans[i], *std::move(drawn[i]));
     } else {
       item.reservation.Keep();  // the blocks are released together with the whole lease
       Fail(scheduler_.Remove(item.sequence), drawn[i].status());

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "engine/model/model.h"
 
 namespace tidepool::engine {
@@ -34,6 +35,9 @@ struct EngineOptions {
   // survive the process. An empty path means no file.
   std::string kv_disk_path;
   int64_t kv_disk_bytes = 0;
+  // How long a step waits after its pass for the masks of constrained sequences. Most masks take
+  // much less time than a pass. A sequence whose mask takes longer gets its token in a later step.
+  absl::Duration mask_patience = absl::Milliseconds(1);
 
   // Returns INVALID_ARGUMENT with the field, its value and the accepted range.
   absl::Status Validate() const;

@@ -84,6 +84,10 @@ absl::Status SetUpSampling(const Tokenizer& tokenizer, int vocab_size, DryBreake
   for (const int32_t token : tokens.subspan(request.prompt_length)) {
     sequence->sampler.AddOutput(token);
   }
+  // The first mask is often the slowest one, and must not delay a step.
+  if (sequence->constraint != nullptr) {
+    sequence->constraint->ComputeMask(sequence->forbidden_next());
+  }
   return absl::OkStatus();
 }
 

@@ -36,8 +36,8 @@ bool OnlyEndFollows(const Sequence& sequence);
 void EndByConstraint(Sequence* sequence, StreamChunk* chunk);
 
 // Prepares the sequence for sampling: sets end_tokens, the tokens that its min_tokens forbid, and
-// sampler, by all of its tokens. Returns INVALID_ARGUMENT if all tokens are forbidden, or if a bad
-// word has no tokens.
+// sampler, by all of its tokens, and computes the first mask of its constraint. Returns
+// INVALID_ARGUMENT if all tokens are forbidden, or if a bad word has no tokens.
 absl::Status SetUpSampling(const Tokenizer& tokenizer, int vocab_size, DryBreakerCache* breakers,
                            Sequence* sequence);
 

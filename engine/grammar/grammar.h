@@ -3,9 +3,11 @@
 #define TIDEPOOL_ENGINE_GRAMMAR_GRAMMAR_H_
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -23,7 +25,16 @@ struct SharedAutomaton {
   SharedAutomaton(const GrammarIr& ir, absl::Span<const Regex> slice_texts)
       : automaton(ir), slices(slice_texts.begin(), slice_texts.end()) {}
 
+  // Lets other threads use the automaton, if some wait. States stay valid.
+  void LetOthersIn() TIDEPOOL_REQUIRES(mutex) {
+    if (waiting == 0) return;
+    mutex.Unlock();
+    while (waiting > 0) std::this_thread::yield();
+    mutex.Lock();
+  }
+
   base::Mutex mutex;
+  std::atomic<int32_t> waiting = 0;  // number of AutomatonLocks that wait
   Automaton automaton TIDEPOOL_GUARDED_BY(mutex);
   const std::vector<Regex> slices;  // the texts of each slice of a TokenTrie
   // By slice and expression: whether the expression may continue with every text of the slice.
@@ -31,6 +42,24 @@ struct SharedAutomaton {
   // The masks of some states, of one vocabulary.
   absl::flat_hash_map<State, TokenMask> masks TIDEPOOL_GUARDED_BY(mutex);
   const TokenTrie* masks_of TIDEPOOL_GUARDED_BY(mutex) = nullptr;
+};
+
+// Locks the automaton. A thread that computes a mask gives way to it, so it waits only for a short
+// time.
+class TIDEPOOL_SCOPED_LOCK AutomatonLock {
+ public:
+  explicit AutomatonLock(SharedAutomaton* shared) TIDEPOOL_ACQUIRE(shared->mutex)
+      : shared_(*shared) {
+    ++shared_.waiting;
+    shared_.mutex.Lock();
+    --shared_.waiting;
+  }
+  ~AutomatonLock() TIDEPOOL_RELEASE() { shared_.mutex.Unlock(); }
+  AutomatonLock(const AutomatonLock&) = delete;
+  AutomatonLock& operator=(const AutomatonLock&) = delete;
+
+ private:
+  SharedAutomaton& shared_;
 };
 
 // Thread-safe.

@@ -9,7 +9,8 @@ namespace tidepool::engine::grammar {
 absl::StatusOr<std::shared_ptr<const Grammar>> GrammarCache::Get(const std::string& key,
                                                                  CompileFn compile) {
   using Shared = std::shared_ptr<const Grammar>;
-  return grammars_.Get(key, [compile]() -> absl::StatusOr<Shared> {
+  return grammars_.Get(key, [this, compile]() -> absl::StatusOr<Shared> {
+    ++compiled_total_;
     ASSIGN_OR_RETURN(GrammarIr ir, compile());
     return std::make_shared<const Grammar>(std::move(ir));
   });

@@ -2,6 +2,8 @@
 #ifndef TIDEPOOL_ENGINE_GRAMMAR_GRAMMAR_CACHE_H_
 #define TIDEPOOL_ENGINE_GRAMMAR_GRAMMAR_CACHE_H_
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -28,12 +30,16 @@ class GrammarCache {
   // grammars.
   absl::StatusOr<std::shared_ptr<const Grammar>> Get(const std::string& key, CompileFn compile);
 
+  // Number of times that a grammar was compiled, or an attempt to do so failed.
+  int64_t compiled_total() const { return compiled_total_; }
+
   // Returns the vocabulary's trie. The first call builds it, which takes about 50 ms.
   std::shared_ptr<const TokenTrie> trie();
 
  private:
   const Tokenizer& tokenizer_;
   base::RecentCache<std::string, Grammar, 32> grammars_;
+  std::atomic<int64_t> compiled_total_ = 0;
   base::Mutex mutex_;
   std::shared_ptr<const TokenTrie> trie_ TIDEPOOL_GUARDED_BY(mutex_);
 };

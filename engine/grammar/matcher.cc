@@ -36,7 +36,7 @@ Matcher::Matcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const T
 
 void Matcher::Attach(std::shared_ptr<SharedAutomaton> shared) {
   shared_ = std::move(shared);
-  const base::MutexLock lock(&shared_->mutex);
+  const AutomatonLock lock(shared_.get());
   Automaton& automaton = shared_->automaton;
   start_ = automaton.start();
   State state = start_;
@@ -52,7 +52,7 @@ void Matcher::Attach(std::shared_ptr<SharedAutomaton> shared) {
 
 void Matcher::RenewIfFull() {
   {
-    const base::MutexLock lock(&shared_->mutex);
+    const AutomatonLock lock(shared_.get());
     if (shared_->automaton.stored_bytes() <= kMaxStoredBytes) return;
   }
   Attach(grammar_->Replace(shared_.get()));
@@ -61,7 +61,7 @@ void Matcher::RenewIfFull() {
 bool Matcher::AcceptToken(int32_t id) {
   CHECK(trie_ != nullptr && id >= 0 && id < trie_->vocab_size());
   RenewIfFull();
-  const base::MutexLock lock(&shared_->mutex);
+  const AutomatonLock lock(shared_.get());
   if (trie_->IsStop(id) && shared_->automaton.accepts(state())) {
     log_.push_back({.token = id, .text = "", .state = kDead, .ends = true});
     return true;
@@ -74,7 +74,7 @@ bool Matcher::AcceptToken(int32_t id) {
 
 size_t Matcher::AcceptText(absl::string_view text) {
   RenewIfFull();
-  const base::MutexLock lock(&shared_->mutex);
+  const AutomatonLock lock(shared_.get());
   State at = state();
   size_t size = 0;
   for (; size < text.size(); ++size) {
@@ -94,36 +94,41 @@ void Matcher::Rollback(size_t steps) {
 }
 
 bool Matcher::accepts() const {
-  const base::MutexLock lock(&shared_->mutex);
+  const AutomatonLock lock(shared_.get());
   return shared_->automaton.accepts(state());
 }
 
 bool Matcher::complete() const {
-  const base::MutexLock lock(&shared_->mutex);
+  const AutomatonLock lock(shared_.get());
   return shared_->automaton.accepts(state()) && shared_->automaton.threads(state()).empty();
 }
 
 void Matcher::FillMask(TokenMask* mask) {
+  CHECK(TryFillMask(mask, [] { return false; }));
+}
+
+bool Matcher::TryFillMask(TokenMask* mask, absl::FunctionRef<bool()> give_up) {
   CHECK(trie_ != nullptr && mask->size() == trie_->vocab_size());
   RenewIfFull();
   const State at = state();
   {
-    const base::MutexLock lock(&shared_->mutex);
+    const AutomatonLock lock(shared_.get());
     if (shared_->masks_of != trie_.get()) {
       shared_->masks.clear();
       shared_->masks_of = trie_.get();
     }
     if (const auto found = shared_->masks.find(at); found != shared_->masks.end()) {
       *mask = found->second;
-      return;
+      return true;
     }
   }
   mask->Clear();
-  if (at != kDead) TokenWalk(*trie_, shared_.get()).Run(at, mask);
-  const base::MutexLock lock(&shared_->mutex);
-  if (shared_->masks_of != trie_.get()) return;
+  if (at != kDead && !TokenWalk(*trie_, shared_.get()).Run(at, mask, give_up)) return false;
+  const AutomatonLock lock(shared_.get());
+  if (shared_->masks_of != trie_.get()) return true;
   if (shared_->masks.size() >= kMaxStoredMasks) shared_->masks.clear();
   shared_->masks.emplace(at, *mask);
+  return true;
 }
 
 }  // namespace tidepool::engine::grammar

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/token_mask.h"
@@ -47,6 +48,9 @@ class Matcher {
   // The mask is never empty before a stop token if the vocabulary has a token for every byte.
   // Requires: a trie, and a mask of its vocabulary's size.
   void FillMask(TokenMask* mask);
+  // The same, but calls `give_up` again and again. If it returns true, returns false, and the mask
+  // is undefined.
+  bool TryFillMask(TokenMask* mask, absl::FunctionRef<bool()> give_up);
 
  private:
   struct Step {

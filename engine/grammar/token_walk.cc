@@ -9,12 +9,14 @@ namespace {
 
 // Past this number of pairs, a slice is walked instead.
 constexpr size_t kMaxPairs = 512;
+// Number of nodes between two times when other threads may use the automaton.
+constexpr int32_t kNodesAlone = 32;
 
 }  // namespace
 
-void TokenWalk::Run(State state, TokenMask* mask) {
+bool TokenWalk::Run(State state, TokenMask* mask, absl::FunctionRef<bool()> give_up) {
   const base::MutexLock lock(&shared_.mutex);
-  Walk(trie_.others(), state, mask);
+  if (!Walk(trie_.others(), state, mask, give_up)) return false;
   bool contains = true;  // a slice begins the texts of the next one
   for (int32_t i = 0; i < static_cast<int32_t>(trie_.slices().size()); ++i) {
     const TokenTrie::Slice& slice = trie_.slices()[i];
@@ -22,22 +24,29 @@ void TokenWalk::Run(State state, TokenMask* mask) {
     contains = contains && ContainsSlice(state, i);
     if (contains) {
       mask->Add(slice.tokens);
-    } else {
-      Walk(slice.trie, state, mask);
+    } else if (!Walk(slice.trie, state, mask, give_up)) {
+      return false;
     }
   }
   const State term = shared_.automaton.Step(state, kTokenByte);
   if (term != kDead) WalkTerms(term, 0, 0, mask);
-  if (!shared_.automaton.accepts(state)) return;
+  if (!shared_.automaton.accepts(state)) return true;
   for (const int32_t id : trie_.stop_ids()) mask->Set(id);
+  return true;
 }
 
-void TokenWalk::Walk(const TokenTrie::Trie& trie, State state, TokenMask* mask) {
+bool TokenWalk::Walk(const TokenTrie::Trie& trie, State state, TokenMask* mask,
+                     absl::FunctionRef<bool()> give_up) {
   Automaton& automaton = shared_.automaton;
   if (path_.size() <= static_cast<size_t>(trie.max_depth)) path_.resize(trie.max_depth + 1);
   path_[0] = state;
   const auto nodes = static_cast<int32_t>(trie.bytes.size());
+  int32_t visited = 0;
   for (int32_t node = 1; node < nodes;) {
+    if (++visited % kNodesAlone == 0) {
+      if (give_up()) return false;
+      shared_.LetOthersIn();
+    }
     const int32_t depth = trie.depths[node];
     const State next = automaton.Step(path_[depth - 1], trie.bytes[node]);
     if (next == kDead) {
@@ -50,6 +59,7 @@ void TokenWalk::Walk(const TokenTrie::Trie& trie, State state, TokenMask* mask) 
     }
     ++node;
   }
+  return true;
 }
 
 // `prefix` has the first `digits` groups of 7 bits of the ids to walk.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/token_mask.h"
 #include "engine/grammar/token_trie.h"
@@ -16,12 +17,14 @@ class TokenWalk {
  public:
   TokenWalk(const TokenTrie& trie, SharedAutomaton* shared) : trie_(trie), shared_(*shared) {}
 
-  // Adds the tokens to `mask`. Requires: state != kDead.
-  void Run(State state, TokenMask* mask) TIDEPOOL_EXCLUDES(shared_.mutex);
+  // Adds the tokens to `mask`. Calls `give_up` again and again. If it returns true, returns false,
+  // and the mask is not complete. Requires: state != kDead.
+  bool Run(State state, TokenMask* mask, absl::FunctionRef<bool()> give_up)
+      TIDEPOOL_EXCLUDES(shared_.mutex);
 
  private:
-  void Walk(const TokenTrie::Trie& trie, State state, TokenMask* mask)
-      TIDEPOOL_REQUIRES(shared_.mutex);
+  bool Walk(const TokenTrie::Trie& trie, State state, TokenMask* mask,
+            absl::FunctionRef<bool()> give_up) TIDEPOOL_REQUIRES(shared_.mutex);
   void WalkTerms(State state, int32_t prefix, int digits, TokenMask* mask)
       TIDEPOOL_REQUIRES(shared_.mutex);
   bool ContainsSlice(State state, int32_t slice) TIDEPOOL_REQUIRES(shared_.mutex);

@@ -98,11 +98,12 @@ absl::Status BatchScheduler::Doom(const Sequence& sequence, absl::Duration now) 
 }
 
 // Rows are distributed according to credit, and credit may arrive during planning. So the credit is
-// read only once per plan.
+// read only once per plan. A sequence that waits for its mask is treated like one without credit.
 void BatchScheduler::ReadCredit() {
   for (const SequenceQueue* queue : {&running_.sequences(), &waiting_.sequences()}) {
     for (const auto& sequence : *queue) {
-      sequence->has_credit = sequence->control->credit.load() > 0;
+      const bool waits = sequence->constraint != nullptr && sequence->constraint->computing();
+      sequence->has_credit = !waits && sequence->control->credit.load() > 0;
     }
   }
 }

@@ -11,10 +11,10 @@ SequenceConstraint::SequenceConstraint(const GenerationRequest& request)
   if (request.reasoning_limit.has_value()) reasoning_.emplace(*request.reasoning_limit, trie_);
 }
 
-absl::StatusOr<std::unique_ptr<SequenceConstraint>> SequenceConstraint::Create(
+absl::StatusOr<std::shared_ptr<SequenceConstraint>> SequenceConstraint::Create(
     const GenerationRequest& request) {
   if (request.grammar == nullptr && !request.reasoning_limit.has_value()) {
-    return std::unique_ptr<SequenceConstraint>();
+    return std::shared_ptr<SequenceConstraint>();
   }
   CHECK(request.token_trie != nullptr);
   if (request.grammar != nullptr && request.stopping.ignore_eos) {
@@ -25,7 +25,7 @@ absl::StatusOr<std::unique_ptr<SequenceConstraint>> SequenceConstraint::Create(
     return absl::InvalidArgumentError(
         "the model has no end token, so constrained output could not end");
   }
-  std::unique_ptr<SequenceConstraint> constraint(new SequenceConstraint(request));
+  std::shared_ptr<SequenceConstraint> constraint(new SequenceConstraint(request));
   for (size_t i = request.prompt_length; i < request.token_ids.size(); ++i) {
     if (constraint->Add(request.token_ids[i])) continue;
     return absl::InvalidArgumentError(absl::StrCat("the constraint does not allow output token ",
@@ -36,8 +36,20 @@ absl::StatusOr<std::unique_ptr<SequenceConstraint>> SequenceConstraint::Create(
 }
 
 void SequenceConstraint::ComputeMask(absl::Span<const int32_t> forbidden) {
-  if (allows_all()) return;
-  if (matcher_.has_value()) matcher_->FillMask(&mask_);
+  CHECK(TryComputeMask(forbidden, [] { return false; }));
+}
+
+bool SequenceConstraint::TryComputeMask(absl::Span<const int32_t> forbidden,
+                                        absl::FunctionRef<bool()> give_up) {
+  if (allows_all()) return true;
+  if (matcher_.has_value() && !matcher_->TryFillMask(&mask_, give_up)) return false;
+  Restrict(forbidden);
+  mask_state_ = MaskState::kReady;
+  return true;
+}
+
+// Applies what else limits the next token.
+void SequenceConstraint::Restrict(absl::Span<const int32_t> forbidden) {
   if (const std::optional<int32_t> token = forced(); token.has_value()) {
     // A grammar that has no place for the marker here is stronger.
     if (!matcher_.has_value() || mask_.Test(*token)) {
@@ -60,6 +72,7 @@ bool SequenceConstraint::Add(int32_t token) {
 
 void SequenceConstraint::Accept(int32_t token) {
   CHECK(Add(token)) << token;
+  mask_state_ = MaskState::kMissing;
   ended_ = matcher_.has_value() && trie_->IsStop(token);
 }
 

@@ -3,10 +3,12 @@
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_CONSTRAINT_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_CONSTRAINT_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/grammar/matcher.h"
@@ -16,25 +18,35 @@
 
 namespace tidepool::engine {
 
-// Engine thread only, except that ComputeMask may run in another thread while the engine's thread
-// does not use the object. The state depends only on the output tokens.
+// Engine thread only, except that ComputeMask may run in another thread. From BeginMask until
+// computing() is false, the engine's thread may only call allows_all, ready and computing. The
+// state depends only on the output tokens.
 class SequenceConstraint {
  public:
   // Returns null if the request has neither a grammar nor a limit on reasoning. Replays the output
   // tokens of earlier attempts. Returns INVALID_ARGUMENT if the grammar does not allow them, or
   // cannot be combined with the request's other fields.
-  static absl::StatusOr<std::unique_ptr<SequenceConstraint>> Create(
+  static absl::StatusOr<std::shared_ptr<SequenceConstraint>> Create(
       const GenerationRequest& request);
 
   // Returns whether every token may come next.
   bool allows_all() const { return !matcher_.has_value() && !forced().has_value(); }
+  // Whether the tokens that may come next are known: all, or those of mask().
+  bool ready() const { return allows_all() || mask_state_ == MaskState::kReady; }
+  // Whether another thread computes the mask, or will do so.
+  bool computing() const { return mask_state_ == MaskState::kComputing; }
+  // Call it before another thread calls ComputeMask. Requires: !ready() && !computing().
+  void BeginMask() { mask_state_ = MaskState::kComputing; }
   // Computes the mask. Tokens that end the response may be sampled if nothing else may, although
   // `forbidden` has them.
   void ComputeMask(absl::Span<const int32_t> forbidden);
-  // The tokens that may be sampled next, or null if all may. Requires: ComputeMask was called.
+  // The same, but calls `give_up` again and again. If it returns true, returns false, and the mask
+  // must be computed again.
+  bool TryComputeMask(absl::Span<const int32_t> forbidden, absl::FunctionRef<bool()> give_up);
+  // The tokens that may be sampled next, or null if all may. Requires: ready().
   const grammar::TokenMask* mask() const { return allows_all() ? nullptr : &mask_; }
 
-  // Adds a sampled token. Requires: the mask has it.
+  // Adds a sampled token. Requires: ready(), and the mask has it.
   void Accept(int32_t token);
   // Returns whether the last token ended the response.
   bool ended() const { return ended_; }
@@ -42,17 +54,21 @@ class SequenceConstraint {
   bool complete() const { return matcher_.has_value() && matcher_->complete(); }
 
  private:
+  enum class MaskState : uint8_t { kMissing, kComputing, kReady };
+
   explicit SequenceConstraint(const GenerationRequest& request);
 
   std::optional<int32_t> forced() const {
     return reasoning_.has_value() ? reasoning_->forced() : std::nullopt;
   }
   bool Add(int32_t token);
+  void Restrict(absl::Span<const int32_t> forbidden);
 
   const std::shared_ptr<const grammar::TokenTrie> trie_;
   std::optional<grammar::Matcher> matcher_;  // unset: no grammar
   std::optional<ReasoningTracker> reasoning_;
   grammar::TokenMask mask_;
+  std::atomic<MaskState> mask_state_ = MaskState::kMissing;
   bool ended_ = false;
 };
 

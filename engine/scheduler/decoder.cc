@@ -69,6 +69,10 @@ class AutoregressiveDecoder final : public Decoder {
                                         OutputCursor* output) {
     SpanOutput accepted;
     const bool ends = span.first_slot + span.rows() == static_cast<int64_t>(sequence.tokens.size());
+    if (ends && sequence.constraint != nullptr && !sequence.constraint->ready()) {
+      accepted.deferred = true;
+      return accepted;
+    }
     if (sequence.scores_prompt()) {
       ASSIGN_OR_RETURN(accepted.prompt, Score(sequence, span, output));
     }

@@ -42,6 +42,9 @@ struct SpanOutput {
   // log-probabilities of prompt tokens, from Sequence::prompt_told on
   std::vector<TokenLogprob> prompt;
   std::vector<SampledToken> tokens;  // the next output tokens
+  // The constraint's mask is not ready, so nothing was taken from the rows. They must not be
+  // committed, and are computed again later.
+  bool deferred = false;
 };
 
 // Engine thread only.

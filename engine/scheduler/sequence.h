@@ -86,15 +86,17 @@ struct Sequence {
   const uint64_t arrival;
   GenerationRequest request;
   std::vector<int32_t> tokens;  // prompt and output; the last token has no KV yet
-  KvLease lease;            // managed by the scheduler; holds no blocks while the sequence waits
-  bool admitted = false;    // whether the sequence is running
-  bool has_credit = false;  // whether it had credit at the start of the current plan
+  KvLease lease;          // managed by the scheduler; holds no blocks while the sequence waits
+  bool admitted = false;  // whether the sequence is running
+  // whether it could continue at the start of the current plan: it had credit, and its constraint
+  // was not computing a mask
+  bool has_credit = false;
   AdmissionState admission;
   // number of prompt tokens that are already reported; all, if no log-probabilities are requested
   int64_t prompt_told = 0;
   // tokens that are forbidden while must_go_on(); only set if there is a min_tokens
   std::vector<int32_t> end_tokens;
-  std::unique_ptr<SequenceConstraint> constraint;  // null: none
+  std::shared_ptr<SequenceConstraint> constraint;  // null: none
   SamplerState sampler;                            // of the request's parameters and `tokens`
   OutputText text;
   Usage usage;

@@ -21,6 +21,9 @@
 #define TIDEPOOL_GUARDED_BY(mutex) TIDEPOOL_ANNOTATION_(guarded_by(mutex))
 #define TIDEPOOL_REQUIRES(mutex) TIDEPOOL_ANNOTATION_(exclusive_locks_required(mutex))
 #define TIDEPOOL_EXCLUDES(mutex) TIDEPOOL_ANNOTATION_(locks_excluded(mutex))
+#define TIDEPOOL_SCOPED_LOCK TIDEPOOL_ANNOTATION_(scoped_lockable)
+#define TIDEPOOL_ACQUIRE(mutex) TIDEPOOL_ANNOTATION_(acquire_capability(mutex))
+#define TIDEPOOL_RELEASE() TIDEPOOL_ANNOTATION_(release_capability())
 
 namespace tidepool::base {
 

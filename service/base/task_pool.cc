@@ -2,10 +2,17 @@
 
 #include <utility>
 
+#include "kernels/base/background_thread.h"
+
 namespace tidepool::service {
 
-TaskPool::TaskPool(int threads) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+TaskPool::TaskPool(int threads, Priority priority) {
+  for (int i = 0; i < threads; ++i) {
+    threads_.emplace_back([this, priority] {
+      if (priority == Priority::kBackground) base::LowerThreadPriority();
+      Run();
+    });
+  }
 }
 
 TaskPool::~TaskPool() {

@@ -4,6 +4,7 @@
 #ifndef TIDEPOOL_SERVICE_BASE_TASK_POOL_H_
 #define TIDEPOOL_SERVICE_BASE_TASK_POOL_H_
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -19,8 +20,11 @@ namespace tidepool::service {
 // limit the length of their queues. The threads sleep while there is no task.
 class TaskPool {
  public:
+  // kBackground: see LowerThreadPriority.
+  enum class Priority : uint8_t { kNormal, kBackground };
+
   // Requires: threads >= 1.
-  explicit TaskPool(int threads);
+  explicit TaskPool(int threads, Priority priority = Priority::kNormal);
   // Runs all tasks that were posted, and then ends the threads.
   ~TaskPool();
   TaskPool(const TaskPool&) = delete;

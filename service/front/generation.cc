@@ -193,6 +193,7 @@ void Generation::OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareR
   }
   if (!prepared.ok()) return End(prepared.status());
   prepared_ = *std::move(prepared);
+  context_.workers->NoteUnderstands(placement_.worker().link, prepared_.understands());
   if (absl::Status status = CheckUnderstood(input_.request, prepared_.understands());
       !status.ok()) {
     return End(std::move(status));
@@ -238,7 +239,10 @@ PickRequest Generation::MakePick() const {
   PickRequest pick = {
       .model_digest = ModelIdentity(model_),
       .prompt_tokens = prepared_.token_ids_size() + static_cast<int64_t>(output_ids_.size()),
-      .preferred_numerics_id = numerics_.first()};
+      .preferred_numerics_id = numerics_.first(),
+      .needs = Needs(),
+      // A worker may tell only with the prompt what it understands.
+      .strictly = prepared_.token_ids_size() > 0};
   pick.block_hashes.assign(prepared_.block_hashes().begin(), prepared_.block_hashes().end());
   if (has_session()) {
     pick.affinity = input_.request.session_id();
@@ -246,6 +250,12 @@ PickRequest Generation::MakePick() const {
     pick.affinity = absl::StrCat(pick.block_hashes.front());
   }
   return pick;
+}
+
+int32_t Generation::Needs() const {
+  if (AllUnderstand(*context_.workers, kUnderstands)) return 0;
+  if (!needs_.has_value()) needs_ = NeededToUnderstand(input_.request);
+  return *needs_;
 }
 
 void Generation::Run() {
@@ -417,7 +427,7 @@ void Generation::OnRunEnd(int32_t attempt, absl::Status status, EndedBy by) {
 void Generation::LeaveDrainingWorker() {
   const WorkerLink* link = placement_.worker().link;
   context_.workers->NoteDraining(link);
-  if (context_.workers->ServedElsewhere(link)) {
+  if (context_.workers->ServedElsewhere(link, Needs())) {
     call_.reset();
     LeaveWorker();
     return placement_.Migrate();
@@ -431,6 +441,7 @@ void Generation::LeaveDrainingWorker() {
 
 void Generation::LeaveHanging(const WorkerLink* link, absl::string_view why) {
   if (sink_ == nullptr || placement_.worker().link != link) return;
+  if (!context_.workers->ServedElsewhere(link, Needs())) return;
   const absl::Status silent = absl::UnavailableError(absl::StrCat("worker ", worker(), " ", why));
   if (call_ != nullptr) return OnRunEnd(placement_.attempt(), silent, EndedBy::kSilent);
   if (const auto step = placement_.asked()) placement_.Retry(silent, EndedBy::kSilent, *step);

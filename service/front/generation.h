@@ -103,8 +103,8 @@ class Generation final : public AnswerStream,
   void OnWritten() override;
   // Stops the worker at once. In a session, the part that is already logged stays in the log.
   void Cancel(absl::Status why) override;
-  // If the stream waits for the worker `link`, moves it to another worker. `why` describes how this
-  // worker hangs.
+  // If the stream waits for the worker `link`, moves it to another worker, unless all others would
+  // ignore fields of the request. `why` describes how this worker hangs.
   void LeaveHanging(const WorkerLink* link, absl::string_view why);
 
   const GenerationInput& input() const { return input_; }
@@ -140,6 +140,9 @@ class Generation final : public AnswerStream,
   void OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareResponse> prepared);
   // The parts of the response are found from now on, if the client asks for them.
   void BeginEvents();
+  // Returns the value of `understands` that a worker needs for this request. 0 if all workers
+  // understand everything.
+  int32_t Needs() const;
   // Limits the length of the session's log to max_session_tokens. FAILED_PRECONDITION if the log
   // has no room left.
   absl::Status LimitSession();
@@ -175,6 +178,7 @@ class Generation final : public AnswerStream,
   std::shared_ptr<SessionTurn> turn_;  // null if the request has no session
   v1::Model model_;
   worker::v1::PrepareResponse prepared_;
+  mutable std::optional<int32_t> needs_;  // NeededToUnderstand of the request, when it was used
   StreamPlacement placement_;
   StreamNumerics numerics_;
   uint64_t run_ = 0;  // the number that NoteSent returned; 0: no run

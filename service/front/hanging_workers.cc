@@ -15,7 +15,8 @@ std::vector<HangingWorker> HangingWorkers(const WorkerSet& workers, absl::Durati
     if (!member->connected) continue;
     const bool silent = now - member->last_state >= kLongSilence;
     const bool stuck = member->view.health == WorkerHealth::kSuspect;
-    if ((!silent && !stuck) || !workers.ServedElsewhere(member->link.get())) continue;
+    if ((!silent && !stuck) || !workers.ServedElsewhere(member->link.get(), /*understands=*/0))
+      continue;
     left.push_back(
         {.link = member->link.get(),
          .why = silent ? "has stopped responding" : "reports that it cannot serve all requests"});

@@ -1,6 +1,5 @@
 #include "service/front/output_events.h"
 
-#include <cstdint>
 #include <utility>
 
 #include "service/tools/call_id.h"
@@ -59,34 +58,18 @@ std::shared_ptr<const ToolSchemas> ToolsOf(const v1::GenerateRequest& request) {
   return std::make_shared<ToolSchemas>(chat.tools_json());
 }
 
-void OutputEvents::Count(absl::string_view text, int64_t tokens, const OutputPieces& pieces) {
-  text_bytes_ += static_cast<int64_t>(text.size());
-  tokens_ += tokens;
-  for (const OutputPiece& piece : pieces) {
-    if (piece.kind != OutputPiece::Kind::kReasoning) continue;
-    reasoning_bytes_ += static_cast<int64_t>(piece.text.size());
-  }
-}
-
 void OutputEvents::AddTo(v1::GenerateResponse* message) {
   OutputPieces pieces;
   parser_.Feed(message->text(), &pieces);
   if (message->finish_reason() != v1::FINISH_REASON_UNSPECIFIED) parser_.Finish(&pieces);
-  Count(message->text(), message->token_ids_size(), pieces);
   for (OutputPiece& piece : pieces) {
     AppendEvent(EventOf(std::move(piece), names_), message->mutable_events());
   }
-  if (!message->has_usage() || text_bytes_ == 0) return;
-  // Messages contain several tokens, and how many depends on the speed of the client. So the
-  // estimate is made from the whole response: it is the same whenever the response is.
-  message->mutable_usage()->set_reasoning_tokens((tokens_ * reasoning_bytes_ + text_bytes_ / 2) /
-                                                 text_bytes_);
 }
 
-void OutputEvents::Skip(absl::string_view text, int64_t tokens) {
+void OutputEvents::Skip(absl::string_view text) {
   OutputPieces pieces;
   parser_.Feed(text, &pieces);
-  Count(text, tokens, pieces);
 }
 
 }  // namespace tidepool::service

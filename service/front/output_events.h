@@ -2,7 +2,6 @@
 #ifndef TIDEPOOL_SERVICE_FRONT_OUTPUT_EVENTS_H_
 #define TIDEPOOL_SERVICE_FRONT_OUTPUT_EVENTS_H_
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -34,22 +33,14 @@ class OutputEvents {
   OutputEvents(const ResponseFormat& format, Names names)
       : names_(std::move(names)), parser_(format) {}
 
-  // Adds the events of the next message of the response, and an estimate of the number of reasoning
-  // tokens to its usage.
+  // Adds the events of the next message of the response.
   void AddTo(v1::GenerateResponse* message);
   // Reads the beginning of the response, which the client already has.
-  void Skip(absl::string_view text, int64_t tokens);
+  void Skip(absl::string_view text);
 
  private:
-  // Counts a part of the response and the pieces that were found in it.
-  void Count(absl::string_view text, int64_t tokens, const OutputPieces& pieces);
-
   const Names names_;
   ResponseParser parser_;
-  // Sums over the response so far.
-  int64_t text_bytes_ = 0;
-  int64_t reasoning_bytes_ = 0;
-  int64_t tokens_ = 0;
 };
 
 }  // namespace tidepool::service

@@ -69,7 +69,7 @@ int64_t CachedTokens(const WorkerView& worker, const PickRequest& request) {
 
 std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers, const PickRequest& request) {
   // A higher value is better. Only the workers with the best value are compared by time.
-  using Class = std::tuple<bool, bool, bool, bool, bool, int64_t>;
+  using Class = std::tuple<bool, bool, bool, bool, bool, bool, int64_t>;
   std::optional<Class> best_class;
   std::vector<size_t> candidates;
   for (size_t i = 0; i < workers.size(); ++i) {
@@ -78,7 +78,10 @@ std::optional<size_t> PickWorker(absl::Span<const WorkerView> workers, const Pic
     if (worker.health != WorkerHealth::kServing && worker.health != WorkerHealth::kSuspect) {
       continue;
     }
-    const Class own = {worker.health == WorkerHealth::kServing,
+    const bool understands = worker.understands >= request.needs;
+    if (request.strictly && !understands) continue;
+    const Class own = {understands,
+                       worker.health == WorkerHealth::kServing,
                        !absl::c_linear_search(request.spare, worker.name),
                        absl::c_linear_search(request.prefer, worker.name),
                        !absl::c_linear_search(request.avoid, worker.name),

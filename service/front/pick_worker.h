@@ -35,6 +35,8 @@ struct WorkerView {
   std::shared_ptr<const std::unordered_set<uint64_t>> prefixes;
   // number of tokens whose KV the last turn of the request's session left on this worker
   int64_t session_tokens = 0;
+  // the value that the worker reported for the fields that it supports (kUnderstands); 0: unknown
+  int32_t understands = 0;
 };
 
 struct PickRequest {
@@ -49,6 +51,9 @@ struct PickRequest {
   std::vector<std::string> prefer = {};  // names of workers to prefer; empty: no preference
   // choose the worker with the fewest sequences, not the one with the least time
   bool fewest = false;
+  // A worker whose `understands` is less would ignore a field of the request, as far as is known.
+  int32_t needs = 0;
+  bool strictly = false;  // such a worker cannot take the request
 };
 
 // Returns how many tokens of the prompt are probably in the worker's cache.
@@ -56,10 +61,11 @@ int64_t CachedTokens(const WorkerView& worker, const PickRequest& request);
 
 // Returns an index into `workers`, or nullopt if no worker can take the request. Workers are
 // compared by these criteria, in this order:
-// 1. Serving workers are better than suspect ones.
-// 2. Workers outside `spare` are better, then those in `prefer`, then those outside `avoid`.
-// 3. Workers with the preferred numerics_id are better.
-// 4. With `fewest`, workers with fewer sequences are better.
+// 1. Workers that understand all that the request needs are better.
+// 2. Serving workers are better than suspect ones.
+// 3. Workers outside `spare` are better, then those in `prefer`, then those outside `avoid`.
+// 4. Workers with the preferred numerics_id are better.
+// 5. With `fewest`, workers with fewer sequences are better.
 // If several workers are equal in all of these, the time to compute the prompt decides: the queued
 // and uncached tokens, divided by the prefill rate. A worker without a measured rate gets the mean
 // rate of the others. Without `affinity`, the fastest worker is chosen.

@@ -79,8 +79,7 @@ void Generation::Resume(const std::string& received_text) {
   }
   if (events_.has_value()) {
     const std::string& answer = logged.turn.answer;
-    events_->Skip(absl::string_view(answer).substr(0, answer.size() - response.text().size()),
-                  response.position());
+    events_->Skip(absl::string_view(answer).substr(0, answer.size() - response.text().size()));
     events_->AddTo(&response);
   }
   window_.SetUntaken(response.token_ids_size());

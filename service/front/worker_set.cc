@@ -94,7 +94,13 @@ absl::StatusOr<PickedWorker> WorkerSet::Pick(const PickRequest& request,
   }
   const std::optional<size_t> picked = PickWorker(views, request);
   if (!picked.has_value()) {
-    return absl::UnavailableError("no worker of this model accepts requests now; retry later");
+    PickRequest any = request;
+    any.strictly = false;
+    return absl::UnavailableError(
+        PickWorker(views, any).has_value()
+            ? "no worker that supports all fields of this request accepts requests now; the others "
+              "have an older release: upgrade them"
+            : "no worker of this model accepts requests now; retry later");
   }
   return PickedWorker{.link = members_[*picked]->link.get(),
                       .name = views[*picked].name,
@@ -127,21 +133,20 @@ absl::Status WorkerSet::CheckRoom(absl::string_view model_digest) const {
       wait);
 }
 
-int64_t WorkerSet::Serving(const std::string& model_digest) const {
-  return std::count_if(members_.begin(), members_.end(), [&](const auto& member) {
-    return SameModel(member->view.model_digest, model_digest) &&
-           Health(*member) == WorkerHealth::kServing;
-  });
-}
-
-bool WorkerSet::ServedElsewhere(const WorkerLink* link) const {
+bool WorkerSet::ServedElsewhere(const WorkerLink* link, int32_t understands) const {
   const Member* member = Find(link);
   if (member == nullptr) return false;
   return std::any_of(members_.begin(), members_.end(), [&](const auto& other) {
     return other.get() != member &&
            SameModel(other->view.model_digest, member->view.model_digest) &&
-           Health(*other) == WorkerHealth::kServing;
+           other->view.understands >= understands && Health(*other) == WorkerHealth::kServing;
   });
+}
+
+void WorkerSet::NoteUnderstands(const WorkerLink* link, int32_t understands) {
+  Member* member = Find(link);
+  if (member == nullptr) return;
+  member->view.understands = std::max(member->view.understands, understands);
 }
 
 WorkerSet::Member* WorkerSet::Find(const WorkerLink* link) const {
@@ -231,6 +236,9 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
   view.prefill_tokens_per_second = state.prefill_tokens_per_second();
   view.prefixes = std::make_shared<const std::unordered_set<uint64_t>>(
       state.prefix_digests().begin(), state.prefix_digests().end());
+  // What a prompt has taught is true for the same process.
+  const bool same = member->connected && member->process_id == state.process_id();
+  view.understands = std::max(state.understands(), same ? view.understands : 0);
   member->places = state.places();
   member->room_wait = absl::Seconds(state.room_wait_seconds());
   if (!member->connected) {
@@ -277,6 +285,21 @@ void WorkerSet::TellReadiness() {
   if (ready == ready_) return;
   ready_ = ready;
   if (on_readiness_) on_readiness_(ready);
+}
+
+int64_t CountServing(const WorkerSet& workers, const std::string& model_digest) {
+  const auto& members = workers.members();
+  return std::count_if(members.begin(), members.end(), [&](const auto& member) {
+    return SameModel(member->view.model_digest, model_digest) &&
+           workers.Health(*member) == WorkerHealth::kServing;
+  });
+}
+
+bool AllUnderstand(const WorkerSet& workers, int32_t understands) {
+  const auto& members = workers.members();
+  return std::all_of(members.begin(), members.end(), [understands](const auto& member) {
+    return !member->heard || member->view.understands >= understands;
+  });
 }
 
 }  // namespace tidepool::service

@@ -101,10 +101,12 @@ class WorkerSet {
   WorkerSighting Sight(const WorkerLink* link) const;
   Fate FateOf(const WorkerSighting& seen) const;
 
-  // Returns the number of workers that serve this model now.
-  int64_t Serving(const std::string& model_digest) const;
-  // Returns whether another worker serves the same model now.
-  bool ServedElsewhere(const WorkerLink* link) const;
+  // Returns whether another worker serves the same model now, and understands at least this.
+  bool ServedElsewhere(const WorkerLink* link, int32_t understands) const;
+
+  // The worker has reported the fields that it supports. Workers of the releases that do not report
+  // this in their states do so when they prepare a prompt.
+  void NoteUnderstands(const WorkerLink* link, int32_t understands);
 
   // Calls `task` once, when a worker becomes available or has more room. Tasks run in the order in
   // which they were added.
@@ -156,6 +158,11 @@ class WorkerSet {
   uint64_t runs_ = 0;
   OneTimeTasks waiting_;
 };
+
+// Returns the number of workers that serve this model now. Use it on the loop only.
+int64_t CountServing(const WorkerSet& workers, const std::string& model_digest);
+// Returns whether all workers are known to understand at least this. Use it on the loop only.
+bool AllUnderstand(const WorkerSet& workers, int32_t understands);
 
 }  // namespace tidepool::service
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -288,18 +289,21 @@ absl::Status CheckGenerateRequest(const v1::GenerateRequest& request) {
   return absl::OkStatus();
 }
 
-absl::Status CheckUnderstood(const v1::GenerateRequest& request, int32_t understands) {
-  if (understands >= kUnderstands) return absl::OkStatus();
+namespace {
+
+// A field that workers of some older releases ignore.
+struct LaterField {
+  int32_t since;  // the first value of `understands` that includes it
+  bool present;   // in the request
+  const char* name;
+};
+
+std::vector<LaterField> LaterFields(const v1::GenerateRequest& request) {
   const v1::Chat& chat = request.chat();
   const v1::Sampling& sampling = request.sampling();
   const bool parallel = !chat.has_parallel_tool_calls() || chat.parallel_tool_calls();
   const absl::StatusOr<CallRules> rules = RulesOf(chat.tools_json(), chat.tool_choice(), parallel);
-  struct Field {
-    int32_t since;  // the first value of `understands` that includes it
-    bool present;
-    const char* name;
-  };
-  const Field fields[] = {
+  return {
       {3, sampling.has_typical_p(), "sampling.typical_p"},
       {3, sampling.has_top_n_sigma(), "sampling.top_n_sigma"},
       {3, sampling.has_dry_multiplier(), "sampling.dry_multiplier"},
@@ -322,7 +326,21 @@ absl::Status CheckUnderstood(const v1::GenerateRequest& request, int32_t underst
                    [](const v1::ChatMessage& message) { return message.has_reasoning_content(); }),
        "chat.messages.reasoning_content"},
   };
-  for (const Field& field : fields) {
+}
+
+}  // namespace
+
+int32_t NeededToUnderstand(const v1::GenerateRequest& request) {
+  int32_t needed = 0;
+  for (const LaterField& field : LaterFields(request)) {
+    if (field.present) needed = std::max(needed, field.since);
+  }
+  return needed;
+}
+
+absl::Status CheckUnderstood(const v1::GenerateRequest& request, int32_t understands) {
+  if (understands >= kUnderstands) return absl::OkStatus();
+  for (const LaterField& field : LaterFields(request)) {
     if (!field.present || understands >= field.since) continue;
     return absl::UnimplementedError(
         absl::StrCat(field.name,

@@ -44,7 +44,8 @@ std::string JoinParts(const Json& parts, const std::string& path, JsonFields* fi
 }
 
 // Converts a tool call of an assistant message for chat templates. They need its arguments as an
-// object. In OpenAI's format, the arguments are JSON text.
+// object. In OpenAI's format, the arguments are JSON text. If a response was cut, or a model wrote
+// wrong JSON, they stay text, and the worker makes an object of them.
 Json ReadToolCall(const Json& call, const std::string& path, JsonFields* fields) {
   if (!call.is_object()) {
     fields->Fail(path, "is not an object");
@@ -68,10 +69,7 @@ Json ReadToolCall(const Json& call, const std::string& path, JsonFields* fields)
   const std::string text = inner.String("arguments").value_or("{}");
   inner.Object("provider_specific_fields");
   absl::StatusOr<Json> arguments = ParseJsonText(text.empty() ? "{}" : text);
-  if (!arguments.ok() || !arguments->is_object()) {
-    inner.Fail("arguments", "is not the text of a JSON object");
-    arguments = Json::object();
-  }
+  if (!arguments.ok() || !arguments->is_object()) arguments = Json(text);
   fields->Fail(inner.Done());
   Json read = {{"type", "function"},
                {"function", {{"name", name.value_or("")}, {"arguments", *std::move(arguments)}}}};

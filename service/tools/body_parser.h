@@ -2,6 +2,8 @@
 #ifndef TIDEPOOL_SERVICE_TOOLS_BODY_PARSER_H_
 #define TIDEPOOL_SERVICE_TOOLS_BODY_PARSER_H_
 
+#include <cstdint>
+
 #include "absl/strings/string_view.h"
 #include "service/tools/output_piece.h"
 
@@ -17,6 +19,8 @@ class BodyParser {
   virtual void Finish(OutputPieces* out) = 0;
   // Whether the text that comes next is reasoning, as far as is known.
   virtual bool in_reasoning() const { return false; }
+  // Where the reasoning began or ended last: the number of bytes of text before this place.
+  virtual int64_t reasoning_changed_at() const { return 0; }
 };
 
 }  // namespace tidepool::service

@@ -59,7 +59,9 @@ class JsonHead {
     if (text_[at_++] != ':') return Match::kNo;
     at_ = SkipSpace(text_, at_);
     if (at_ == text_.size()) return Match::kPartial;
-    if (name == "name" || (name == "function" && text_[at_] == '"')) return ReadName();
+    if (name == "name" || name == "tool_name" || (name == "function" && text_[at_] == '"')) {
+      return ReadName();
+    }
     if (name == "arguments" || name == "parameters") return ReadArguments();
     const size_t begin = at_;
     const Match other = SkipValue(nullptr);

@@ -26,6 +26,12 @@ CallSyntax ObjectSyntax(const ToolFormat& format) {
               .after_call = {" , ", " "},
               .call_end = {"}"},
               .section_end = {"]", "<|/tool_call|>", "</tool_call>"}};
+    case v1::COMMAND_R:
+      return {.format = &format,
+              .anywhere = {"Action: ```json [ "},
+              .after_call = {" , ", " "},
+              .call_end = {"}"},
+              .section_end = {"]", "```"}};
     default:  // TOOL_CALL_TAGS, GENERIC_TOOLS
       return {.format = &format, .anywhere = {"<tool_call> "}, .call_end = {"}", "</tool_call>"}};
   }
@@ -45,6 +51,11 @@ CallSyntax SyntaxOf(const ToolFormat& format) {
               .anywhere = {"<tool_call> <function=", "<function="},
               .name_end = {">"},
               .call_end = {"</function>", "</tool_call>"}};
+    case v1::SEED_XML:
+      return {.format = &format,
+              .anywhere = {"<seed:tool_call> <function="},
+              .name_end = {">"},
+              .call_end = {"</function>", "</seed:tool_call>"}};
     case v1::GLM_XML:
       return {.format = &format,
               .anywhere = {"<tool_call> "},

@@ -48,6 +48,11 @@ void HarmonyParser::Feed(absl::string_view text, OutputPieces* out) {
 
 void HarmonyParser::Finish(OutputPieces* out) { Run(/*last=*/true, out); }
 
+void HarmonyParser::Drop(size_t bytes) {
+  held_.erase(0, bytes);
+  read_ += static_cast<int64_t>(bytes);
+}
+
 void HarmonyParser::Run(bool last, OutputPieces* out) {
   bool more = true;
   while (more && !held_.empty()) {
@@ -94,17 +99,18 @@ bool HarmonyParser::TakeHeader(bool last, OutputPieces* out) {
     // The first marker is shown, so that the rest is read as the text of a message.
     const size_t shown = std::max<size_t>(1, text.size() - rest.size() + 1);
     AddText(Kind::kContent, 0, text.substr(0, shown), out);
-    held_.erase(0, shown);
+    Drop(shown);
     kind_ = Kind::kContent;
     part_ = Part::kText;
     return true;
   }
   if (message == text.npos) {
-    if (last) held_.clear();  // the end of the response cuts the header
+    if (last) Drop(held_.size());  // the end of the response cuts the header
     return false;
   }
   ReadHeader(text.substr(0, message));
-  held_.erase(0, message + harmony::kMessage.size());
+  Drop(message + harmony::kMessage.size());
+  if (in_reasoning()) changed_at_ = read_;
   return true;
 }
 
@@ -132,7 +138,7 @@ bool HarmonyParser::TakeCallBegin(bool last, OutputPieces* out) {
   kind_ = Kind::kArguments;
   out->push_back({.kind = Kind::kCall, .call = calls_++, .text = std::move(name_)});
   if (empty) AddText(Kind::kArguments, calls_ - 1, "{}", out);
-  held_.erase(0, held_.size() - rest.size());
+  Drop(held_.size() - rest.size());
   return true;
 }
 
@@ -150,13 +156,14 @@ bool HarmonyParser::TakeText(bool last, OutputPieces* out) {
   const size_t size = std::min(end, certain);
   AddText(kind_, kind_ == Kind::kArguments ? calls_ - 1 : 0, text.substr(0, size), out);
   if (end == text.npos) {
-    held_.erase(0, size);
+    Drop(size);
     return false;
   }
   // <|start|> and <|channel|> belong to the next header.
   const bool header = absl::StartsWith(text.substr(end), harmony::kStart) ||
                       absl::StartsWith(text.substr(end), harmony::kChannel);
-  held_.erase(0, header ? end : end + length);
+  if (in_reasoning()) changed_at_ = read_ + static_cast<int64_t>(end);
+  Drop(header ? end : end + length);
   part_ = Part::kHeader;
   return true;
 }

@@ -33,6 +33,7 @@ class HarmonyParser final : public BodyParser {
   bool in_reasoning() const override {
     return part_ == Part::kText && kind_ == OutputPiece::Kind::kReasoning;
   }
+  int64_t reasoning_changed_at() const override { return changed_at_; }
 
  private:
   enum class Part : uint8_t {
@@ -42,6 +43,8 @@ class HarmonyParser final : public BodyParser {
   };
 
   void Run(bool last, OutputPieces* out);
+  // Removes the first bytes of the held text.
+  void Drop(size_t bytes);
   // Do one step. They return false if they need more text.
   bool TakeHeader(bool last, OutputPieces* out);
   bool TakeCallBegin(bool last, OutputPieces* out);
@@ -55,6 +58,8 @@ class HarmonyParser final : public BodyParser {
   std::string held_;
   std::string name_;  // of the call that begins
   int32_t calls_ = 0;
+  int64_t read_ = 0;        // number of bytes before the held text
+  int64_t changed_at_ = 0;  // reasoning_changed_at
 };
 
 }  // namespace tidepool::service

@@ -66,19 +66,25 @@ void ResponseParser::Run(bool last, OutputPieces* out) {
   if (!held_.empty()) body_->Feed(std::exchange(held_, ""), out);
 }
 
+void ResponseParser::Drop(size_t bytes) {
+  held_.erase(0, bytes);
+  read_ += static_cast<int64_t>(bytes);
+}
+
 bool ResponseParser::TakeBegin(bool last, OutputPieces* out) {
   static_cast<void>(out);
   const size_t space = SkipSpace(held_);
   const Matched begin = MatchText(absl::string_view(held_).substr(space), begin_);
   if (begin.match == Match::kPartial && !last) return false;
   if (begin.match == Match::kYes) {
-    held_.erase(0, space + begin.length);
+    Drop(space + begin.length);
+    changed_at_ = read_;
     part_ = Part::kReasoning;
     reasoning_begun_ = false;
     return true;
   }
   // The white space after the reasoning belongs to its marker.
-  if (after_reasoning_) held_.erase(0, space);
+  if (after_reasoning_) Drop(space);
   part_ = Part::kBody;
   return true;
 }
@@ -89,9 +95,12 @@ bool ResponseParser::TakeReasoning(bool last, OutputPieces* out) {
     // The prompt contains the marker, but some models write it again.
     const Matched again = MatchText(absl::string_view(held_).substr(space), begin_);
     if (again.match == Match::kPartial && !last) return false;
-    held_.erase(0, space + again.length);
     reasoning_begun_ = again.match != Match::kYes;
-    if (!reasoning_begun_) return true;
+    Drop(space + again.length);
+    if (!reasoning_begun_) {
+      changed_at_ = read_;
+      return true;
+    }
   }
   const absl::string_view text = held_;
   const size_t end = text.find(end_);
@@ -104,10 +113,11 @@ bool ResponseParser::TakeReasoning(bool last, OutputPieces* out) {
   }
   AddText(Kind::kReasoning, 0, certain, out);
   if (end == text.npos) {
-    held_.erase(0, certain.size());
+    Drop(certain.size());
     return false;
   }
-  held_.erase(0, end + end_.size());
+  changed_at_ = read_ + static_cast<int64_t>(end);
+  Drop(end + end_.size());
   after_reasoning_ = true;
   part_ = Part::kBegin;
   return true;

@@ -8,6 +8,8 @@
 #ifndef TIDEPOOL_SERVICE_TOOLS_RESPONSE_PARSER_H_
 #define TIDEPOOL_SERVICE_TOOLS_RESPONSE_PARSER_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -43,6 +45,11 @@ class ResponseParser {
 
   // Whether the text that comes next is reasoning, as far as is known.
   bool in_reasoning() const { return part_ == Part::kReasoning || body_->in_reasoning(); }
+  // Where the reasoning began or ended last, without its markers: the number of bytes of text
+  // before this place. 0: the prompt ends inside of the reasoning, or there was none yet.
+  int64_t reasoning_changed_at() const {
+    return std::max(changed_at_, body_->reasoning_changed_at());
+  }
 
  private:
   enum class Part : uint8_t {
@@ -52,6 +59,8 @@ class ResponseParser {
   };
 
   void Run(bool last, OutputPieces* out);
+  // Removes the first bytes of the held text.
+  void Drop(size_t bytes);
   // Do one step. They return false if they need more text.
   bool TakeBegin(bool last, OutputPieces* out);
   bool TakeReasoning(bool last, OutputPieces* out);
@@ -63,6 +72,8 @@ class ResponseParser {
   // The white space at the beginning of the reasoning, and a repeated marker, were read.
   bool reasoning_begun_ = false;
   std::string held_;
+  int64_t read_ = 0;        // number of bytes before the held text
+  int64_t changed_at_ = 0;  // reasoning_changed_at
 };
 
 }  // namespace tidepool::service

@@ -109,6 +109,23 @@ constexpr ToolFormat kFormats[] = {
      .name_end = "\", \"arguments\": ",
      .call_end = "}",
      .json_object = true},
+    {.syntax = v1::SEED_XML,
+     .trigger = "<seed:tool_call>",
+     .separator = "\n",
+     .call_begin = "<seed:tool_call>\n<function=",
+     .name_end = ">\n",
+     .call_end = "</function>\n</seed:tool_call>",
+     .form = ArgumentForm::kParameters,
+     .parameter = {.key_begin = "<parameter=", .key_end = ">", .value_end = "</parameter>\n"}},
+    {.syntax = v1::COMMAND_R,
+     .trigger = "Action: ```json",
+     .begin = "Action: ```json\n[\n",
+     .end = "\n]```",
+     .separator = ",\n",
+     .call_begin = "{\"tool_name\": \"",
+     .name_end = "\", \"parameters\": ",
+     .call_end = "}",
+     .json_object = true},
 };
 
 // Adds `text` and, if it begins or ends with a text in brackets, also this text.

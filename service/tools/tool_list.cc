@@ -9,36 +9,21 @@
 #include "kernels/base/status_macros.h"
 #include "kernels/base/utf8.h"
 #include "nlohmann/json.hpp"
+#include "service/tools/tool_definitions.h"
 
 namespace tidepool::service {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Tool ReadTool(const Json& json, size_t index) {
-  // Some clients of the gRPC interface send the function without an object around it.
-  const Json* function = &json;
-  if (json.is_object() && json.contains("function")) function = &json["function"];
-  Tool tool = {.index = index};
-  if (!function->is_object()) return tool;
-  if (function->contains("name") && (*function)["name"].is_string()) {
-    tool.name = (*function)["name"].get<std::string>();
-  }
-  if (const auto found = function->find("parameters");
-      found != function->end() && !found->is_null()) {
-    tool.parameters = found->dump();
-  }
-  if (const auto found = function->find("strict"); found != function->end()) {
-    tool.strict = *found == true;
-  }
-  return tool;
-}
-
-std::vector<Tool> ReadTools(absl::string_view tools_json) {
+std::vector<Tool> ToolsIn(absl::string_view tools_json) {
   std::vector<Tool> tools;
   const Json list = Json::parse(tools_json, nullptr, /*allow_exceptions=*/false);
-  if (!list.is_array()) return tools;
-  for (size_t i = 0; i < list.size(); ++i) tools.push_back(ReadTool(list[i], i));
+  for (ToolDefinition& read : ReadTools(list)) {
+    Tool tool = {.index = read.index, .name = std::move(read.name), .strict = read.strict};
+    if (read.parameters != nullptr) tool.parameters = read.parameters->dump();
+    tools.push_back(std::move(tool));
+  }
   return tools;
 }
 
@@ -73,7 +58,7 @@ absl::StatusOr<CallRules> RulesOf(absl::string_view tools_json, const v1::ToolCh
     return absl::InvalidArgumentError("tool_choice is none, but it has names; remove one of them");
   }
   if (tools_json.empty() && choice.names().empty() && !rules.required) return rules;
-  const std::vector<Tool> tools = ReadTools(tools_json);
+  const std::vector<Tool> tools = ToolsIn(tools_json);
   rules.parallel = parallel;
   rules.all_strict = rules.required || !choice.names().empty() || (!parallel && !tools.empty());
   const auto named = [&choice](const Tool& tool) {

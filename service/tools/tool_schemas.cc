@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "service/tools/tool_definitions.h"
 
 namespace tidepool::service {
 namespace {
@@ -80,19 +81,15 @@ void AddTypes(const Json& schema, const Json& root, int depth, ValueTypes* types
 
 ToolSchemas::ToolSchemas(absl::string_view tools_json) {
   const Json tools = Json::parse(tools_json, nullptr, /*allow_exceptions=*/false);
-  if (!tools.is_array()) return;
-  for (const Json& tool : tools) {
-    const Json* function = Member(tool, "function");
-    if (function == nullptr) continue;
-    const Json* name = Member(*function, "name");
-    if (name == nullptr || !name->is_string()) continue;
-    Parameters& parameters = tools_[name->get<std::string>()];
-    const Json* root = Member(*function, "parameters");
-    if (root == nullptr) continue;
-    const Json* properties = Member(*root, "properties");
+  for (const ToolDefinition& tool : ReadTools(tools)) {
+    if (tool.name.empty()) continue;
+    Parameters& parameters = tools_[tool.name];
+    if (tool.parameters == nullptr) continue;
+    const Json& root = *tool.parameters;
+    const Json* properties = Member(root, "properties");
     if (properties == nullptr || !properties->is_object()) continue;
     for (const auto& [key, schema] : properties->items()) {
-      AddTypes(schema, *root, /*depth=*/0, &parameters[key]);
+      AddTypes(schema, root, /*depth=*/0, &parameters[key]);
     }
   }
 }

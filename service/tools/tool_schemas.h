@@ -28,8 +28,8 @@ struct ValueTypes {
 class ToolSchemas {
  public:
   ToolSchemas() = default;
-  // `tools_json` is the JSON text of GenerateRequest.chat.tools_json. Tools that are not in
-  // OpenAI's format are left out.
+  // `tools_json` is the JSON text of GenerateRequest.chat.tools_json. Tools without a name are left
+  // out.
   explicit ToolSchemas(absl::string_view tools_json);
 
   bool empty() const { return tools_.empty(); }

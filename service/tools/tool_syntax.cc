@@ -33,6 +33,11 @@ v1::ToolSyntax ToolSyntaxOf(absl::string_view source) {
   if (!has("tools")) return v1::GENERIC_TOOLS;
   if (has("<arg_key>") && has("<arg_value>")) return v1::GLM_XML;
   if (has("<tool_call>") && has("<function=") && has("<parameter=")) return v1::QWEN_XML;
+  if (has("<seed:tool_call>") && has("<function=")) return v1::SEED_XML;
+  // Later models of the family write other markers, and ids that count the calls.
+  if (has("Action:") && has("```json") && has("\"tool_name\"") && !has("<|START_ACTION|>")) {
+    return v1::COMMAND_R;
+  }
   if (has("[TOOL_CALLS]")) return has("[ARGS]") ? v1::MISTRAL_ARGS : v1::MISTRAL_LIST;
   if (has("<tool_call>") && has("</tool_call>") && has("arguments")) return v1::TOOL_CALL_TAGS;
   // Granite 3 writes its calls like this, although not all of its templates say so.

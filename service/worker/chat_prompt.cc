@@ -1,6 +1,7 @@
 #include "service/worker/chat_prompt.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -8,6 +9,7 @@
 #include "kernels/base/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "service/base/chat_roles.h"
+#include "service/tools/arguments_object.h"
 #include "service/tools/call_id.h"
 #include "service/tools/tool_syntax.h"
 #include "service/worker/generic_tools.h"
@@ -30,6 +32,19 @@ void ShortenIds(Json* message) {
   }
 }
 
+// Templates need the arguments of calls as objects. In OpenAI's format they are text, which
+// max_tokens may have cut.
+void ReadArguments(Json* calls) {
+  if (!calls->is_array()) return;
+  for (Json& call : *calls) {
+    if (!call.is_object()) continue;
+    Json& function = call.contains("function") ? call["function"] : call;
+    if (!function.is_object() || !function.contains("arguments")) continue;
+    Json& arguments = function["arguments"];
+    if (arguments.is_string()) arguments = ArgumentsObject(arguments.get<std::string>());
+  }
+}
+
 // Returns the message as the model's template reads it.
 Json MessageJson(const WorkerModel& model, const v1::ChatMessage& message) {
   Json object = {{"role", TemplateRole(message.role())}, {"content", message.content()}};
@@ -37,6 +52,7 @@ Json MessageJson(const WorkerModel& model, const v1::ChatMessage& message) {
   if (message.has_tool_call_id()) object["tool_call_id"] = message.tool_call_id();
   if (message.has_tool_calls_json()) {
     object["tool_calls"] = Json::parse(message.tool_calls_json(), nullptr, false);
+    ReadArguments(&object["tool_calls"]);
   }
   if (message.has_reasoning_content()) {
     object["reasoning_content"] = message.reasoning_content();

@@ -178,10 +178,20 @@ absl::Status ConstrainOutput(const WorkerModel& model, const worker::v1::Start& 
   return absl::OkStatus();
 }
 
+bool MayConstrainOutput(const worker::v1::Start& start) {
+  const worker::v1::ChatOutput& chat = start.chat();
+  // The tools are not parsed here. A key can also be written with escapes.
+  const bool may_be_strict = absl::StrContains(chat.tools_json(), "\"strict\"") ||
+                             absl::StrContains(chat.tools_json(), "\\u");
+  return start.has_constraint() || chat.has_thinking_budget_tokens() || chat.has_tool_choice() ||
+         chat.has_parallel_tool_calls() || may_be_strict;
+}
+
 absl::Status CheckOutputRules(const WorkerModel& model, const v1::GenerateRequest& request,
-                              absl::Span<const int32_t> prompt) {
+                              absl::Span<const int32_t> prompt, bool in_reasoning) {
   worker::v1::Start start;
   CopyConstraint(request, &start);
+  start.mutable_prepared()->set_in_reasoning(in_reasoning);
   engine::GenerationRequest generation;
   generation.token_ids.assign(prompt.begin(), prompt.end());
   generation.prompt_length = static_cast<int64_t>(prompt.size());

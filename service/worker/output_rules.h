@@ -26,9 +26,15 @@ namespace tidepool::service {
 absl::Status ConstrainOutput(const WorkerModel& model, const worker::v1::Start& start,
                              engine::GenerationRequest* request);
 
+// Returns false if ConstrainOutput would do nothing and return OK. Otherwise it can take long,
+// because it may compile a grammar. This function takes little time.
+bool MayConstrainOutput(const worker::v1::Start& start);
+
 // Returns the error that ConstrainOutput will return for the request with this prompt.
+// `in_reasoning` is as in PrepareResponse. The compiled grammar stays in the model's cache, and
+// ConstrainOutput finds it there.
 absl::Status CheckOutputRules(const WorkerModel& model, const v1::GenerateRequest& request,
-                              absl::Span<const int32_t> prompt);
+                              absl::Span<const int32_t> prompt, bool in_reasoning);
 
 }  // namespace tidepool::service
 

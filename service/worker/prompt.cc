@@ -237,7 +237,8 @@ absl::StatusOr<worker::v1::PrepareResponse> Prepare(const worker::v1::PrepareReq
                                             : TokensPrompt(request, context));
   RETURN_IF_ERROR(CheckPrompt(prompt, request.session().token_ids_size(), model));
 
-  RETURN_IF_ERROR(CheckOutputRules(model, request.request(), prompt.token_ids));
+  RETURN_IF_ERROR(
+      CheckOutputRules(model, request.request(), prompt.token_ids, prompt.in_reasoning));
   engine::SamplingParams sampling = FromProto(request.request().sampling(), model.default_sampling);
   RETURN_IF_ERROR(AddBiasTexts(request.request().sampling(), *model.tokenizer, &sampling));
   if (!request.request().sampling().has_seed()) sampling.seed = context.drawn_seed;

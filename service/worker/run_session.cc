@@ -14,15 +14,15 @@ void RunSession::OnRequest(const worker::v1::RunRequest& request, absl::Duration
   if (transport_ == nullptr) return;
   switch (request.message_case()) {
     case worker::v1::RunRequest::kStart:
-      if (stream_ != nullptr) return Finish(absl::InvalidArgumentError("start was sent twice"));
+      if (started_) return Finish(absl::InvalidArgumentError("start was sent twice"));
       return Start(request.start(), deadline);
     case worker::v1::RunRequest::kCredit:
-      if (stream_ == nullptr) break;
+      if (!started_) break;
       if (request.credit() < 0) {
         return Finish(absl::InvalidArgumentError(
             absl::StrCat("credit is ", request.credit(), "; accepted: 0 or more")));
       }
-      return stream_->AddCredit(request.credit());
+      return AddCredit(request.credit());
     case worker::v1::RunRequest::kCancel:
       return Cancel();
     case worker::v1::RunRequest::MESSAGE_NOT_SET:
@@ -32,38 +32,74 @@ void RunSession::OnRequest(const worker::v1::RunRequest& request, absl::Duration
 }
 
 void RunSession::OnRequestsEnd() {
-  if (transport_ == nullptr || stream_ != nullptr) return;
+  if (transport_ == nullptr || started_) return;
   Finish(absl::InvalidArgumentError("the first message of Run must have start"));
 }
 
 void RunSession::Start(const worker::v1::Start& start, absl::Duration deadline) {
+  started_ = true;
   attempt_ = start.attempt();
   log_line_.OnStart(start);
+  const WorkerModel& model = *context_.model;
   const std::string wanted =
       ModelIdentity(start.prepared().model_digest(), start.prepared().model_content_digest());
-  const std::string own = ModelIdentity(model_->digest, model_->content_digest);
+  const std::string own = ModelIdentity(model.digest, model.content_digest);
   if (!SameModel(wanted, own)) {
     return Finish(absl::FailedPreconditionError(absl::StrCat(
         "the request was prepared for model ", wanted, ", but this worker serves ", own)));
   }
   absl::StatusOr<engine::GenerationRequest> request = FromProto(start, deadline);
   if (!request.ok()) return Finish(request.status());
-  if (absl::Status status = ConstrainOutput(*model_, start, &*request); !status.ok()) {
-    return Finish(std::move(status));
-  }
   position_ = start.output_token_ids_size();
-  const absl::Duration started_at = clock_->Monotonic();
-  absl::StatusOr<std::unique_ptr<engine::Stream>> stream = engine_->Submit(*std::move(request));
+  max_tokens_ = start.prepared().stopping().max_tokens();
+  reasoning_.OnStart(start);
+  started_at_ = context_.clock->Monotonic();
+  if (MayConstrainOutput(start)) return SubmitInBackground(start, *std::move(request));
+  OnStream(context_.engine->Submit(*std::move(request)));
+}
+
+void RunSession::SubmitInBackground(const worker::v1::Start& start,
+                                    engine::GenerationRequest request) {
+  // What ConstrainOutput reads.
+  auto rules = std::make_shared<worker::v1::Start>();
+  rules->mutable_prepared()->set_in_reasoning(start.prepared().in_reasoning());
+  if (start.has_constraint()) *rules->mutable_constraint() = start.constraint();
+  if (start.has_chat()) *rules->mutable_chat() = start.chat();
+  auto asked = std::make_shared<engine::GenerationRequest>(std::move(request));
+  // Runs have a queue of their own, so that a run does not wait for all prompts of its principal.
+  const std::string line = absl::StrCat("runs of ", asked->principal);
+  context_.in_background(line, [model = context_.model, engine = context_.engine,
+                                loop = context_.loop, weak = weak_from_this(), rules, asked] {
+    if (weak.expired()) return;
+    auto stream = std::make_shared<NewStream>(ConstrainOutput(*model, *rules, asked.get()));
+    if (stream->status().ok()) *stream = engine->Submit(std::move(*asked));
+    loop->Post([weak, stream] {
+      if (const auto session = weak.lock()) session->OnStream(std::move(*stream));
+    });
+  });
+}
+
+void RunSession::OnStream(NewStream stream) {
+  if (transport_ == nullptr) return;
   if (!stream.ok()) return Finish(stream.status());
   stream_ = *std::move(stream);
+  stream_->AddCredit(std::exchange(early_credit_, 0));
   // The engine's step thread only posts a task, so a slow stream never delays it.
-  stream_->OnReady([loop = loop_, weak = weak_from_this()] {
+  stream_->OnReady([loop = context_.loop, weak = weak_from_this()] {
     loop->Post([weak] {
       if (const auto session = weak.lock()) session->Pump();
     });
   });
-  migration_.OnStart(started_at, position_, start.prepared().stopping().max_tokens());
+  migration_.OnStart(started_at_, position_, max_tokens_);
   if (migration_.due()) Pump();
+}
+
+void RunSession::AddCredit(int64_t tokens) {
+  if (stream_ == nullptr) {
+    early_credit_ += tokens;
+  } else {
+    stream_->AddCredit(tokens);
+  }
 }
 
 void RunSession::OnWritten() {
@@ -74,7 +110,7 @@ void RunSession::OnWritten() {
 }
 
 void RunSession::OfferMove(absl::Duration end) {
-  migration_.OnWorkerEnd(clock_->Monotonic(), end, position_);
+  migration_.OnWorkerEnd(context_.clock->Monotonic(), end, position_);
   if (migration_.due()) Pump();
 }
 
@@ -95,7 +131,9 @@ void RunSession::Pump() {
   if (!chunk.has_value()) return;
   if (!chunk->ok()) return Finish(chunk->status());
   worker::v1::RunResponse response;
-  ToProto(**chunk, *model_->tokenizer, &response);
+  ToProto(**chunk, *context_.model->tokenizer, &response);
+  reasoning_.Add((*chunk)->token_ids);
+  if (response.has_usage()) response.mutable_usage()->set_reasoning_tokens(reasoning_.tokens());
   log_line_.OnUsage((*chunk)->usage);
   position_ += response.token_ids_size();
   last_written_ = (*chunk)->finish.has_value();

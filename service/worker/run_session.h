@@ -4,9 +4,13 @@
 #define TIDEPOOL_SERVICE_WORKER_RUN_SESSION_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "engine/engine.h"
 #include "kernels/base/clock.h"
@@ -14,6 +18,7 @@
 #include "service/base/log_level.h"
 #include "service/worker/migration_offer.h"
 #include "service/worker/run_log_line.h"
+#include "service/worker/run_reasoning.h"
 #include "service/worker/worker_model.h"
 #include "tidepool/worker/v1/worker.pb.h"
 
@@ -30,21 +35,28 @@ class RunTransport {
   virtual void Finish(absl::Status status) = 0;
 };
 
-// Every function must run on the loop, the executor that the constructor gets. While a write is
+// What a session uses. The pointers must outlive it.
+struct RunContext {
+  const WorkerModel* model = nullptr;
+  engine::Engine* engine = nullptr;
+  Executor* loop = nullptr;
+  const base::Clock* clock = nullptr;
+  // Runs a task on another thread, because it may take long. Tasks have a queue for each name, and
+  // the queues take turns. The loop must outlive the task.
+  std::function<void(const std::string& line, std::function<void()> task)> in_background;
+};
+
+// Every function must run on RunContext::loop. While a write is
 // pending, the engine's stream merges the tokens that it produces. The credit that the front grants
 // limits their number, so little memory is needed here.
 class RunSession : public std::enable_shared_from_this<RunSession> {
  public:
-  // All arguments must outlive the session, except `transport`, which may be destroyed after Finish
-  // or Abandon.
-  RunSession(const WorkerModel* model, engine::Engine* engine, Executor* loop,
-             const base::Clock* clock, RunTransport* transport)
-      : model_(model),
-        engine_(engine),
-        loop_(loop),
-        clock_(clock),
+  // `transport` may be destroyed after Finish or Abandon.
+  RunSession(RunContext context, RunTransport* transport)
+      : context_(std::move(context)),
         transport_(transport),
-        log_line_(model) {}
+        reasoning_(context_.model),
+        log_line_(context_.model) {}
 
   // Logs one line when the run ends. It contains no text of the request. `log` must outlive the
   // session. Call this before the first request.
@@ -65,19 +77,28 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
   void Abandon();
 
  private:
+  using NewStream = absl::StatusOr<std::unique_ptr<engine::Stream>>;
+
   void Start(const worker::v1::Start& start, absl::Duration deadline);
+  // Compiles the grammar of the response and submits the request in the background. OnStream gets
+  // the result on the loop.
+  void SubmitInBackground(const worker::v1::Start& start, engine::GenerationRequest request);
+  void OnStream(NewStream stream);
+  void AddCredit(int64_t tokens);
   void Pump();
   void Write(worker::v1::RunResponse response);
   void Finish(absl::Status status);
 
-  const WorkerModel* model_;
-  engine::Engine* engine_;
-  Executor* loop_;
-  const base::Clock* clock_;
+  const RunContext context_;
   RunTransport* transport_;  // null after Finish
   std::unique_ptr<engine::Stream> stream_;
+  bool started_ = false;       // `start` was received; the stream may still be missing
+  int64_t early_credit_ = 0;   // received before the stream
+  absl::Duration started_at_;  // on the monotonic clock
+  int64_t max_tokens_ = 0;
   int32_t attempt_ = 0;
   int64_t position_ = 0;  // position of the next token to write
+  RunReasoning reasoning_;
   MigrationOffer migration_;
   RunLogLine log_line_;
   bool giving_up_ = false;  // call GiveUp again after the pending write

@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "service/grpc/check_request.h"
 #include "service/grpc/convert.h"
 #include "service/grpc/counted_reactor.h"
 #include "service/grpc/raw_unary.h"
 #include "service/grpc/stats_watch_reactor.h"
 #include "service/grpc/status.h"
+#include "service/worker/output_rules.h"
 #include "service/worker/prompt.h"
 #include "service/worker/run_session.h"
 #include "service/worker/text_calls.h"
@@ -28,6 +30,8 @@ constexpr int kPoolThreads = 2;
 // One thread for Tokenize and Detokenize calls of clients. They wait in their own queue, so prompts
 // never wait for them.
 constexpr int kTextThreads = 1;
+// A hostile schema must not take the CPU from running responses.
+constexpr int kCompileThreads = 1;
 // Names of queues for work that belongs to no principal. They contain spaces. A principal's name
 // cannot contain spaces, so no principal has such a name.
 constexpr char kTextLine[] =
@@ -53,6 +57,16 @@ int64_t ResidentBytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
+RunContext ContextOf(WorkerCore* core) {
+  return {.model = &core->model(),
+          .engine = core->engine(),
+          .loop = core->loop(),
+          .clock = &base::Clock::Real(),
+          .in_background = [core](const std::string& line, std::function<void()> task) {
+            core->compile_pool()->Post(line, std::move(task));
+          }};
+}
+
 // The gRPC stream of a Run call. It deletes itself on the loop, after all tasks that it has posted.
 class RunReactor final
     : public grpc::ServerBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>,
@@ -63,8 +77,7 @@ class RunReactor final
       : core_(core),
         context_(context),
         deadline_(DeadlineOf(*context)),
-        session_(std::make_shared<RunSession>(&core->model(), core->engine(), core->loop(),
-                                              &base::Clock::Real(), this)) {
+        session_(std::make_shared<RunSession>(ContextOf(core), this)) {
     session_->LogTo(core->log());
     entered_ = admitted.ok() ? core_->runs()->Enter() : admitted;
     if (!entered_.ok()) {
@@ -226,7 +239,8 @@ WorkerCore::WorkerCore(const WorkerModel* model, engine::Engine* engine, std::st
       started_(base::Clock::Real().Monotonic()),
       process_id_(DrawSeed()),
       pool_(kPoolThreads),
-      text_pool_(kTextThreads) {}
+      text_pool_(kTextThreads),
+      compile_pool_(kCompileThreads, TaskPool::Priority::kBackground) {}
 
 WorkerCore::~WorkerCore() { loop_.Stop(); }
 
@@ -250,6 +264,7 @@ worker::v1::WatchResponse WorkerCore::Watch() const {
   worker::v1::WatchResponse state;
   state.set_worker_id(name_);
   state.set_process_id(process_id_);
+  state.set_understands(kUnderstands);
   const bool stuck = (engine_watch_.has_value() && engine_watch_->stuck) || !CanServeAll(stats);
   state.set_state(draining_ ? worker::v1::DRAINING
                   : stuck   ? worker::v1::STUCK
@@ -342,7 +357,10 @@ grpc::ServerUnaryReactor* WorkerService::Prepare(grpc::CallbackServerContext* co
                                                  const worker::v1::PrepareRequest* request,
                                                  worker::v1::PrepareResponse* response) {
   context->AddInitialMetadata(kTakenByWorker, "1");
-  return OnPool({core_, core_->pool(), request->caller().principal()}, gate_, context, response,
+  worker::v1::Start output;
+  CopyConstraint(request->request(), &output);
+  TaskPool* const pool = MayConstrainOutput(output) ? core_->compile_pool() : core_->pool();
+  return OnPool({core_, pool, request->caller().principal()}, gate_, context, response,
                 [core = core_, request] {
                   return service::Prepare(*request, {.model = &core->model(),
                                                      .now = base::Clock::Real().Now(),

@@ -42,10 +42,10 @@ class WorkerCore {
   Executor* loop() { return &loop_; }
   TaskPool* pool() { return &pool_; }
   TaskPool* text_pool() { return &text_pool_; }
+  TaskPool* compile_pool() { return &compile_pool_; }
   ActiveCalls* runs() { return &runs_; }
   ActiveCalls* unary_calls() { return &unary_calls_; }
   WorkerAdmin* admin() { return &admin_; }
-  const std::string& name() const { return name_; }
   const LogSink* log() const { return &log_; }
 
   v1::WorkerStats Stats() const;
@@ -116,7 +116,10 @@ class WorkerCore {
   TaskPool pool_;         // for prompts, and for texts that fronts need to serve requests
   // for Tokenize and Detokenize calls of clients, which are not counted in a principal's limits
   TaskPool text_pool_;
-  EventLoop loop_;  // last, so it is destroyed first
+  EventLoop loop_;
+  // For requests whose grammars may have to be compiled. Its tasks post to the loop, so it is
+  // destroyed first.
+  TaskPool compile_pool_;
 };
 
 class WorkerService final : public worker::v1::Worker::CallbackService {

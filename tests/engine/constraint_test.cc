@@ -109,6 +109,31 @@ TEST(ConstraintTest, BatchesAndSharedGrammarsChangeNothing) {
   }
 }
 
+// Without patience, most steps end before their masks are ready, and compute the rows again.
+TEST(ConstraintTest, LateMasksChangeNothing) {
+  EngineOptions impatient = MakeOptions();
+  impatient.mask_patience = absl::ZeroDuration();
+  for (const int state_layers : {0, 2}) {
+    TestEngine patient(MakeOptions(), {.state_layers = state_layers});
+    TestEngine test(impatient, {.state_layers = state_layers});
+    GrammarCache cache(test.tokenizer.get());
+    std::vector<std::unique_ptr<Stream>> streams;
+    std::vector<Answer> expected;
+    for (uint64_t seed = 0; seed < 6; ++seed) {
+      GenerationRequest request =
+          Constrained({.kind = GrammarKind::kJsonSchema, .text = kSchema}, &cache);
+      request.sampling = {.temperature = 1.5, .seed = seed};
+      request.logprobs = true;
+      if (seed % 2 == 1) request.grammar = nullptr;
+      expected.push_back(patient.Run(request));
+      streams.push_back(test.Submit(request));
+    }
+    for (size_t i = 0; i < streams.size(); ++i) {
+      ExpectSame(ReadAll(streams[i].get()), expected[i]);
+    }
+  }
+}
+
 TEST(ConstraintTest, AnEndThatIsTheOnlyTokenComesBeforeMinTokens) {
   TestEngine test;
   GrammarCache cache(test.tokenizer.get());

@@ -2,11 +2,15 @@
 #ifndef TIDEPOOL_TESTS_FUZZ_GRAMMAR_WALK_H_
 #define TIDEPOOL_TESTS_FUZZ_GRAMMAR_WALK_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "engine/grammar/compile.h"
 #include "engine/grammar/matcher.h"
@@ -24,23 +28,24 @@ inline std::shared_ptr<const engine::grammar::TokenTrie> WalkTrie() {
   return std::make_shared<const engine::grammar::TokenTrie>(texts, absl::MakeConstSpan(&stop, 1));
 }
 
-// An error is one line with INVALID_ARGUMENT. In a grammar, every state has a next token, and the
-// matcher accepts exactly the tokens of the mask. `choices` selects the tokens.
-inline void CheckGrammar(const engine::grammar::GrammarSource& source, absl::string_view choices) {
+// The text of a walk. `ended`: the last token was the stop token.
+struct Walked {
+  std::string text;
+  bool ended = false;
+};
+
+// Every state has a next token, and the matcher accepts exactly the tokens of the mask. `choices`
+// selects the tokens.
+inline Walked WalkGrammar(std::shared_ptr<const engine::grammar::Grammar> grammar,
+                          absl::string_view choices, size_t max_steps) {
   using engine::grammar::Matcher;
   using engine::grammar::TokenMask;
-  const auto grammar = engine::grammar::CompileGrammar(source, nullptr);
-  if (!grammar.ok()) {
-    CHECK(absl::IsInvalidArgument(grammar.status())) << grammar.status().ToString();
-    CHECK(!grammar.status().message().empty());
-    CHECK(!absl::StrContains(grammar.status().message(), "\n"));
-    return;
-  }
   static const auto* trie = new std::shared_ptr<const engine::grammar::TokenTrie>(WalkTrie());
-  Matcher matcher(*grammar, *trie);
+  Matcher matcher(std::move(grammar), *trie);
   TokenMask mask((*trie)->vocab_size());
+  Walked walked;
   uint32_t state = 1;
-  for (size_t step = 0; step < 24; ++step) {
+  for (size_t step = 0; step < max_steps && !walked.ended; ++step) {
     matcher.FillMask(&mask);
     const int32_t count = mask.Count();
     CHECK(count > 0) << "a dead end after " << step << " tokens";
@@ -53,8 +58,23 @@ inline void CheckGrammar(const engine::grammar::GrammarSource& source, absl::str
     Matcher fork = matcher;
     CHECK(fork.AcceptToken(other) == mask.Test(other)) << other;
     CHECK(matcher.AcceptToken(id));
-    if ((*trie)->IsStop(id)) return;
+    absl::StrAppend(&walked.text, (*trie)->text(id));
+    walked.ended = (*trie)->IsStop(id);
   }
+  return walked;
+}
+
+// An error is one line with INVALID_ARGUMENT.
+inline void CheckError(const absl::Status& error) {
+  CHECK(absl::IsInvalidArgument(error)) << error.ToString();
+  CHECK(!error.message().empty());
+  CHECK(!absl::StrContains(error.message(), "\n"));
+}
+
+inline void CheckGrammar(const engine::grammar::GrammarSource& source, absl::string_view choices) {
+  auto grammar = engine::grammar::CompileGrammar(source, nullptr);
+  if (!grammar.ok()) return CheckError(grammar.status());
+  WalkGrammar(*std::move(grammar), choices, /*max_steps=*/24);
 }
 
 }  // namespace tidepool::fuzz

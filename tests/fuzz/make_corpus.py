@@ -77,6 +77,23 @@ RESPONSES = {
     "harmony": '\x0c\x01<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>commentary to=functions.f '
                '<|constrain|>json<|message|>{"a": 1}<|call|>',
     "granite": '\x0d\x01<|tool_call|>[{"name": "f", "arguments": {"a": 1}}]',
+    "seed_xml": '\x0f\x01<seed:tool_call>\n<function=f>\n<parameter=a>x</parameter>\n<parameter=n>[1, None]</parameter>\n'
+                '</function>\n</seed:tool_call>',
+    "command_r": '\x10\x01Hm.\nAction: ```json\n[\n{"tool_name": "f", "parameters": {"a": "]```"}},\n{"tool_name": "g"}\n]```',
+}
+
+# The format of call_grammar_fuzz.cc: the syntax, flags, then the tools.
+CALL_TOOLS = {
+    "tags": '\x00\x01[{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": '
+            '{"a": {"enum": ["x", 1]}, "b": {"type": "boolean"}}, "required": ["a"], "additionalProperties": false}}}]',
+    "llama": '\x02\x03[{"name": "f"}, {"name": "g", "parameters": {"type": "object", "maxProperties": 1}}]',
+    "qwen_xml": '\x05\x05[{"name": "f", "parameters": {"properties": {"a": {"type": "string", "maxLength": 3}, "n": '
+                '{"type": ["integer", "null"]}}, "required": ["n"]}}]',
+    "pythonic": '\x07\x01[{"name": "f", "parameters": {"properties": {"a": {"const": "x"}}, "required": ["a"]}}]',
+    "harmony": '\x0b\x00[{"name": "f", "strict": true, "parameters": {"properties": {"a": {"type": "null"}}}}]',
+    "seed_xml": '\x0d\x01[{"name": "f", "parameters": {"properties": {"a": {"type": "array", "items": {"const": 1}}}}}]',
+    "command_r": '\x0e\x01[{"name": "f", "parameters": {"additionalProperties": false}}]',
+    "wrong": '\x00\x01[{"name": "a b"}, {"name": "f", "parameters": {"properties": {"a": {"pattern": "(?<=a)"}}}}]',
 }
 
 CONFIGS = {
@@ -260,7 +277,8 @@ def folder(target):
 def main():
     for target, texts in (("template_fuzz", TEMPLATES), ("config_fuzz", CONFIGS), ("http_fuzz", HTTP),
                           ("trace_context_fuzz", TRACE_CONTEXTS), ("event_id_fuzz", EVENT_IDS),
-                          ("response_parser_fuzz", RESPONSES), ("schema_fuzz", SCHEMAS), ("regex_fuzz", REGEXES), ("gbnf_fuzz", GRAMMARS)):
+                          ("response_parser_fuzz", RESPONSES), ("call_grammar_fuzz", CALL_TOOLS),
+                          ("schema_fuzz", SCHEMAS), ("regex_fuzz", REGEXES), ("gbnf_fuzz", GRAMMARS)):
         for name, text in texts.items():
             (folder(target) / name).write_text(text)
     for name, lines in TRACES.items():

@@ -91,7 +91,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   const absl::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
   service::ResponseFormat format;
-  format.syntax = static_cast<v1::ToolSyntax>(data[0] % (v1::GENERIC_TOOLS + 1));
+  format.syntax = static_cast<v1::ToolSyntax>(data[0] % (v1::ToolSyntax_MAX + 1));
   if ((data[1] & 1) != 0) format.tools = std::make_shared<service::ToolSchemas>(kTools);
   if ((data[1] & 2) != 0) {
     format.reasoning.set_begin("<think>");

@@ -1,8 +1,10 @@
 #include "engine/grammar/matcher.h"
 
+#include <atomic>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -151,6 +153,30 @@ TEST(MatcherTest, TheOnlyTokenIsVisible) {
   EXPECT_EQ(MaskOf(&matcher, vocabulary).Only(), 'q');
   ASSERT_TRUE(matcher.AcceptToken('q'));
   EXPECT_EQ(MaskOf(&matcher, vocabulary).Only(), vocabulary.stop);
+}
+
+TEST(MatcherTest, AMaskThatWasGivenUpCanBeComputedLater) {
+  const Vocabulary vocabulary;
+  const auto grammar = Compiled(RegexSource("[xyz]q"));
+  Matcher matcher(grammar, vocabulary.trie);
+  TokenMask mask(vocabulary.trie->vocab_size());
+  EXPECT_FALSE(matcher.TryFillMask(&mask, [] { return true; }));
+  Matcher other(Compiled(RegexSource("[xyz]q")), vocabulary.trie);
+  EXPECT_EQ(MaskOf(&matcher, vocabulary), MaskOf(&other, vocabulary));
+}
+
+// A thread that computes a long mask holds the lock only for parts of it.
+TEST(MatcherTest, AThreadThatComputesAMaskLetsOthersIn) {
+  const auto shared = Compiled(Choice({"a"}))->automaton();
+  std::atomic<bool> was_in = false;
+  shared->mutex.Lock();
+  std::thread other([&] {
+    const AutomatonLock lock(shared.get());
+    was_in = true;
+  });
+  while (!was_in) shared->LetOthersIn();
+  shared->mutex.Unlock();
+  other.join();
 }
 
 }  // namespace

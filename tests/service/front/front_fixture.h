@@ -131,6 +131,7 @@ class PuppetLink final : public WorkerLink {
     response.set_worker_id(name_);
     response.set_state(state);
     response.set_process_id(process_id);
+    response.set_understands(announces);
     response.set_sequences_running(sequences);
     response.set_places(places);
     response.set_room_wait_seconds(2);
@@ -167,7 +168,8 @@ class PuppetLink final : public WorkerLink {
   int64_t sequences = 0;
   int64_t places = 0;
   uint64_t process_id = 0;
-  int32_t understands = kUnderstands;
+  int32_t understands = kUnderstands;  // in PrepareResponse
+  int32_t announces = kUnderstands;    // in WatchResponse
   v1::ToolSyntax tool_syntax = v1::TOOL_SYNTAX_UNSPECIFIED;
   v1::ReasoningMarkers reasoning;
   // a text before the first token of a response; it is missing if tokens are decoded alone
@@ -233,9 +235,10 @@ class FrontTest : public testing::Test {
     }
   }
 
-  PuppetLink* AddWorker(const std::string& name) {
+  PuppetLink* AddWorker(const std::string& name, int32_t announces = kUnderstands) {
     auto link = std::make_unique<PuppetLink>(name);
     PuppetLink* raw = link.get();
+    raw->announces = announces;
     core_->workers()->Add(std::move(link));
     raw->SayState();
     return raw;

@@ -185,12 +185,12 @@ TEST_F(WorkerSetTest, CountsThoseThatServeAModel) {
   AddWorker("b");
   other->digest = "another";
   other->SayState();
-  EXPECT_EQ(core_->workers()->Serving("d"), 2);
-  EXPECT_EQ(core_->workers()->Serving("another"), 1);
-  EXPECT_EQ(core_->workers()->Serving("unknown"), 0);
+  EXPECT_EQ(CountServing(*core_->workers(), "d"), 2);
+  EXPECT_EQ(CountServing(*core_->workers(), "another"), 1);
+  EXPECT_EQ(CountServing(*core_->workers(), "unknown"), 0);
   a->SayState(worker::v1::STUCK);
-  EXPECT_EQ(core_->workers()->Serving("d"), 1);
-  EXPECT_EQ(core_->workers()->Serving("another"), 1);
+  EXPECT_EQ(CountServing(*core_->workers(), "d"), 1);
+  EXPECT_EQ(CountServing(*core_->workers(), "another"), 1);
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ TEST_F(HttpToolsTest, AChatWithReasoning) {
   const Json whole = Parsed(Post("/v1/chat/completions", body + "}"));
   EXPECT_EQ(whole["choices"][0]["message"]["content"], "Hi") << whole;
   EXPECT_EQ(whole["choices"][0]["message"]["reasoning_content"], "Hm.");
-  EXPECT_EQ(whole["usage"]["completion_tokens_details"]["reasoning_tokens"], 3);
+  EXPECT_EQ(whole["usage"]["completion_tokens_details"]["reasoning_tokens"], 5);
   std::string content, reasoning;
   for (const Json& event : Events(Post("/v1/chat/completions", body + R"(,"stream":true})"))) {
     const Json& delta = event["choices"][0]["delta"];

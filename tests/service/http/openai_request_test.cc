@@ -184,6 +184,20 @@ TEST(ChatRequestTest, MessagesArrive) {
   EXPECT_FALSE(Only(ChatWith(R"("n":1)")).stopping().has_max_tokens());
 }
 
+// max_tokens cut the first response, and the model wrote wrong JSON in the second one.
+TEST(ChatRequestTest, ArgumentsOfEarlierCallsMayBeAnyText) {
+  const v1::GenerateRequest one = Only(Chat(R"({"messages":[
+      {"role":"user","content":"a"},
+      {"role":"assistant","tool_calls":[
+        {"function":{"name":"f","arguments":"{\"city\": \"Col"}},
+        {"function":{"name":"f","arguments":"{city: 1}"}},
+        {"function":{"name":"f","arguments":""}}]}]})"));
+  EXPECT_EQ(one.chat().messages(1).tool_calls_json(),
+            R"([{"type":"function","function":{"name":"f","arguments":"{\"city\": \"Col"}},)"
+            R"({"type":"function","function":{"name":"f","arguments":"{city: 1}"}},)"
+            R"({"type":"function","function":{"name":"f","arguments":{}}}])");
+}
+
 TEST(ChatRequestTest, ToolsAndLogprobs) {
   const std::string tools =
       R"("tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{}}}])";
@@ -393,8 +407,6 @@ TEST(ChatRequestTest, FaultsAreNamed) {
        "not supported"},
       {R"([{"role":"assistant","content":"x","function_call":{"name":"f"}}])",
        "messages[0].function_call", "use tool_calls"},
-      {R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{"}}]}])",
-       "messages[0].tool_calls[0].function.arguments", "JSON object"},
   };
   for (const Refused& row : messages) {
     ExpectRefused(Chat(absl::StrCat(R"({"messages":)", row.fields, "}")), row);

@@ -53,6 +53,7 @@ struct Family {
   bool content_with_calls = true;
   // The names of the parameters are those of the schemas, and have their types.
   bool typed = false;
+  bool describes_tools = true;  // the template can describe the tools of this test
 };
 
 const std::vector<Family>& Families() {
@@ -128,6 +129,17 @@ const std::vector<Family>& Families() {
        .syntax = v1::GRANITE,
        .begin = "<|start_of_role|>assistant<|end_of_role|>",
        .end = "<|end_of_text|>\n"},
+      {.path = absl::StrCat(kPublished, "ByteDance-Seed-OSS.jinja"),
+       .syntax = v1::SEED_XML,
+       .begin = "<seed:bos>assistant\n",
+       .end = "<seed:eos>",
+       .typed = true},
+      {.path = absl::StrCat(kGolden, "command_r.jinja"),
+       .syntax = v1::COMMAND_R,
+       .begin = "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>",
+       .end = "<|END_OF_TURN_TOKEN|>",
+       .reasoning = false,
+       .describes_tools = false},
   };
   return *families;
 }
@@ -322,7 +334,7 @@ class Messages {
 std::string Write(const engine::ChatTemplate& chat, const Family& family, const Json& message) {
   engine::ChatInputs inputs;
   inputs.messages = {{{"role", "user"}, {"content", "Hi"}}, message};
-  inputs.tools = Tools();
+  if (family.describes_tools) inputs.tools = Tools();
   inputs.bos_token = "<s>";
   inputs.eos_token = "</s>";
   inputs.add_generation_prompt = false;

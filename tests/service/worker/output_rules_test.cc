@@ -47,8 +47,12 @@ class OutputRulesTest : public testing::Test {
     generation_ = GenerationRequest();
     generation_.token_ids = fakes::ByteTokens(prompt);
     generation_.prompt_length = static_cast<int64_t>(prompt.size());
+    start.mutable_prepared()->set_in_reasoning(in_reasoning_);
     const absl::Status status = ConstrainOutput(model_, start, &generation_);
-    EXPECT_EQ(status, CheckOutputRules(model_, request_, generation_.token_ids));
+    EXPECT_EQ(status, CheckOutputRules(model_, request_, generation_.token_ids, in_reasoning_));
+    const bool constrained =
+        !status.ok() || generation_.grammar != nullptr || generation_.reasoning_limit.has_value();
+    EXPECT_TRUE(MayConstrainOutput(start) || !constrained);
     return status;
   }
   bool Accepts(absl::string_view prompt, absl::string_view text) {
@@ -71,6 +75,7 @@ class OutputRulesTest : public testing::Test {
   std::unique_ptr<engine::Tokenizer> tokenizer_;
   WorkerModel model_;
   v1::GenerateRequest request_;
+  bool in_reasoning_ = false;
   GenerationRequest generation_;
 };
 
@@ -190,6 +195,35 @@ TEST_F(OutputRulesTest, EqualRulesShareAGrammar) {
   EXPECT_EQ(generation_.grammar, first);
   ASSERT_TRUE(Constrain("<t>").ok());
   EXPECT_NE(generation_.grammar, first);
+}
+
+// The prompt ends inside of the reasoning of a message that the response continues.
+TEST_F(OutputRulesTest, AGrammarIsCompiledOnceForTheCheckAndTheRun) {
+  request_.set_json_schema(R"({"type": "object"})");
+  request_.mutable_chat()->set_continue_final_message(true);
+  in_reasoning_ = true;
+  EXPECT_TRUE(Accepts("assistant: <t>\nhm", " ok</t>{}"));
+  EXPECT_EQ(model_.grammars->compiled_total(), 1);
+  EXPECT_TRUE(Accepts("assistant: <t>\nhm", " ok</t>{}"));
+  EXPECT_EQ(model_.grammars->compiled_total(), 1);
+}
+
+TEST_F(OutputRulesTest, PlainToolsMayNotConstrain) {
+  const auto may = [this] {
+    worker::v1::Start start;
+    CopyConstraint(request_, &start);
+    return MayConstrainOutput(start);
+  };
+  EXPECT_FALSE(may());
+  request_.mutable_chat()->set_tools_json(kTools);
+  EXPECT_FALSE(may());
+  for (const char* tools :
+       {R"([{"name": "f", "strict": true}])", R"([{"name": "f", "stri\u0063t": true}])"}) {
+    request_.mutable_chat()->set_tools_json(tools);
+    EXPECT_TRUE(may());
+    ASSERT_TRUE(Constrain(">").ok());
+    EXPECT_NE(generation_.grammar, nullptr);
+  }
 }
 
 }  // namespace

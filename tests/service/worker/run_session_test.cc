@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/fakes/manual_clock.h"
@@ -43,15 +46,23 @@ class RunSessionTest : public testing::Test {
     EXPECT_TRUE(engine_.engine->WaitIdle(absl::InfiniteDuration()));
   }
 
-  void Start(int64_t max_tokens) {
+  static worker::v1::RunRequest Credit(int64_t tokens) {
+    worker::v1::RunRequest request;
+    request.set_credit(tokens);
+    return request;
+  }
+
+  // Without a constraint if `regex` is empty.
+  void Start(int64_t max_tokens, const std::string& regex = "", int64_t credit = 1000) {
     worker::v1::RunRequest request;
     worker::v1::Start* start = request.mutable_start();
     start->mutable_prepared()->set_model_digest(engine_.worker.digest);
     for (const int32_t token : {1, 2, 3}) start->mutable_prepared()->add_token_ids(token);
     start->mutable_prepared()->mutable_stopping()->set_max_tokens(max_tokens);
-    start->mutable_prepared()->mutable_stopping()->set_ignore_eos(true);
+    start->mutable_prepared()->mutable_stopping()->set_ignore_eos(regex.empty());
+    if (!regex.empty()) start->mutable_constraint()->set_regex(regex);
     start->set_prompt_length(3);
-    start->set_credit(1000);
+    start->set_credit(credit);
     session_->OnRequest(request, absl::InfiniteDuration());
   }
 
@@ -85,8 +96,17 @@ class RunSessionTest : public testing::Test {
   fakes::ManualClock clock_;
   ManualExecutor loop_{&clock_};
   PuppetTransport transport_;
+  std::vector<std::function<void()>> background_;  // tasks that were not run yet
   std::shared_ptr<RunSession> session_ = std::make_shared<RunSession>(
-      &engine_.worker, engine_.engine.get(), &loop_, &clock_, &transport_);
+      RunContext{.model = &engine_.worker,
+                 .engine = engine_.engine.get(),
+                 .loop = &loop_,
+                 .clock = &clock_,
+                 .in_background =
+                     [this](const std::string&, std::function<void()> task) {
+                       background_.push_back(std::move(task));
+                     }},
+      &transport_);
 };
 
 TEST_F(RunSessionTest, OffersToMoveAndGoesOnUntilItIsCancelled) {
@@ -144,6 +164,58 @@ TEST_F(RunSessionTest, GivesUpBehindTheMessageInFlight) {
   Written();
   ASSERT_TRUE(transport_.status.has_value());
   EXPECT_EQ(transport_.status->code(), absl::StatusCode::kUnavailable);
+}
+
+// The loop only hands the work over. Credit that arrives before the stream is not lost.
+TEST_F(RunSessionTest, CompilesInTheBackground) {
+  Start(100, "abc|abd", /*credit=*/1);
+  EXPECT_EQ(engine_.worker.grammars->compiled_total(), 0);
+  ASSERT_EQ(background_.size(), 1);
+  session_->OnRequest(Credit(5), absl::InfiniteDuration());
+  session_->OnRequestsEnd();
+  EXPECT_FALSE(transport_.status.has_value());
+  background_[0]();
+  EXPECT_EQ(engine_.worker.grammars->compiled_total(), 1);
+  engine_.model.Release();
+  loop_.RunUntil([&] {
+    if (transport_.writing) Written();
+    return transport_.status.has_value();
+  });
+  EXPECT_TRUE(transport_.status->ok()) << *transport_.status;
+  EXPECT_EQ(transport_.tokens, 3);
+}
+
+TEST_F(RunSessionTest, OtherRunsNeedNoBackground) {
+  Start(2);
+  EXPECT_TRUE(background_.empty());
+  Make(2);
+  EXPECT_TRUE(transport_.status->ok());
+}
+
+TEST_F(RunSessionTest, ErrorsOfTheBackgroundEndTheRun) {
+  Start(100, "(");
+  background_[0]();
+  EXPECT_FALSE(transport_.status.has_value());
+  loop_.RunAll();
+  ASSERT_TRUE(transport_.status.has_value());
+  EXPECT_EQ(transport_.status->code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(RunSessionTest, MayBeCancelledBeforeItsGrammarIsCompiled) {
+  Start(100, "a+");
+  session_->Cancel();
+  EXPECT_EQ(transport_.status->code(), absl::StatusCode::kCancelled);
+  background_[0]();
+  loop_.RunAll();
+  session_->Abandon();
+  EXPECT_TRUE(engine_.engine->WaitIdle(absl::InfiniteDuration()));
+}
+
+TEST_F(RunSessionTest, AStartMayComeOnlyOnce) {
+  Start(100, "a+");
+  Start(100, "a+");
+  ASSERT_TRUE(transport_.status.has_value());
+  EXPECT_EQ(transport_.status->code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -134,6 +134,26 @@ TEST_F(WorkerServiceTest, ACallRunsUntilItsAnswerIsSent) {
   EXPECT_TRUE(core_->unary_calls()->AwaitNone(absl::ZeroDuration()));
 }
 
+TEST_F(WorkerServiceTest, PromptsDoNotWaitForGrammars) {
+  Block(core_->compile_pool());
+  std::promise<void> finished;
+  Preparing prompt("alice", [&](const std::string&) { finished.set_value(); });
+  prompt.Begin(&service_);
+  finished.get_future().wait();
+  prompt.call.Sent();
+}
+
+TEST_F(WorkerServiceTest, GrammarsDoNotWaitForPrompts) {
+  Block(core_->pool());
+  std::promise<void> finished;
+  Preparing prompt("alice", [&](const std::string&) { finished.set_value(); });
+  prompt.request.mutable_request()->set_regex("a+");
+  prompt.Begin(&service_);
+  finished.get_future().wait();
+  prompt.call.Sent();
+  EXPECT_EQ(engine_.worker.grammars->compiled_total(), 1);
+}
+
 TEST_F(WorkerServiceTest, WhatAFrontNeedsWaitsForNoTextOfAClient) {
   grpc::ServerBuilder builder;
   builder.RegisterService(&service_);

@@ -1,0 +1,29 @@
+// ReadTools: the only reader of Chat.tools_json. The prompt's rules, the grammar of calls and the
+// parser of responses all use it.
+#ifndef TIDEPOOL_SERVICE_TOOLS_TOOL_DEFINITIONS_H_
+#define TIDEPOOL_SERVICE_TOOLS_TOOL_DEFINITIONS_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+
+namespace tidepool::service {
+
+struct ToolDefinition {
+  size_t index = 0;  // in the list
+  std::string name;  // empty: it has none
+  // A JSON schema, which belongs to the list. Null: there is none.
+  const nlohmann::ordered_json* parameters = nullptr;
+  bool strict = false;
+};
+
+// Returns an entry for each element of the list: {"type": "function", "function": {...}}, or the
+// function alone, as some clients of the gRPC interface send it. If `tools` is not an array,
+// returns none. The result must not outlive `tools`.
+std::vector<ToolDefinition> ReadTools(const nlohmann::ordered_json& tools);
+
+}  // namespace tidepool::service
+
+#endif  // TIDEPOOL_SERVICE_TOOLS_TOOL_DEFINITIONS_H_
