@@ -21,7 +21,8 @@ MODEL = "SmolLM2-135M-Instruct.Q4_1"
 
 def code_blocks(page, language):
     text = (RUNFILES / "docs" / page).read_text()
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [block for name, block in blocks if name == language]
 
 
 class StructuredDocsTest(unittest.TestCase):

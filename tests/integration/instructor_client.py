@@ -39,7 +39,7 @@ class InstructorTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.openai = openai.OpenAI(base_url=BASE, api_key="unused", max_retries=0, timeout=280)
+        cls.openai = openai.OpenAI(base_url=BASE, api_key="unused", max_retries=0, timeout=600)
         cls.addClassCleanup(cls.openai.close)
 
     def client(self, mode):

@@ -38,7 +38,7 @@ class ServerTest(unittest.TestCase):
         cls.server = harness.serve(model=harness.smollm2(), threads=2)
         cls.addClassCleanup(cls.server.stop)
         cls.base = f"http://{cls.server.http_address}/v1"
-        cls.client = openai.OpenAI(base_url=cls.base, api_key="unused", max_retries=0, timeout=300)
+        cls.client = openai.OpenAI(base_url=cls.base, api_key="unused", max_retries=0, timeout=600)
         cls.model = cls.client.models.list().data[0].id
 
 
@@ -291,7 +291,7 @@ class InstructorTest(ServerTest):
         result = subprocess.run(
             [os.environ["TIDEPOOL_INSTRUCTOR_PYTHON"], str(HERE / "instructor_client.py"),
              self.base, self.model],
-            capture_output=True, text=True, timeout=280, env=harness.clean_environment())
+            capture_output=True, text=True, timeout=800, env=harness.clean_environment())
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertRegex(result.stderr, r"Ran [1-9]\d* tests")
 
