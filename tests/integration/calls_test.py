@@ -1,11 +1,12 @@
-"""Tool calls that the server constrains, with SmolLM2 at a high temperature.
+"""Tool calls and objects that the server constrains, with SmolLM2 at a high temperature.
 
     calls_test.py [SEEDS]
 
 The model's template has no tools, and the model is small, so that nothing but the constraint makes
-the calls valid.
+the responses valid.
 """
 
+import concurrent.futures
 import json
 import re
 import sys
@@ -49,6 +50,29 @@ TOOLS = [{"type": "function", "function": {"name": name, "description": f"The to
                                            "parameters": schema}}
          for name, schema in SCHEMAS.items()]
 SHORT = TOOLS[:2]
+# All kinds of values, with references, optional properties and a choice.
+BOOKING = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "pattern": "^[A-Z]{3}-[0-9]{4}$"},
+        "date": {"type": "string", "format": "date"},
+        "guests": {"type": "array", "items": {"$ref": "#/$defs/guest"}, "minItems": 1, "maxItems": 3},
+        "price": {"type": "number", "minimum": 0, "exclusiveMaximum": 1000},
+        "note": {"type": ["string", "null"], "maxLength": 40},
+    },
+    "required": ["id", "guests", "price"],
+    "additionalProperties": False,
+    "$defs": {"guest": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "minLength": 1, "maxLength": 20},
+            "bed": {"oneOf": [{"enum": ["single", "double"]}, {"type": "integer", "minimum": 1, "maximum": 2}]},
+            "child": {"type": "boolean"},
+        },
+        "required": ["name", "bed"],
+        "additionalProperties": False,
+    }},
+}
 CALL = re.compile(r'<tool_call>\n\{"name": "(\w+)", "arguments": (.*)\}\n</tool_call>', re.DOTALL)
 
 
@@ -78,20 +102,32 @@ class CallsTest(unittest.TestCase):
         fields = {name: value for name, value in fields.items() if value is not None}
         return self.client.chat.completions.create(**fields).choices[0]
 
+    def finished(self, fields_of):
+        """Returns the choices that finish, of requests with SEEDS seeds and the fields that
+        `fields_of(seed)` returns."""
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            choices = list(pool.map(lambda seed: self.chat(seed=seed, **fields_of(seed)), range(SEEDS)))
+        finished = [choice for choice in choices if choice.finish_reason != "length"]
+        print(f"{len(finished)} of {SEEDS} responses finished", flush=True)
+        self.assertGreater(len(finished), SEEDS // 4)
+        return finished
+
     def test_every_finished_response_has_valid_calls(self):
-        finished = 0
-        for seed in range(SEEDS):
-            choice = self.chat(seed=seed, parallel_tool_calls=seed % 2 == 0)
-            if choice.finish_reason == "length":
-                continue
-            finished += 1
+        for choice in self.finished(lambda seed: {"parallel_tool_calls": seed % 2 == 0}):
             self.assertEqual(choice.finish_reason, "tool_calls", choice)
             self.assertFalse(choice.message.content, choice)
             self.assertTrue(choice.message.tool_calls)
             for call in choice.message.tool_calls:
                 check(self, call.function.name, call.function.arguments)
-        print(f"{finished} of {SEEDS} responses finished", flush=True)
-        self.assertGreater(finished, SEEDS // 4)
+
+    def test_every_finished_response_matches_its_schema(self):
+        valid = jsonschema.Draft202012Validator(
+            BOOKING, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER)
+        for choice in self.finished(lambda seed: {
+                "tools": None, "tool_choice": None, "response_format": {
+                    "type": "json_schema", "json_schema": {"name": "booking", "schema": BOOKING}}}):
+            self.assertEqual(choice.finish_reason, "stop", choice)
+            valid.validate(json.loads(choice.message.content))
 
     def test_only_the_chosen_tools_are_called(self):
         for seed in range(4):
