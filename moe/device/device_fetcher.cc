@@ -58,11 +58,8 @@ std::vector<ReadyExpert> DeviceFetcher::TakeHits() {
   if (request_.has_lookups()) return hits;
   for (const int32_t id : request_.experts()) {
     const int64_t expert = request_.IndexOf(id);
-    if (request_.of(expert).is_given_out || !buffers_.IsReady(expert) ||
-        !buffers_.IsHeld(expert, Holder::kPlacement)) {
-      continue;
-    }
-    hits.push_back(GiveOutOnDevice(expert));
+    if (WasGivenOut(expert) || !buffers_.IsReady(expert)) continue;
+    if (buffers_.IsHeld(expert, Holder::kPlacement)) hits.push_back(GiveOutOnDevice(expert));
   }
   return hits;
 }
@@ -72,8 +69,7 @@ void DeviceFetcher::RequestMissing(absl::Span<const Lookup> lookups) {
   missing_.clear();
   for (const int32_t id : request_.experts()) {
     const int64_t expert = request_.IndexOf(id);
-    // Hits may have been given out, and even released.
-    if (!buffers_.IsHeld(expert, Holder::kRequest) || request_.of(expert).is_given_out) continue;
+    if (WasGivenOut(expert)) continue;
     ahead_.UseIfAhead(expert);
     if (buffers_.IsAbsent(expert)) {
       missing_.push_back(id);

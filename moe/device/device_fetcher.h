@@ -102,6 +102,10 @@ class DeviceFetcher {
   };
 
   ExpertRef RefOf(int64_t expert) const { return placement_.residency().At(expert); }
+  // Returns whether an expert of the request was given out, even if it was released since.
+  bool WasGivenOut(int64_t expert) const {
+    return request_.of(expert).is_given_out || !buffers_.IsHeld(expert, Holder::kRequest);
+  }
   absl::Status TakeFromHost(Patience patience);
   void Divide(absl::Span<const ReadyExpert> wave);
   void GiveToCpu(const ReadyExpert& ready);

@@ -67,7 +67,7 @@ TEST_F(DeviceExpertsTest, WithoutTheHostLaneThePlacementDecidesFirst) {
 }
 
 TEST_F(DeviceExpertsTest, CopiesMissesAndUsesThem) {
-  Start();
+  Start({.slots = 12});
   rig_->MakeCpuSlow();
   const auto all = rig_->Use(0, {0, 5, 6, 7});
   ASSERT_TRUE(all.ok());
@@ -181,7 +181,8 @@ TEST_F(DeviceExpertsTest, PostponedExpertsAreGivenOutAgain) {
     SCOPED_TRACE(seed);
     Start({.slots = kTopK,
            .staging = 1 + seed % 2,
-           .host_slots = seed % 4 == 0 ? kAll : kTopK,
+           .host_slots = seed % 4 == 0 ? kAll : 6,
+           .host_staging = 6,
            .policy = seed % 2 == 0 ? PolicyKind::kLru : PolicyKind::kTide,
            .seed = seed});
     std::mt19937 random(seed);

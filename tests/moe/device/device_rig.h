@@ -137,6 +137,7 @@ struct RigOptions {
   int64_t slots = 9;
   int staging = kStaging;
   int64_t host_slots = kAll;
+  int host_staging = kStaging;
   PolicyKind policy = PolicyKind::kLru;
   Prefetch prefetch = Prefetch::kOn;
   int64_t chunk_bytes = 3 * RandomExperts::kRecordBytes;
@@ -155,7 +156,7 @@ class DeviceRig {
     auto host = TieredExperts::Create(model.records(), std::move(reader),
                                       {.top_k = kTopK,
                                        .slots = options.host_slots,
-                                       .staging = options.staging,
+                                       .staging = options.host_staging,
                                        .policy = {.kind = options.policy, .refresh_interval = 3},
                                        .prefetch = options.prefetch,
                                        .layer_numbers = {1, 2, 5},
