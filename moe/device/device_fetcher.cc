@@ -125,7 +125,8 @@ void DeviceFetcher::Divide(absl::Span<const ReadyExpert> wave) {
     // Only copies that can begin now.
     const auto buffers = static_cast<size_t>(buffers_.pool().available()) + ahead_.size();
     const size_t taken = std::min(buffers, request_.lists().waiting.size());
-    copies = costs_.Split({.seconds_ahead = SecondsAhead(), .max_copies = buffers - taken}, &misses);
+    copies =
+        costs_.Split({.seconds_ahead = SecondsAhead(), .max_copies = buffers - taken}, &misses);
   }
   for (size_t i = 0; i < misses.size(); ++i) {
     const int64_t expert = misses[i].expert;
@@ -255,12 +256,11 @@ void DeviceFetcher::Release(int32_t expert) {
   BeginCopies();
 }
 
-// If the host still has the expert, it is copied again. Otherwise the host tier must be asked for it
-// again, after its current request.
+// If the host still has the expert, it is copied again. Otherwise the host tier must be asked for
+// it again, after its current request.
 void DeviceFetcher::Postpone(int32_t expert) {
   const int64_t index = request_.IndexOf(expert);
-  CHECK(request_.of(index).place == Place::kBackend &&
-        !buffers_.IsHeld(index, Holder::kPlacement))
+  CHECK(request_.of(index).place == Place::kBackend && !buffers_.IsHeld(index, Holder::kPlacement))
       << "expert " << expert << " is resident";
   request_.Postpone(index);
   buffers_.Vacate(index);
@@ -304,9 +304,8 @@ void DeviceFetcher::FailCopy(const CopyLane::Ended& ended) {
   const ExpertRef ref = RefOf(expert);
   copy_error_.Update(absl::Status(
       ended.status.code(),
-      absl::StrCat(host_.records().path, ": layer ", options_.layer_numbers[ref.layer],
-                   ", expert ", ref.expert, " was not copied to the device: ",
-                   ended.status.message())));
+      absl::StrCat(host_.records().path, ": layer ", options_.layer_numbers[ref.layer], ", expert ",
+                   ref.expert, " was not copied to the device: ", ended.status.message())));
   if (buffers_.copy(expert) != ended.copy) return;
   buffers_.Vacate(expert);
   ahead_.DropIfAhead(expert);
@@ -343,9 +342,9 @@ void DeviceFetcher::UseHint() {
     const ExpertRef ref = {hint.layer, id};
     const int64_t expert = placement_.residency().IndexOf(ref);
     if (!buffers_.IsAbsent(expert) || buffers_.IsHeld(expert, Holder::kRequest)) continue;
-    const bool may_copy =
-        ahead_.WantsHints() && ahead_.HasRoom() && buffers_.pool().available() > 0 &&
-        costs_.MayCopyForLater(buffers_.RecordBytes(expert), SecondsAhead());
+    const bool may_copy = ahead_.WantsHints() && ahead_.HasRoom() &&
+                          buffers_.pool().available() > 0 &&
+                          costs_.MayCopyForLater(buffers_.RecordBytes(expert), SecondsAhead());
     const std::byte* const from = may_copy ? host_.BeginCopy(ref) : nullptr;
     if (from == nullptr) {
       rest.push_back(id);

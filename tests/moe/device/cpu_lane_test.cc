@@ -42,10 +42,10 @@ class TwoPlaces final : public ExpertSource {
       const int32_t expert = left_.back();
       left_.pop_back();
       const bool on_host = host_lane == HostLane::kOn && random_() % 2 == 0;
-      wave.push_back({.expert = expert,
-                      .place = on_host ? Place::kHost : Place::kBackend,
-                      .weights = on_host ? &model_.layers()[layer_][expert]
-                                         : &on_device_[layer_][expert]});
+      wave.push_back(
+          {.expert = expert,
+           .place = on_host ? Place::kHost : Place::kBackend,
+           .weights = on_host ? &model_.layers()[layer_][expert] : &on_device_[layer_][expert]});
       on_cpu += on_host ? 1 : 0;
     }
     lent_ += static_cast<int>(wave.size());

@@ -76,8 +76,7 @@ TEST(DeviceControlTest, GrowthWithoutMemoryChangesNothing) {
   EXPECT_EQ(rig.experts->Settings().slots, 9);
   EXPECT_EQ(rig.experts->Settings().expert_memory_bytes, (9 + kStaging) * kRecord);
   EXPECT_TRUE(rig.Use(0, {0, 1, 2, 7}).ok());
-  EXPECT_TRUE(
-      rig.experts->Change({.expert_memory_bytes = (9 + kStaging + 2) * kRecord}).ok());
+  EXPECT_TRUE(rig.experts->Change({.expert_memory_bytes = (9 + kStaging + 2) * kRecord}).ok());
   EXPECT_EQ(rig.experts->Settings().slots, 11);
 }
 

@@ -269,8 +269,7 @@ TEST_F(DeviceExpertsTest, TheHostTierOnlySeesMisses) {
     }
     const OffloadStats stats = *rig_->experts->Stats();
     EXPECT_GT(stats.placement.hits, 0);
-    EXPECT_EQ(stats.host->placement.lookups() + stats.host->copied_ahead,
-              stats.placement.misses());
+    EXPECT_EQ(stats.host->placement.lookups() + stats.host->copied_ahead, stats.placement.misses());
     EXPECT_EQ(stats.host->copied + stats.host->computed_on_cpu + stats.host->copied_ahead,
               stats.placement.misses());
   }
@@ -296,8 +295,7 @@ TEST_F(DeviceExpertsTest, AFailedReadNamesTheExpertAndLeavesTheOthersUsable) {
 TEST_F(DeviceExpertsTest, AFailedCopyNamesTheExpert) {
   for (int64_t failing = 1; failing <= 14; ++failing) {
     SCOPED_TRACE(failing);
-    rig_ = std::make_unique<DeviceRig>(model_,
-                                       RigOptions{.device = {.failing_copy = failing}});
+    rig_ = std::make_unique<DeviceRig>(model_, RigOptions{.device = {.failing_copy = failing}});
     absl::Status status = rig_->experts->LoadResidents({});
     rig_->MakeCpuSlow();
     std::mt19937 random(failing);

@@ -104,8 +104,8 @@ TEST(DeviceLaneTest, BothLanesWorkOnOneLayer) {
   for (int step = 0; step < 50; ++step) {
     // About as much as a copy takes.
     for (int i = 0; i < 100; ++i) {
-      rig.experts->NoteHostWork({RandomExperts::kRecordBytes, RandomExperts::kRecordBytes,
-                                 absl::Microseconds(4)});
+      rig.experts->NoteHostWork(
+          {RandomExperts::kRecordBytes, RandomExperts::kRecordBytes, absl::Microseconds(4)});
     }
     const Tokens tokens(3, &random);
     const auto out = rig.Run(tokens, step, step % kLayers);

@@ -51,8 +51,8 @@ class RandomExperts {
       auto& row = records_.layers.emplace_back();
       auto& weights = layers_.emplace_back();
       for (int expert = 0; expert < kExperts; ++expert, offset += kRecordBytes) {
-        const ExpertLayout layout({Shape(kWidth, kHidden), Shape(kWidth, kHidden),
-                                   Shape(kHidden, kWidth)});
+        const ExpertLayout layout(
+            {Shape(kWidth, kHidden), Shape(kWidth, kHidden), Shape(kHidden, kWidth)});
         CHECK_EQ(layout.bytes(), kRecordBytes);
         std::byte* const record = memory_.data() + offset;
         std::memset(record, 0, kRecordBytes);
@@ -195,8 +195,8 @@ class DeviceRig {
     return std::memcmp(bytes.data(), model_.record(layer, ready.expert), bytes.size()) == 0;
   }
 
-  // Takes and checks experts until the source returns none. Releases the experts of each call before
-  // the next call, like an ExpertScheduler.
+  // Takes and checks experts until the source returns none. Releases the experts of each call
+  // before the next call, like an ExpertScheduler.
   absl::StatusOr<std::vector<ReadyExpert>> Drain(int layer) const {
     std::vector<ReadyExpert> all;
     while (true) {
@@ -242,8 +242,7 @@ class DeviceRig {
   absl::StatusOr<std::vector<float>> RunOn(const Tokens& tokens, const Routing& routing,
                                            kernels::KernelBackend* backend,
                                            ExpertScheduler* scheduler) {
-    const auto counting =
-        kernels::MakeCountingBackend(backend->precision(), backend->threads());
+    const auto counting = kernels::MakeCountingBackend(backend->precision(), backend->threads());
     kernels::Arena measured = kernels::Arena::Counting();
     scheduler->Measure({.tokens = tokens.count(),
                         .top_k = kTopK,
