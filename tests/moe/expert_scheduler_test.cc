@@ -324,10 +324,9 @@ TEST_F(ExpertSchedulerTest, PostponesExpertsOutOfTurn) {
       const int32_t expert = *at;
       left_.erase(at);
       ++held_;
-      return std::vector<ReadyExpert>{{.expert = expert,
-                                       .found = Found::kFetched,
-                                       .leaves = true,
-                                       .weights = &experts_.layers()[0][expert]}};
+      ReadyExpert ready = {.expert = expert, .found = Found::kFetched, .leaves = true};
+      ready.weights = &experts_.layers()[0][expert];
+      return std::vector<ReadyExpert>{ready};
     }
     void Release(int32_t) override { --held_; }
     void Postpone(int32_t expert) override {
