@@ -13,7 +13,8 @@
 // memory, LaneCosts decides what is done with it:
 //   - It is copied to the device, and given out with Place::kBackend. The device waits for the
 //     copy; the host does not.
-//   - It is given out with Place::kHost, so that the CPU computes it. If the placement wants to keep
+//   - It is given out with Place::kHost, so that the CPU computes it. If the placement wants to
+//   keep
 //     it, it is also copied for later layers.
 // With HostLane::kOff, all of them are copied.
 //
@@ -87,7 +88,9 @@ class DeviceExperts final : public ExpertSource, public OffloadControl {
   std::optional<OffloadStats> Stats() const override;
   OffloadControl* control() override { return this; }
   OffloadSettings Settings() const override;
-  // Changes the device's slots, and the policy of these slots. Prefetch is changed in both tiers.
+  // Changes the device's slots, and the policy of these slots. Prefetch is changed in both tiers. If
+  // the number of slots shrinks, waits for the copies in flight; if one fails, returns its error.
+  // Returns RESOURCE_EXHAUSTED if the device does not have enough memory for more slots.
   absl::Status Change(const OffloadChange& change) override;
   void RefreshSoon() override;
   ExpertMap Map() const override;
