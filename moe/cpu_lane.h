@@ -54,8 +54,8 @@ class CpuLane {
 };
 
 // Divides the groups into calls of at most `most` rows. A group with more rows is split.
-std::vector<std::vector<kernels::ExpertGroup>> InCalls(absl::Span<const kernels::ExpertGroup> groups,
-                                                       int64_t most);
+std::vector<std::vector<kernels::ExpertGroup>> InCalls(
+    absl::Span<const kernels::ExpertGroup> groups, int64_t most);
 
 }  // namespace tidepool::moe
 

@@ -84,7 +84,7 @@ class ExpertBuffers {
     int32_t buffer = -1;
     State state = State::kAbsent;
     uint8_t holders = 0;
-    int32_t copies = 0;  // calls of BeginCopy without EndCopy
+    int32_t copies = 0;           // calls of BeginCopy without EndCopy
     kernels::FfnWeights weights;  // valid in the state kReady
   };
 

@@ -122,7 +122,7 @@ class ExpertScheduler {
   kernels::KernelBackend* const backend_;
   ExpertSource* const source_;
   const SchedulerMemory memory_;
-  std::unique_ptr<CpuLane> cpu_lane_;  // null if there is no host backend
+  std::unique_ptr<CpuLane> cpu_lane_;         // null if there is no host backend
   std::optional<kernels::Arena> plan_arena_;  // only used if the workspace is on a device
   ExpertLookups lookups_;
   std::atomic<uint64_t> heartbeat_ = 0;

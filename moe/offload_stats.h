@@ -34,7 +34,7 @@ struct HostTierStats {
   int64_t copied_for_later = 0;  // part of computed_on_cpu: experts that were copied, too
   // Misses that had been copied ahead because of a hint. They are not counted in `copied`.
   int64_t copied_ahead = 0;
-  int64_t copied_bytes = 0;         // bytes of all copies that have ended
+  int64_t copied_bytes = 0;       // bytes of all copies that have ended
   absl::Duration copy_time;       // total time of these copies
   absl::Duration copy_wait_time;  // total time that the host waited for copies
   absl::Duration cpu_time;        // total time that the CPU computed experts

@@ -20,11 +20,11 @@ absl::StatusOr<std::unique_ptr<TieredExperts>> TieredExperts::Create(
                            .slots = options.slots,
                            .miss_cost = MissCosts(records.layer_bytes())};
   ASSIGN_OR_RETURN(std::unique_ptr<Placement> placement, Placement::Create(shape, options.policy));
-  ASSIGN_OR_RETURN(ExpertPool pool,
-                   ExpertPool::Create(records.largest_bytes(),
-                                      static_cast<int32_t>(options.slots + options.staging),
-                                      static_cast<int32_t>(shape.all_experts() + options.staging),
-                                      options.pin));
+  ASSIGN_OR_RETURN(
+      ExpertPool pool,
+      ExpertPool::Create(records.largest_bytes(),
+                         static_cast<int32_t>(options.slots + options.staging),
+                         static_cast<int32_t>(shape.all_experts() + options.staging), options.pin));
   return std::unique_ptr<TieredExperts>(new TieredExperts(std::move(records), std::move(reader),
                                                           std::move(options), std::move(pool),
                                                           std::move(placement)));

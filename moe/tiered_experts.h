@@ -101,7 +101,9 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   // that are not resident, less memory is free for reads: NextReady(Patience::kUntilOne) then
   // returns an empty result if the next expert needs memory.
   const std::byte* BeginCopy(ExpertRef expert);
-  void EndCopy(ExpertRef expert) { fetcher_.buffers().EndCopy(IndexOf(expert.layer, expert.expert)); }
+  void EndCopy(ExpertRef expert) {
+    fetcher_.buffers().EndCopy(IndexOf(expert.layer, expert.expert));
+  }
 
  private:
   TieredExperts(ExpertRecords records, std::unique_ptr<RecordReader> reader, TieredOptions options,

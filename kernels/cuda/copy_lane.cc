@@ -35,8 +35,8 @@ Event* CopyLane::TakeEvent() {
     return event;
   }
   Event* const event = MakeEvent(device_, EventKind::kTimed);
-  if (event == nullptr && status_.ok()) {
-    status_ = absl::InternalError("the device cannot make an event for a copy");
+  if (event == nullptr) {
+    event_error_.Update(absl::InternalError("the device cannot make an event for a copy"));
   }
   return event;
 }
@@ -44,7 +44,7 @@ Event* CopyLane::TakeEvent() {
 CopyTicket CopyLane::Begin(absl::Span<const std::byte> from, std::byte* to) {
   const Copy copy = {TakeEvent(), TakeEvent()};
   copies_.emplace(++begun_, copy);
-  if (!status_.ok()) return begun_;
+  if (!event_error_.ok()) return begun_;
   Record(ops_, after_ops_);
   WaitOnDevice(stream_, after_ops_);
   Record(stream_, copy.begin);
@@ -56,7 +56,7 @@ CopyTicket CopyLane::Begin(absl::Span<const std::byte> from, std::byte* to) {
 void CopyLane::Await(CopyTicket copy) {
   CHECK(copy > 0 && copy <= begun_) << "copy " << copy << " was not begun";
   const auto found = copies_.find(copy);
-  if (found != copies_.end() && status_.ok()) WaitOnDevice(ops_, found->second.end);
+  if (found != copies_.end() && event_error_.ok()) WaitOnDevice(ops_, found->second.end);
 }
 
 absl::StatusOr<std::optional<absl::Duration>> CopyLane::Time(CopyTicket copy) {
@@ -74,7 +74,7 @@ absl::StatusOr<std::optional<absl::Duration>> CopyLane::Time(CopyTicket copy) {
 }
 
 absl::Status CopyLane::status() const {
-  RETURN_IF_ERROR(status_);
+  RETURN_IF_ERROR(event_error_);
   return ErrorOf(stream_);
 }
 

@@ -52,7 +52,7 @@ class CopyLane {
   CopyTicket begun_ = 0;
   std::map<CopyTicket, Copy> copies_;  // without those whose time was returned
   std::vector<Event*> free_events_;    // timed
-  absl::Status status_;                // of events that could not be made
+  absl::Status event_error_;           // of events that could not be made
 };
 
 }  // namespace tidepool::kernels::cuda

@@ -214,17 +214,26 @@ Int8ProductKernel(const JobInput input, const JobTable table, int64_t cols) {
   if (BlockX() * kPanelRows < job.outputs) Int8Product<kType, kRows>::Run(input, job, cols);
 }
 
+// A panel of few columns does not need many threads.
+template <DType kType, int kRows>
+constexpr int Int8Threads(int64_t cols) {
+  const int64_t pairs = cols / kQuantBlock * kPanelRows;
+  int threads = kMaxProductThreads;
+  while (threads > 64 && threads / 2 * kPairsPerThread<kType, kRows> >= pairs) threads /= 2;
+  return threads;
+}
+
+template <DType kType, int kRows>
+constexpr int Int8SharedBytes(int threads) {
+  return 2 * ProductTile<kType, kRows>::Bytes(kPairsPerThread<kType, kRows> * threads);
+}
+
 template <DType kType, int kRows>
 void LaunchInt8Rows(const ProductLaunch& launch) {
-  constexpr int kPairs = kPairsPerThread<kType, kRows>;
-  // A panel of few columns does not need many threads.
-  const int64_t pairs = launch.cols / kQuantBlock * kPanelRows;
-  int threads = kMaxProductThreads;
-  while (threads > 64 && threads / 2 * kPairs >= pairs) threads /= 2;
+  const int threads = Int8Threads<kType, kRows>(launch.cols);
   const int panels = (launch.max_outputs + kPanelRows - 1) / kPanelRows;
   Launch(launch.stream, Int8ProductKernel<kType, kRows>, {panels, launch.jobs}, threads,
-         2 * ProductTile<kType, kRows>::Bytes(kPairs * threads), launch.input, launch.table,
-         launch.cols);
+         Int8SharedBytes<kType, kRows>(threads), launch.input, launch.table, launch.cols);
 }
 
 // The largest number of rows of x for which this kernel is faster than tensor cores (measured on an

@@ -22,14 +22,14 @@ namespace tidepool::kernels::cuda {
 
 inline constexpr int kMmaWarps = 4;
 inline constexpr int kMmaThreads = kMmaWarps * kWarpLanes;
-inline constexpr int kStageBlocks = 8;
+inline constexpr int kMmaStageBlocks = 8;
 
 // The ring of a warp.
 template <DType kType>
 struct PanelRing {
   static constexpr QuantFormat kFormat = FormatOf(kType);
   static constexpr int kStages = 6;
-  static constexpr int kStageBytes = kStageBlocks / kFormat.blocks * kFormat.record_bytes();
+  static constexpr int kStageBytes = kMmaStageBlocks / kFormat.blocks * kFormat.record_bytes();
   // Panels are aligned to this.
   static constexpr int kCopyBytes = kFormat.record_bytes() % 16 == 0 ? 16 : 8;
   static constexpr int kBytes = kStages * kStageBytes;
@@ -245,22 +245,22 @@ class MmaPanel {
     WarpBarrier();
     // All lanes have read the stage before, whose place in the ring is free now.
     Begin(stage + Ring::kStages - 1);
-    const int left = blocks_ - stage * kStageBlocks;
-    const int count = left < kStageBlocks ? left : kStageBlocks;
+    const int left = blocks_ - stage * kMmaStageBlocks;
+    const int count = left < kMmaStageBlocks ? left : kMmaStageBlocks;
     const int base = stage % Ring::kStages * Ring::kStageBytes;
     TIDEPOOL_UNROLL_BY(4)
     for (int b = 0; b < count; ++b) {
       const MmaBlock<kType> block(words_, halves_, base, b);
-      AddMmaBlock<kType>(block, MmaActivationOf(x, stage * kStageBlocks - first + b), sums);
+      AddMmaBlock<kType>(block, MmaActivationOf(x, stage * kMmaStageBlocks - first + b), sums);
     }
   }
 
  private:
   // Begins to copy a stage, if it exists.
   TIDEPOOL_DEVICE void Begin(int stage) {
-    const int left = blocks_ - stage * kStageBlocks;
+    const int left = blocks_ - stage * kMmaStageBlocks;
     if (left > 0) {
-      const int bytes = left < kStageBlocks
+      const int bytes = left < kMmaStageBlocks
                             ? left / FormatOf(kType).blocks * FormatOf(kType).record_bytes()
                             : Ring::kStageBytes;
       const auto* from = reinterpret_cast<const Copy*>(panel_ + int64_t{stage} * Ring::kStageBytes);
@@ -279,7 +279,7 @@ class MmaPanel {
   Shared<uint16_t> halves_;
 };
 
-// `chunk` is a multiple of kStageBlocks.
+// `chunk` is a multiple of kMmaStageBlocks.
 template <DType kType>
 TIDEPOOL_KERNEL_OF(kMmaThreads, 3)
 MmaProductKernel(const JobInput input, const JobTable table, int64_t cols, int chunk) {
@@ -302,8 +302,8 @@ MmaProductKernel(const JobInput input, const JobTable table, int64_t cols, int c
     x.Load(input, job, first, count);
     BlockBarrier();
     if (!exists) continue;
-    for (int at = first; at < first + count; at += kStageBlocks) {
-      weights.Add(at / kStageBlocks, x, first, sums);
+    for (int at = first; at < first + count; at += kMmaStageBlocks) {
+      weights.Add(at / kMmaStageBlocks, x, first, sums);
     }
   }
   const int row = LaneIndex() / 4;
@@ -313,18 +313,28 @@ MmaProductKernel(const JobInput input, const JobTable table, int64_t cols, int c
   }
 }
 
+// The number of blocks of x that are in shared memory at the same time.
+constexpr int MmaChunk(int rows, int64_t cols) {
+  constexpr int kRowsBytes = 56 << 10;
+  const int blocks = static_cast<int>(cols / kQuantBlock);
+  const int fitting =
+      kRowsBytes / (rows * MmaRows::kBytesPerBlock) / kMmaStageBlocks * kMmaStageBlocks;
+  return std::min((blocks + kMmaStageBlocks - 1) / kMmaStageBlocks * kMmaStageBlocks, fitting);
+}
+
+template <DType kType>
+constexpr int MmaSharedBytes(int rows, int64_t cols) {
+  return MmaChunk(rows, cols) * rows * MmaRows::kBytesPerBlock +
+         kMmaWarps * PanelRing<kType>::kBytes;
+}
+
 template <DType kType>
 void LaunchMmaProduct(const ProductLaunch& launch) {
-  constexpr int kRowsBytes = 56 << 10;
-  const int blocks = static_cast<int>(launch.cols / kQuantBlock);
-  const int fitting =
-      kRowsBytes / (launch.rows * MmaRows::kBytesPerBlock) / kStageBlocks * kStageBlocks;
-  const int chunk = std::min((blocks + kStageBlocks - 1) / kStageBlocks * kStageBlocks, fitting);
   const int panels = (launch.max_outputs + kPanelRows - 1) / kPanelRows;
   Launch(launch.stream, MmaProductKernel<kType>,
          {(panels + kMmaWarps - 1) / kMmaWarps, launch.jobs}, kMmaThreads,
-         chunk * launch.rows * MmaRows::kBytesPerBlock + kMmaWarps * PanelRing<kType>::kBytes,
-         launch.input, launch.table, launch.cols, chunk);
+         MmaSharedBytes<kType>(launch.rows, launch.cols), launch.input, launch.table, launch.cols,
+         MmaChunk(launch.rows, launch.cols));
 }
 
 }  // namespace tidepool::kernels::cuda

@@ -48,7 +48,8 @@ std::vector<CopyLane::Ended> CopyLane::Poll() {
   return ended;
 }
 
-// On a device, Sync usually also waits for the copies that were awaited. The loop is for the others.
+// On a device, Sync usually also waits for the copies that were awaited. The loop is for the
+// others.
 std::vector<CopyLane::Ended> CopyLane::AwaitAll() {
   if (in_flight_.empty()) return {};
   const absl::Duration start = clock_->Monotonic();

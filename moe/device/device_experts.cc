@@ -19,11 +19,12 @@ absl::StatusOr<std::unique_ptr<DeviceExperts>> DeviceExperts::Create(
                            .slots = options.slots,
                            .miss_cost = MissCosts(records.layer_bytes())};
   ASSIGN_OR_RETURN(std::unique_ptr<Placement> placement, Placement::Create(shape, options.policy));
-  ASSIGN_OR_RETURN(DevicePool pool,
-                   DevicePool::Create({.buffer_bytes = records.largest_bytes(),
-                                       .limit = static_cast<int32_t>(options.slots) + options.staging,
-                                       .chunk_bytes = options.chunk_bytes},
-                                      backend->memory()));
+  ASSIGN_OR_RETURN(
+      DevicePool pool,
+      DevicePool::Create({.buffer_bytes = records.largest_bytes(),
+                          .limit = static_cast<int32_t>(options.slots) + options.staging,
+                          .chunk_bytes = options.chunk_bytes},
+                         backend->memory()));
   return std::unique_ptr<DeviceExperts>(new DeviceExperts(
       backend, std::move(host), std::move(options), std::move(pool), std::move(placement)));
 }

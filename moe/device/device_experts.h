@@ -13,7 +13,8 @@
 // memory, LaneCosts decides what is done with it:
 //   - It is copied to the device, and given out with Place::kBackend. The device waits for the
 //     copy; the host does not.
-//   - It is given out with Place::kHost, so that the CPU computes it. If the placement wants to keep
+//   - It is given out with Place::kHost, so that the CPU computes it. If the placement wants to
+//   keep
 //     it, it is also copied for later layers.
 // With HostLane::kOff, all of them are copied.
 //

@@ -58,11 +58,8 @@ std::vector<ReadyExpert> DeviceFetcher::TakeHits() {
   if (request_.has_lookups()) return hits;
   for (const int32_t id : request_.experts()) {
     const int64_t expert = request_.IndexOf(id);
-    if (!buffers_.IsHeld(expert, Holder::kRequest) || request_.of(expert).is_given_out ||
-        !buffers_.IsReady(expert) || !buffers_.IsHeld(expert, Holder::kPlacement)) {
-      continue;
-    }
-    hits.push_back(GiveOutOnDevice(expert));
+    if (WasGivenOut(expert) || !buffers_.IsReady(expert)) continue;
+    if (buffers_.IsHeld(expert, Holder::kPlacement)) hits.push_back(GiveOutOnDevice(expert));
   }
   return hits;
 }
@@ -72,8 +69,7 @@ void DeviceFetcher::RequestMissing(absl::Span<const Lookup> lookups) {
   missing_.clear();
   for (const int32_t id : request_.experts()) {
     const int64_t expert = request_.IndexOf(id);
-    // Hits may have been given out, and even released.
-    if (!buffers_.IsHeld(expert, Holder::kRequest) || request_.of(expert).is_given_out) continue;
+    if (WasGivenOut(expert)) continue;
     ahead_.UseIfAhead(expert);
     if (buffers_.IsAbsent(expert)) {
       missing_.push_back(id);
@@ -129,7 +125,8 @@ void DeviceFetcher::Divide(absl::Span<const ReadyExpert> wave) {
     // Only copies that can begin now.
     const auto buffers = static_cast<size_t>(buffers_.pool().available()) + ahead_.size();
     const size_t taken = std::min(buffers, request_.lists().waiting.size());
-    copies = costs_.Split({.seconds_ahead = SecondsAhead(), .max_copies = buffers - taken}, &misses);
+    copies =
+        costs_.Split({.seconds_ahead = SecondsAhead(), .max_copies = buffers - taken}, &misses);
   }
   for (size_t i = 0; i < misses.size(); ++i) {
     const int64_t expert = misses[i].expert;
@@ -259,12 +256,11 @@ void DeviceFetcher::Release(int32_t expert) {
   BeginCopies();
 }
 
-// If the host still has the expert, it is copied again. Otherwise the host tier must be asked for it
-// again, after its current request.
+// If the host still has the expert, it is copied again. Otherwise the host tier must be asked for
+// it again, after its current request.
 void DeviceFetcher::Postpone(int32_t expert) {
   const int64_t index = request_.IndexOf(expert);
-  CHECK(request_.of(index).place == Place::kBackend &&
-        !buffers_.IsHeld(index, Holder::kPlacement))
+  CHECK(request_.of(index).place == Place::kBackend && !buffers_.IsHeld(index, Holder::kPlacement))
       << "expert " << expert << " is resident";
   request_.Postpone(index);
   buffers_.Vacate(index);
@@ -308,9 +304,8 @@ void DeviceFetcher::FailCopy(const CopyLane::Ended& ended) {
   const ExpertRef ref = RefOf(expert);
   copy_error_.Update(absl::Status(
       ended.status.code(),
-      absl::StrCat(host_.records().path, ": layer ", options_.layer_numbers[ref.layer],
-                   ", expert ", ref.expert, " was not copied to the device: ",
-                   ended.status.message())));
+      absl::StrCat(host_.records().path, ": layer ", options_.layer_numbers[ref.layer], ", expert ",
+                   ref.expert, " was not copied to the device: ", ended.status.message())));
   if (buffers_.copy(expert) != ended.copy) return;
   buffers_.Vacate(expert);
   ahead_.DropIfAhead(expert);
@@ -347,9 +342,9 @@ void DeviceFetcher::UseHint() {
     const ExpertRef ref = {hint.layer, id};
     const int64_t expert = placement_.residency().IndexOf(ref);
     if (!buffers_.IsAbsent(expert) || buffers_.IsHeld(expert, Holder::kRequest)) continue;
-    const bool may_copy =
-        ahead_.WantsHints() && ahead_.HasRoom() && buffers_.pool().available() > 0 &&
-        costs_.MayCopyForLater(buffers_.RecordBytes(expert), SecondsAhead());
+    const bool may_copy = ahead_.WantsHints() && ahead_.HasRoom() &&
+                          buffers_.pool().available() > 0 &&
+                          costs_.MayCopyForLater(buffers_.RecordBytes(expert), SecondsAhead());
     const std::byte* const from = may_copy ? host_.BeginCopy(ref) : nullptr;
     if (from == nullptr) {
       rest.push_back(id);

@@ -74,8 +74,8 @@ class DeviceFetcher {
   void Begin(const LayerRouting& routing, absl::Span<const int32_t> experts);
   // Gives out the residents that ops may use now. Returns nothing after RequestMissing.
   std::vector<ReadyExpert> TakeHits();
-  // Requests the experts that are not on the device from the host tier. `lookups` is the decision of
-  // the placement, whose holders the caller has changed. Must be called once before NextReady.
+  // Requests the experts that are not on the device from the host tier. `lookups` is the decision
+  // of the placement, whose holders the caller has changed. Must be called once before NextReady.
   void RequestMissing(absl::Span<const Lookup> lookups);
   // Implementations of the ExpertSource functions with these names.
   absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience patience);
@@ -102,6 +102,10 @@ class DeviceFetcher {
   };
 
   ExpertRef RefOf(int64_t expert) const { return placement_.residency().At(expert); }
+  // Returns whether an expert of the request was given out, even if it was released since.
+  bool WasGivenOut(int64_t expert) const {
+    return request_.of(expert).is_given_out || !buffers_.IsHeld(expert, Holder::kRequest);
+  }
   absl::Status TakeFromHost(Patience patience);
   void Divide(absl::Span<const ReadyExpert> wave);
   void GiveToCpu(const ReadyExpert& ready);

@@ -77,10 +77,8 @@ int32_t DevicePool::SizeFor(int32_t limit) const {
 
 void DevicePool::Shrink(int32_t limit) {
   const int32_t size = SizeFor(limit);
-  const auto freed =
-      static_cast<size_t>(std::count_if(free_.begin(), free_.end(), [size](int32_t buffer) {
-        return buffer >= size;
-      }));
+  const auto freed = static_cast<size_t>(
+      std::count_if(free_.begin(), free_.end(), [size](int32_t buffer) { return buffer >= size; }));
   CHECK_EQ(freed, data_.size() - static_cast<size_t>(size)) << "buffers to be freed are in use";
   std::erase_if(free_, [size](int32_t buffer) { return buffer >= size; });
   std::make_heap(free_.begin(), free_.end(), std::greater<>());

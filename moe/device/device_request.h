@@ -41,9 +41,9 @@ class DeviceRequest {
   };
   // The experts that were not given out yet, by state.
   struct Lists {
-    int64_t awaited = 0;               // number of experts that the host tier has to give out
-    std::vector<WaitingCopy> waiting;  // for a buffer; in ascending order of expert
-    std::vector<int64_t> on_device;    // their copies may be in flight
+    int64_t awaited = 0;                // number of experts that the host tier has to give out
+    std::vector<WaitingCopy> waiting;   // for a buffer; in ascending order of expert
+    std::vector<int64_t> on_device;     // their copies may be in flight
     std::vector<int64_t> being_copied;  // in the order of the copies
     std::vector<int64_t> for_cpu;
     std::vector<int32_t> postponed;  // the host tier must be asked for these again; ascending

@@ -45,15 +45,17 @@ class LaneCosts {
 
   // The same as bytes in a second; 0 before the first measurement. The second is for experts with
   // one row.
-  double CopyBytesPerSecond() const { return copy_seconds_ > 0 ? copied_bytes_ / copy_seconds_ : 0; }
+  double CopyBytesPerSecond() const {
+    return copy_seconds_ > 0 ? copied_bytes_ / copy_seconds_ : 0;
+  }
   double HostBytesPerSecond() const {
     return host_trust_ > 0 ? 1 / (byte_seconds_ + row_byte_seconds_) : 0;
   }
 
   // Sorts the misses and returns how many of them to copy; these are the first ones. The lanes then
-  // end as soon as possible. Prefers to copy experts that are kept, and those with many rows. A lane
-  // that was not measured yet costs nothing, so it is tried. The longer a lane is not used, the
-  // lower its estimate becomes, so that a wrong estimate is corrected.
+  // end as soon as possible. Prefers to copy experts that are kept, and those with many rows. A
+  // lane that was not measured yet costs nothing, so it is tried. The longer a lane is not used,
+  // the lower its estimate becomes, so that a wrong estimate is corrected.
   size_t Split(const LaneLimits& limits, std::vector<LaneMiss>* misses);
 
   // Returns whether a copy that no layer waits for may begin now. It may not if it would delay a

@@ -32,9 +32,9 @@ struct LayerRouting {
   // them in another order. Policies then predict less well. kNoExpert, at any position and any
   // number of times, is a choice that a tier above has served, so that this pool does not see it.
   absl::Span<const int32_t> ids;
-  absl::Span<const float> weights;     // [tokens, top_k], or empty
-  absl::Span<const Phase> phases;      // [tokens], or one value for all tokens; empty means decode
-  absl::Span<const int64_t> requests;  // numbers of the tokens' sequences; as many as `phases`
+  absl::Span<const float> weights;      // [tokens, top_k], or empty
+  absl::Span<const Phase> phases;       // [tokens], or one value for all tokens; empty means decode
+  absl::Span<const int64_t> requests;   // numbers of the tokens' sequences; as many as `phases`
   HostLane host_lane = HostLane::kOff;  // policies ignore it
 
   static constexpr int32_t kNoExpert = -1;

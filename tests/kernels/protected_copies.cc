@@ -64,9 +64,9 @@ CopyTicket ProtectedCopies::Begin(absl::Span<const std::byte> from, std::byte* t
   CHECK(after != pinned_.begin()) << "the source of a copy is not pinned";
   const auto [data, bytes] = *std::prev(after);
   CHECK(from.data() + from.size() <= data + bytes) << "the source of a copy is not pinned";
-  constexpr uint64_t kMostAsks = 6;
+  constexpr uint64_t kMaxAsks = 6;
   records_[++begun_] = {
-      .from = from, .to = to, .ops = ops, .hash = HashOf(from), .asks_left = random_() % kMostAsks};
+      .from = from, .to = to, .ops = ops, .hash = HashOf(from), .asks_left = random_() % kMaxAsks};
   ++pending_;
   return begun_;
 }

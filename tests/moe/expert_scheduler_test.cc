@@ -104,11 +104,8 @@ class PuppetSource final : public ExpertSource {
       left_.erase(left_.begin() + static_cast<int64_t>(i));
       ++given_;
       lent_[expert] = std::make_unique<kernels::FfnWeights>(experts_.layers()[layer_][expert]);
-      wave.push_back(
-          {.expert = expert,
-           .found = leaves ? Found::kFetched : Found::kResident,
-           .leaves = leaves,
-           .weights = lent_[expert].get()});
+      wave.push_back({.expert = expert, .leaves = leaves, .weights = lent_[expert].get()});
+      if (leaves) wave.back().found = Found::kFetched;
       i = left_.size();
     }
     return wave;
@@ -186,7 +183,8 @@ class ExpertSchedulerTest : public testing::Test {
   size_t Measured(const ExpertShape& shape, const SchedulerMemory& memory) const {
     const auto counting = kernels::MakeCountingBackend(backend_->precision(), backend_->threads());
     kernels::Arena arena = kernels::Arena::Counting();
-    ExpertScheduler(backend_.get(), nullptr, nullptr, memory).Measure(shape, counting.get(), &arena);
+    ExpertScheduler(backend_.get(), nullptr, nullptr, memory)
+        .Measure(shape, counting.get(), &arena);
     EXPECT_EQ(arena.used(), 0u);
     return arena.high_water();
   }
@@ -326,11 +324,9 @@ TEST_F(ExpertSchedulerTest, PostponesExpertsOutOfTurn) {
       const int32_t expert = *at;
       left_.erase(at);
       ++held_;
-      return std::vector<ReadyExpert>{
-          {.expert = expert,
-           .found = Found::kFetched,
-           .leaves = true,
-           .weights = &experts_.layers()[0][expert]}};
+      ReadyExpert ready = {.expert = expert, .found = Found::kFetched, .leaves = true};
+      ready.weights = &experts_.layers()[0][expert];
+      return std::vector<ReadyExpert>{ready};
     }
     void Release(int32_t) override { --held_; }
     void Postpone(int32_t expert) override {
@@ -476,8 +472,7 @@ TEST(ExpertSchedulerDeathTest, DiesOnAnExpertThatWasNotRequested) {
     explicit Wrong(const Experts* experts) : experts_(*experts) {}
     void Request(const LayerRouting&, absl::Span<const int32_t>) override {}
     absl::StatusOr<std::vector<ReadyExpert>> NextReady(Patience) override {
-      return std::vector<ReadyExpert>{
-          {.expert = 11, .weights = &experts_.layers()[0][11]}};
+      return std::vector<ReadyExpert>{{.expert = 11, .weights = &experts_.layers()[0][11]}};
     }
     void Release(int32_t) override {}
     void Postpone(int32_t) override {}

@@ -67,7 +67,7 @@ TEST_F(DeviceExpertsTest, WithoutTheHostLaneThePlacementDecidesFirst) {
 }
 
 TEST_F(DeviceExpertsTest, CopiesMissesAndUsesThem) {
-  Start();
+  Start({.slots = 12});
   rig_->MakeCpuSlow();
   const auto all = rig_->Use(0, {0, 5, 6, 7});
   ASSERT_TRUE(all.ok());
@@ -181,7 +181,8 @@ TEST_F(DeviceExpertsTest, PostponedExpertsAreGivenOutAgain) {
     SCOPED_TRACE(seed);
     Start({.slots = kTopK,
            .staging = 1 + seed % 2,
-           .host_slots = seed % 4 == 0 ? kAll : kTopK,
+           .host_slots = seed % 4 == 0 ? kAll : 6,
+           .host_staging = 6,
            .policy = seed % 2 == 0 ? PolicyKind::kLru : PolicyKind::kTide,
            .seed = seed});
     std::mt19937 random(seed);
@@ -268,8 +269,7 @@ TEST_F(DeviceExpertsTest, TheHostTierOnlySeesMisses) {
     }
     const OffloadStats stats = *rig_->experts->Stats();
     EXPECT_GT(stats.placement.hits, 0);
-    EXPECT_EQ(stats.host->placement.lookups() + stats.host->copied_ahead,
-              stats.placement.misses());
+    EXPECT_EQ(stats.host->placement.lookups() + stats.host->copied_ahead, stats.placement.misses());
     EXPECT_EQ(stats.host->copied + stats.host->computed_on_cpu + stats.host->copied_ahead,
               stats.placement.misses());
   }
@@ -295,8 +295,7 @@ TEST_F(DeviceExpertsTest, AFailedReadNamesTheExpertAndLeavesTheOthersUsable) {
 TEST_F(DeviceExpertsTest, AFailedCopyNamesTheExpert) {
   for (int64_t failing = 1; failing <= 14; ++failing) {
     SCOPED_TRACE(failing);
-    rig_ = std::make_unique<DeviceRig>(model_,
-                                       RigOptions{.device = {.failing_copy = failing}});
+    rig_ = std::make_unique<DeviceRig>(model_, RigOptions{.device = {.failing_copy = failing}});
     absl::Status status = rig_->experts->LoadResidents({});
     rig_->MakeCpuSlow();
     std::mt19937 random(failing);

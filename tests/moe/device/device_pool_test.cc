@@ -72,8 +72,8 @@ TEST(DeviceBuffersTest, ExpertsKeepTheirBytesWhenThePoolShrinks) {
   ASSERT_TRUE(pool.ok());
   DeviceBuffers buffers(&model.records(), *std::move(pool));
   const auto matches = [&](int64_t expert) {
-    return rig.Matches(0, {.expert = static_cast<int32_t>(expert),
-                           .weights = buffers.weights(expert)});
+    return rig.Matches(
+        0, {.expert = static_cast<int32_t>(expert), .weights = buffers.weights(expert)});
   };
   for (int64_t expert = 0; expert < 8; ++expert) {
     const int32_t buffer = buffers.Take();

@@ -51,8 +51,8 @@ class RandomExperts {
       auto& row = records_.layers.emplace_back();
       auto& weights = layers_.emplace_back();
       for (int expert = 0; expert < kExperts; ++expert, offset += kRecordBytes) {
-        const ExpertLayout layout({Shape(kWidth, kHidden), Shape(kWidth, kHidden),
-                                   Shape(kHidden, kWidth)});
+        const ExpertLayout layout(
+            {Shape(kWidth, kHidden), Shape(kWidth, kHidden), Shape(kHidden, kWidth)});
         CHECK_EQ(layout.bytes(), kRecordBytes);
         std::byte* const record = memory_.data() + offset;
         std::memset(record, 0, kRecordBytes);
@@ -137,6 +137,7 @@ struct RigOptions {
   int64_t slots = 9;
   int staging = kStaging;
   int64_t host_slots = kAll;
+  int host_staging = kStaging;
   PolicyKind policy = PolicyKind::kLru;
   Prefetch prefetch = Prefetch::kOn;
   int64_t chunk_bytes = 3 * RandomExperts::kRecordBytes;
@@ -155,7 +156,7 @@ class DeviceRig {
     auto host = TieredExperts::Create(model.records(), std::move(reader),
                                       {.top_k = kTopK,
                                        .slots = options.host_slots,
-                                       .staging = options.staging,
+                                       .staging = options.host_staging,
                                        .policy = {.kind = options.policy, .refresh_interval = 3},
                                        .prefetch = options.prefetch,
                                        .layer_numbers = {1, 2, 5},
@@ -194,8 +195,8 @@ class DeviceRig {
     return std::memcmp(bytes.data(), model_.record(layer, ready.expert), bytes.size()) == 0;
   }
 
-  // Takes and checks experts until the source returns none. Releases the experts of each call before
-  // the next call, like an ExpertScheduler.
+  // Takes and checks experts until the source returns none. Releases the experts of each call
+  // before the next call, like an ExpertScheduler.
   absl::StatusOr<std::vector<ReadyExpert>> Drain(int layer) const {
     std::vector<ReadyExpert> all;
     while (true) {
@@ -241,8 +242,7 @@ class DeviceRig {
   absl::StatusOr<std::vector<float>> RunOn(const Tokens& tokens, const Routing& routing,
                                            kernels::KernelBackend* backend,
                                            ExpertScheduler* scheduler) {
-    const auto counting =
-        kernels::MakeCountingBackend(backend->precision(), backend->threads());
+    const auto counting = kernels::MakeCountingBackend(backend->precision(), backend->threads());
     kernels::Arena measured = kernels::Arena::Counting();
     scheduler->Measure({.tokens = tokens.count(),
                         .top_k = kTopK,

@@ -99,8 +99,8 @@ TEST(LaneCostsTest, NoOtherSplitEndsSooner) {
         host += before.HostSeconds(kBytes, misses[i].rows);
       }
       if (copies == 0) return host;
-      return std::max(host, limits.seconds_ahead +
-                                static_cast<double>(copies) * before.CopySeconds(kBytes));
+      return std::max(
+          host, limits.seconds_ahead + static_cast<double>(copies) * before.CopySeconds(kBytes));
     };
     for (size_t copies = 0; copies <= std::min(limits.max_copies, misses.size()); ++copies) {
       EXPECT_LE(end(chosen), end(copies) + 1e-12);
