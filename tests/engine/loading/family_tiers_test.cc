@@ -59,7 +59,9 @@ class FamilyTiersTest : public testing::TestWithParam<const char*> {
         {.experts = std::move(tiers.source),
          .host_backend = backend->memory()->on_host() ? nullptr : host.get()});
     CHECK_OK(model.status());
-    if (experts != nullptr) CHECK_OK(tiers.load_residents({}));
+    if (experts != nullptr) {
+      CHECK_OK(tiers.load_residents({}));
+    }
     std::vector<int32_t> ids;
     for (int32_t i = 0; i < 40; ++i) ids.push_back(i * 7 % 65);
     std::vector<float> all;

@@ -121,21 +121,6 @@ TEST(ParseConfigTest, ValuesHaveUnits) {
               HasSubstr("not f32, f16, bf16 or q8_0"));
 }
 
-TEST(ParseConfigTest, ExpertsHaveAMemoryOnTheDeviceAndOneBelowIt) {
-  using engine::ExpertMemoryKind;
-  const Config config = Good({"serve", "--model=m", "--device", "cuda", "--expert-memory", "8GiB",
-                              "--host-expert-memory", "50%"});
-  EXPECT_EQ(config.model.experts.memory.kind, ExpertMemoryKind::kBytes);
-  EXPECT_EQ(config.model.experts.memory.bytes, int64_t{8} << 30);
-  EXPECT_EQ(config.model.experts.host_memory.kind, ExpertMemoryKind::kShare);
-  EXPECT_EQ(config.model.experts.host_memory.share, 0.5);
-  const Config automatic = Good({"inspect", "--model=m", "--device=cuda", "--kv-memory=1GiB",
-                                 "--host-expert-memory=auto", "--reserve-memory=1GiB"});
-  EXPECT_EQ(automatic.model.experts.host_memory.kind, ExpertMemoryKind::kAuto);
-  EXPECT_THAT(Complaint({"serve", "--model=m", "--host-expert-memory", "half"}),
-              AllOf(HasSubstr("--host-expert-memory"), HasSubstr("also auto")));
-}
-
 TEST(ParseConfigTest, LongNamesAreCutAndNearNone) {
   // Messages show at most 64 bytes of a name. They do not cut inside a character.
   const std::string longest(64, 'x');
