@@ -68,6 +68,7 @@ Json ReadToolCall(const Json& call, const std::string& path, JsonFields* fields)
   if (!name.has_value()) inner.Missing("name", "is missing");
   const std::string text = inner.String("arguments").value_or("{}");
   inner.Object("provider_specific_fields");
+  inner.Find("parsed_arguments");
   absl::StatusOr<Json> arguments = ParseJsonText(text.empty() ? "{}" : text);
   if (!arguments.ok() || !arguments->is_object()) arguments = Json(text);
   fields->Fail(inner.Done());
@@ -124,6 +125,7 @@ void ReadMessage(const Json& json, const std::string& path, JsonFields* fields,
   // them.
   read.Array("annotations");
   read.Object("provider_specific_fields");  // from LiteLLM
+  read.Find("parsed");                      // from parse() of OpenAI's client
   read.NotServed("audio");
   read.NotServed("function_call", Json(), "use tool_calls");
   fields->Fail(read.Done());

@@ -66,6 +66,12 @@ class OpenAiTest(ServerTest):
             self.assertIsInstance(choice.message.parsed, Animal)
             self.assertEqual(choice.message.parsed, Animal.model_validate_json(choice.message.content))
 
+    def test_parsed_messages_are_sent_back(self):
+        message = self.parse(response_format=Animal).choices[0].message
+        turns = SAY + [message, {"role": "user", "content": "And again."}]
+        again = self.parse(messages=turns, response_format=Animal).choices[0].message
+        self.assertIsInstance(again.parsed, Animal)
+
     def test_parse_returns_objects_of_each_choice(self):
         choices = self.parse(response_format=Animal, n=3, temperature=1.5, seed=1).choices
         self.assertEqual([type(choice.message.parsed) for choice in choices], [Animal] * 3)

@@ -232,13 +232,14 @@ TEST(ChatRequestTest, FieldsThatCannotChangeTheOutputAreAccepted) {
                     "audio":null,"function_call":null,"tool_calls":null,
                     "provider_specific_fields":{"refusal":null})"),
             with(""));
-  // If the OpenAI client writes its parsed messages as JSON, they contain more fields that are
-  // null.
+  // Messages of the OpenAI client's parse() have more fields.
   EXPECT_EQ(with(R"(,"parsed":null,"thinking_blocks":null)"), with(""));
+  EXPECT_EQ(with(R"(,"parsed":{"city":"Rome","days":[1]})"), with(""));
   const std::string call = R"(,"tool_calls":[{"id":"c","type":"function","function":{"name":"f")";
   EXPECT_EQ(with(call + R"(,"parsed_arguments":null,"provider_specific_fields":{}},
                              "index":0,"provider_specific_fields":{"signature":"s"}}])"),
             with(call + "}}]"));
+  EXPECT_EQ(with(call + R"(,"parsed_arguments":{"city":"Rome"}}}])"), with(call + "}}]"));
 }
 
 TEST(ChatRequestTest, WhatAnAssistantThoughtAndRefusedIsKept) {
