@@ -88,9 +88,9 @@ class DeviceExperts final : public ExpertSource, public OffloadControl {
   std::optional<OffloadStats> Stats() const override;
   OffloadControl* control() override { return this; }
   OffloadSettings Settings() const override;
-  // Changes the device's slots, and the policy of these slots. Prefetch is changed in both tiers. If
-  // the number of slots shrinks, waits for the copies in flight; if one fails, returns its error.
-  // Returns RESOURCE_EXHAUSTED if the device does not have enough memory for more slots.
+  // Changes the device's slots, and the policy of these slots. Prefetch is changed in both tiers.
+  // If the number of slots shrinks, waits for the copies in flight; if one fails, returns its
+  // error. Returns RESOURCE_EXHAUSTED if the device does not have enough memory for more slots.
   absl::Status Change(const OffloadChange& change) override;
   void RefreshSoon() override;
   ExpertMap Map() const override;
