@@ -98,8 +98,9 @@ class OpenAiTest(ServerTest):
             self.assertEqual(type(call.function.parsed_arguments).__name__, call.function.name)
         # The client's own message is accepted with all its fields.
         turns = ASK + [choice.message, {"role": "tool", "tool_call_id": call.id, "content": "Rain"}]
-        answer = self.parse(messages=turns, tools=tools, tool_choice="none", max_tokens=CUT,
-                            temperature=0).choices[0].message
+        answer = self.client.chat.completions.create(
+            model=self.model, messages=turns, tools=tools, tool_choice="none", max_tokens=CUT,
+            temperature=0).choices[0].message
         self.assertTrue(answer.content)
         self.assertIsNone(answer.tool_calls)
 
