@@ -171,6 +171,7 @@ absl::StatusOr<std::unique_ptr<engine::ModelBundle>> LoadBundle(const Config& co
   options.progress = progress.callback();
   if (config.command == Command::kServe || config.command == Command::kWorker) {
     options.planned = [console](const engine::MemoryPlan& plan) {
+      if (!plan.on_device) return;
       console->NoteLine(absl::StrCat("placement: ", absl::StrJoin(PlacementLines(plan), "; ")),
                         LogLevel::kInfo);
     };

@@ -71,8 +71,10 @@ void RunSession::SubmitInBackground(const worker::v1::Start& start,
   context_.in_background(line, [model = context_.model, engine = context_.engine,
                                 loop = context_.loop, weak = weak_from_this(), rules, asked] {
     if (weak.expired()) return;
-    auto stream = std::make_shared<NewStream>(ConstrainOutput(*model, *rules, asked.get()));
-    if (stream->status().ok()) *stream = engine->Submit(std::move(*asked));
+    absl::Status constrained = ConstrainOutput(*model, *rules, asked.get());
+    auto stream = std::make_shared<NewStream>(constrained.ok()
+                                                  ? engine->Submit(std::move(*asked))
+                                                  : NewStream(std::move(constrained)));
     loop->Post([weak, stream] {
       if (const auto session = weak.lock()) session->OnStream(std::move(*stream));
     });
