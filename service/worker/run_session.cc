@@ -72,9 +72,8 @@ void RunSession::SubmitInBackground(const worker::v1::Start& start,
                                 loop = context_.loop, weak = weak_from_this(), rules, asked] {
     if (weak.expired()) return;
     absl::Status constrained = ConstrainOutput(*model, *rules, asked.get());
-    auto stream = std::make_shared<NewStream>(constrained.ok()
-                                                  ? engine->Submit(std::move(*asked))
-                                                  : NewStream(std::move(constrained)));
+    auto stream = std::make_shared<NewStream>(constrained.ok() ? engine->Submit(std::move(*asked))
+                                                               : NewStream(std::move(constrained)));
     loop->Post([weak, stream] {
       if (const auto session = weak.lock()) session->OnStream(std::move(*stream));
     });
