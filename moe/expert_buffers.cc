@@ -16,17 +16,12 @@ ExpertBuffers::ExpertBuffers(const ExpertRecords* records, ExpertPool pool)
       pool_(std::move(pool)),
       entries_(records->layers.size() * records->layers.front().size()) {}
 
-const ExpertRecord& ExpertBuffers::RecordOf(int64_t expert) const {
-  const auto per_layer = static_cast<int64_t>(records_.layers.front().size());
-  return records_.layers[expert / per_layer][expert % per_layer];
-}
-
 RecordRead ExpertBuffers::BeginRead(int64_t expert, int32_t buffer) {
   Entry& entry = entries_[expert];
   CHECK(buffer >= 0 && entry.state == State::kAbsent) << "expert " << expert << " has a buffer";
   entry.buffer = buffer;
   entry.state = State::kReading;
-  const ExpertRecord& record = RecordOf(expert);
+  const ExpertRecord& record = records_.At(expert);
   return {.ticket = expert,
           .offset = record.offset,
           .bytes = record.layout.bytes(),
@@ -38,7 +33,7 @@ void ExpertBuffers::EndRead(int64_t expert) {
   Entry& entry = entries_[expert];
   CHECK(entry.state == State::kReading) << "expert " << expert << " is not being read";
   entry.state = State::kReady;
-  entry.weights = RecordOf(expert).layout.At(pool_.data(entry.buffer));
+  entry.weights = records_.At(expert).layout.At(pool_.data(entry.buffer));
   GiveBackIfIdle(expert);
 }
 

@@ -66,8 +66,7 @@ class ExpertBuffers {
   // The expert's weights. Valid while the expert is ready.
   const kernels::FfnWeights* weights(int64_t expert) const { return &entries_[expert].weights; }
 
-  const ExpertRecord& RecordOf(int64_t expert) const;
-  int64_t RecordBytes(int64_t expert) const { return RecordOf(expert).layout.bytes(); }
+  int64_t RecordBytes(int64_t expert) const { return records_.At(expert).layout.bytes(); }
   int64_t experts() const { return static_cast<int64_t>(entries_.size()); }
 
   // See ExpertPool.

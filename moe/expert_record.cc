@@ -65,6 +65,11 @@ ExpertBiases ExpertLayout::BiasesAt(std::byte* record) const {
           bias(down_bias_at_, shapes_.down_bias.size())};
 }
 
+const ExpertRecord& ExpertRecords::At(int64_t expert) const {
+  const auto per_layer = static_cast<int64_t>(layers.front().size());
+  return layers[expert / per_layer][expert % per_layer];
+}
+
 int64_t ExpertRecords::largest_bytes() const {
   int64_t largest = 0;
   for (const int64_t bytes : layer_bytes()) largest = std::max(largest, bytes);

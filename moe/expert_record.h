@@ -65,6 +65,8 @@ struct ExpertRecords {
   std::string path;
   std::vector<std::vector<ExpertRecord>> layers;
 
+  // The record of an expert, whose number counts over all layers.
+  const ExpertRecord& At(int64_t expert) const;
   int64_t largest_bytes() const;
   // [layers]: bytes of each layer's largest record, as in the header of a trace.
   std::vector<int64_t> layer_bytes() const;

@@ -36,6 +36,7 @@
 #include "moe/policy/placement.h"
 #include "moe/record_reader.h"
 #include "moe/record_repair.h"
+#include "moe/tier_slots.h"
 
 namespace tidepool::moe {
 
@@ -88,9 +89,9 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   OffloadControl* control() override { return this; }
   OffloadSettings Settings() const override;
   absl::Status Change(const OffloadChange& change) override;
-  void RefreshSoon() override { placement_->RefreshSoon(); }
+  void RefreshSoon() override { slots_.placement().RefreshSoon(); }
   ExpertMap Map() const override;
-  const Placement& placement() const { return *placement_; }
+  const Placement& placement() const { return slots_.placement(); }
 
   // For a tier above (moe/device).
   const ExpertRecords& records() const { return records_; }
@@ -106,11 +107,11 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   }
 
  private:
-  TieredExperts(ExpertRecords records, std::unique_ptr<RecordReader> reader, TieredOptions options,
-                ExpertPool pool, std::unique_ptr<Placement> placement);
+  TieredExperts(ExpertRecords records, std::unique_ptr<RecordReader> reader,
+                const TieredOptions& options, ExpertPool pool, TierSlots slots);
 
   int64_t IndexOf(int layer, int32_t expert) const {
-    return placement_->residency().IndexOf({layer, expert});
+    return placement().residency().IndexOf({layer, expert});
   }
   const ExpertPool& pool() const { return fetcher_.buffers().pool(); }
   void Keep(int layer, absl::Span<const Lookup> lookups);
@@ -119,10 +120,9 @@ class TieredExperts final : public ExpertSource, public OffloadControl {
   void Evict(const std::vector<ExpertRef>& experts);
 
   const ExpertRecords records_;
-  TieredOptions options_;  // `policy` is always the current policy
-  std::unique_ptr<Placement> placement_;
-  std::vector<int64_t> uses_;  // [layers, experts]: number of requests that included the expert
-  std::string reader_;         // the reader's description
+  const absl::Duration shrink_patience_;  // see TieredOptions
+  TierSlots slots_;
+  std::string reader_;  // the reader's description
   ExpertFetcher fetcher_;
 };
 

@@ -16,17 +16,12 @@ DeviceBuffers::DeviceBuffers(const ExpertRecords* records, DevicePool pool)
       pool_(std::move(pool)),
       entries_(records->layers.size() * records->layers.front().size()) {}
 
-const ExpertRecord& DeviceBuffers::RecordOf(int64_t expert) const {
-  const auto per_layer = static_cast<int64_t>(records_.layers.front().size());
-  return records_.layers[expert / per_layer][expert % per_layer];
-}
-
 void DeviceBuffers::Assign(int64_t expert, int32_t buffer, kernels::CopyTicket copy) {
   Entry& entry = entries_[expert];
   CHECK(buffer >= 0 && entry.buffer < 0) << "expert " << expert << " has a buffer";
   entry.buffer = buffer;
   entry.copy = copy;
-  entry.weights = RecordOf(expert).layout.At(pool_.data(buffer));
+  entry.weights = records_.At(expert).layout.At(pool_.data(buffer));
 }
 
 void DeviceBuffers::SetReady(int64_t expert, kernels::CopyTicket copy) {
@@ -63,7 +58,7 @@ absl::Status DeviceBuffers::SetLimit(int32_t limit, kernels::KernelBackend* back
       CHECK(to >= 0 && to < size);
       backend->CopyWithin(pool_.data(entry.buffer), pool_.data(to), RecordBytes(expert));
       pool_.GiveBack(std::exchange(entry.buffer, to));
-      entry.weights = RecordOf(expert).layout.At(pool_.data(to));
+      entry.weights = records_.At(expert).layout.At(pool_.data(to));
     }
   }
   return pool_.SetLimit(limit);

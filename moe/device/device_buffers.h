@@ -50,8 +50,7 @@ class DeviceBuffers {
   // The expert's weights, in the device's memory. Valid until the expert loses its buffer.
   const kernels::FfnWeights* weights(int64_t expert) const { return &entries_[expert].weights; }
 
-  const ExpertRecord& RecordOf(int64_t expert) const;
-  int64_t RecordBytes(int64_t expert) const { return RecordOf(expert).layout.bytes(); }
+  int64_t RecordBytes(int64_t expert) const { return records_.At(expert).layout.bytes(); }
   int64_t experts() const { return static_cast<int64_t>(entries_.size()); }
 
   // See DevicePool. If the limit shrinks, the backend moves experts to other buffers first.

@@ -11,39 +11,35 @@ namespace tidepool::moe {
 
 absl::StatusOr<std::unique_ptr<DeviceExperts>> DeviceExperts::Create(
     kernels::KernelBackend* backend, std::unique_ptr<TieredExperts> host, DeviceOptions options) {
-  CHECK(options.staging > 0);
   const ExpertRecords& records = host->records();
-  const PoolShape shape = {.layers = static_cast<int>(records.layers.size()),
-                           .experts = static_cast<int>(records.layers.front().size()),
-                           .top_k = options.top_k,
-                           .slots = options.slots,
-                           .miss_cost = MissCosts(records.layer_bytes())};
-  ASSIGN_OR_RETURN(std::unique_ptr<Placement> placement, Placement::Create(shape, options.policy));
+  ASSIGN_OR_RETURN(TierSlots slots,
+                   TierSlots::Create(records, {.top_k = options.top_k,
+                                               .slots = options.slots,
+                                               .staging = options.staging,
+                                               .policy = std::move(options.policy),
+                                               .layer_numbers = options.layer_numbers}));
   ASSIGN_OR_RETURN(
       DevicePool pool,
       DevicePool::Create({.buffer_bytes = records.largest_bytes(),
                           .limit = static_cast<int32_t>(options.slots) + options.staging,
                           .chunk_bytes = options.chunk_bytes},
                          backend->memory()));
-  return std::unique_ptr<DeviceExperts>(new DeviceExperts(
-      backend, std::move(host), std::move(options), std::move(pool), std::move(placement)));
+  return std::unique_ptr<DeviceExperts>(
+      new DeviceExperts(backend, std::move(host), options, std::move(pool), std::move(slots)));
 }
 
 DeviceExperts::DeviceExperts(kernels::KernelBackend* backend, std::unique_ptr<TieredExperts> host,
-                             DeviceOptions options, DevicePool pool,
-                             std::unique_ptr<Placement> placement)
+                             const DeviceOptions& options, DevicePool pool, TierSlots slots)
     : backend_(backend),
-      options_(std::move(options)),
       host_(std::move(host)),
-      placement_(std::move(placement)),
-      uses_(placement_->shape().all_experts(), 0),
-      fetcher_({.backend = backend, .host = host_.get(), .placement = placement_.get()},
+      slots_(std::move(slots)),
+      fetcher_({.backend = backend, .host = host_.get(), .placement = &slots_.placement()},
                std::move(pool),
                // Half of the staging buffers. The other half is for experts that are not kept.
-               {.ahead_buffers = options_.staging / 2,
-                .prefetch = options_.prefetch,
-                .layer_numbers = options_.layer_numbers,
-                .clock = options_.clock}) {}
+               {.ahead_buffers = options.staging / 2,
+                .prefetch = options.prefetch,
+                .layer_numbers = options.layer_numbers,
+                .clock = options.clock}) {}
 
 absl::Status DeviceExperts::LoadResidents(const std::function<void(double fraction)>& progress) {
   host_->LoadResidents(progress);
@@ -67,49 +63,27 @@ absl::StatusOr<std::vector<ReadyExpert>> DeviceExperts::NextReady(Patience patie
 
 void DeviceExperts::Decide() {
   const LayerRouting& routing = fetcher_.request().routing();
-  const absl::Span<const Lookup> lookups = placement_->Decide(routing);
+  const absl::Span<const Lookup> lookups = slots_.Decide(routing);
   DeviceBuffers& buffers = fetcher_.buffers();
   for (const Lookup& lookup : lookups) {
-    const int64_t expert = IndexOf({routing.layer, lookup.expert});
-    ++uses_[expert];
     if (lookup.action != LookupAction::kInsert) continue;
     if (lookup.victim.valid()) buffers.Drop(IndexOf(lookup.victim), Holder::kPlacement);
-    buffers.Hold(expert, Holder::kPlacement);
+    buffers.Hold(IndexOf({routing.layer, lookup.expert}), Holder::kPlacement);
   }
   fetcher_.RequestMissing(lookups);
 }
 
 OffloadSettings DeviceExperts::Settings() const {
-  return {.policy = options_.policy.kind,
-          .refresh_interval = options_.policy.refresh_interval,
-          .prefetch = fetcher_.ahead().prefetch(),
-          .expert_memory_bytes = pool().limit() * pool().buffer_bytes(),
-          .slots = placement_->shape().slots,
-          .staging = options_.staging,
-          .experts = placement_->shape().all_experts(),
-          .record_bytes = pool().buffer_bytes()};
+  return slots_.Settings(PoolUse::Of(pool()), fetcher_.ahead().prefetch());
 }
 
 absl::Status DeviceExperts::Change(const OffloadChange& change) {
   CHECK(fetcher_.request().done()) << "experts are in use";
-  const PoolShape& shape = placement_->shape();
   ASSIGN_OR_RETURN(const int64_t slots,
-                   SlotsAfter(change, {.slots = shape.slots,
-                                       .staging = options_.staging,
-                                       .in_use = pool().limit(),
-                                       .all_experts = shape.all_experts(),
-                                       .top_k = shape.top_k,
-                                       .record_bytes = pool().buffer_bytes(),
-                                       .expert_bytes = host_->records().total_bytes()}));
-  ASSIGN_OR_RETURN(PolicyOptions policy, PolicyAfter(change, options_.policy, uses_));
-  if (slots != shape.slots) RETURN_IF_ERROR(Resize(slots));
-  if (ReplacesPolicy(change, options_.policy, policy)) {
-    const absl::StatusOr<std::vector<ExpertRef>> evicted = placement_->SetPolicy(policy);
-    CHECK_OK(evicted.status());  // this cannot fail, because the options were checked
-    Evict(*evicted);
-  }
-  policy.profile = std::move(options_.policy.profile);
-  options_.policy = std::move(policy);
+                   slots_.SlotsAfterChange(change, pool().limit(), host_->records()));
+  ASSIGN_OR_RETURN(PolicyOptions policy, slots_.PolicyAfterChange(change));
+  if (slots != placement().shape().slots) RETURN_IF_ERROR(Resize(slots));
+  Evict(slots_.SetPolicy(change, std::move(policy)));
   if (change.prefetch.has_value()) {
     fetcher_.ahead().set_prefetch(*change.prefetch);
     CHECK_OK(host_->Change({.prefetch = change.prefetch}));
@@ -118,13 +92,13 @@ absl::Status DeviceExperts::Change(const OffloadChange& change) {
 }
 
 absl::Status DeviceExperts::Resize(int64_t slots) {
-  const auto limit = static_cast<int32_t>(slots + options_.staging);
+  const auto limit = static_cast<int32_t>(slots + slots_.options().staging);
   if (limit > pool().limit()) {
     RETURN_IF_ERROR(fetcher_.buffers().SetLimit(limit, backend_));
   } else {
     RETURN_IF_ERROR(fetcher_.AwaitCopies());
   }
-  ASSIGN_OR_RETURN(const std::vector<ExpertRef> evicted, placement_->Resize(slots));
+  ASSIGN_OR_RETURN(const std::vector<ExpertRef> evicted, slots_.placement().Resize(slots));
   Evict(evicted);
   return fetcher_.buffers().SetLimit(limit, backend_);
 }
@@ -134,27 +108,20 @@ void DeviceExperts::Evict(const std::vector<ExpertRef>& experts) {
 }
 
 void DeviceExperts::RefreshSoon() {
-  placement_->RefreshSoon();
+  slots_.placement().RefreshSoon();
   host_->RefreshSoon();
 }
 
 ExpertMap DeviceExperts::Map() const {
-  ExpertMap map = {.layer_numbers = options_.layer_numbers,
-                   .experts = placement_->shape().experts,
-                   .resident = std::vector<bool>(uses_.size()),
-                   .uses = uses_};
-  for (size_t i = 0; i < uses_.size(); ++i) {
-    const auto expert = static_cast<int64_t>(i);
-    map.resident[i] = fetcher_.buffers().IsHeld(expert, Holder::kPlacement) &&
-                      !fetcher_.buffers().IsAbsent(expert);
-  }
-  return map;
+  const DeviceBuffers& buffers = fetcher_.buffers();
+  return slots_.Map([&](int64_t expert) {
+    return buffers.IsHeld(expert, Holder::kPlacement) && !buffers.IsAbsent(expert);
+  });
 }
 
 std::optional<OffloadStats> DeviceExperts::Stats() const {
   OffloadStats stats = *host_->Stats();
   const LaneCounters lanes = fetcher_.counters();
-  const int64_t record = pool().buffer_bytes();
   stats.host = {.slots = stats.slots,
                 .staging = stats.staging,
                 .resident_bytes = stats.resident_bytes,
@@ -170,18 +137,7 @@ std::optional<OffloadStats> DeviceExperts::Stats() const {
                 .cpu_time = lanes.cpu_time,
                 .copy_bytes_per_s = fetcher_.costs().CopyBytesPerSecond(),
                 .cpu_bytes_per_s = fetcher_.costs().HostBytesPerSecond()};
-  stats.slots = placement_->shape().slots;
-  stats.staging = options_.staging;
-  stats.capacity_bytes = pool().limit() * record;
-  stats.resident_bytes = pool().in_use() * record;
-  stats.policy = std::string(placement_->policy_name());
-  stats.refresh_interval = options_.policy.refresh_interval;
-  stats.prefetch = fetcher_.ahead().prefetch();
-  stats.placement = placement_->Total();
-  stats.layers.clear();
-  for (size_t i = 0; i < options_.layer_numbers.size(); ++i) {
-    stats.layers.push_back({options_.layer_numbers[i], placement_->counters()[i]});
-  }
+  slots_.Describe(PoolUse::Of(pool()), fetcher_.ahead().prefetch(), &stats);
   return stats;
 }
 

@@ -41,6 +41,7 @@
 #include "moe/offload_control.h"
 #include "moe/offload_stats.h"
 #include "moe/policy/placement.h"
+#include "moe/tier_slots.h"
 #include "moe/tiered_experts.h"
 
 namespace tidepool::moe {
@@ -96,24 +97,22 @@ class DeviceExperts final : public ExpertSource, public OffloadControl {
   ExpertMap Map() const override;
 
   const TieredExperts& host() const { return *host_; }
-  const Placement& placement() const { return *placement_; }
+  const Placement& placement() const { return slots_.placement(); }
   const LaneCosts& costs() const { return fetcher_.costs(); }
 
  private:
   DeviceExperts(kernels::KernelBackend* backend, std::unique_ptr<TieredExperts> host,
-                DeviceOptions options, DevicePool pool, std::unique_ptr<Placement> placement);
+                const DeviceOptions& options, DevicePool pool, TierSlots slots);
 
-  int64_t IndexOf(ExpertRef expert) const { return placement_->residency().IndexOf(expert); }
+  int64_t IndexOf(ExpertRef expert) const { return placement().residency().IndexOf(expert); }
   const DevicePool& pool() const { return fetcher_.buffers().pool(); }
   void Decide();
   absl::Status Resize(int64_t slots);
   void Evict(const std::vector<ExpertRef>& experts);
 
   kernels::KernelBackend* const backend_;
-  DeviceOptions options_;  // `policy` is always the current policy
   const std::unique_ptr<TieredExperts> host_;
-  const std::unique_ptr<Placement> placement_;
-  std::vector<int64_t> uses_;  // [layers, experts]: number of requests that included the expert
+  TierSlots slots_;
   DeviceFetcher fetcher_;
 };
 
