@@ -284,7 +284,9 @@ class Parser {
     constexpr absl::string_view kMeanings = "\t\n\r\\\"[]-";
     const size_t known = kLetters.find(letter);
     if (known == absl::string_view::npos) {
-      return Error(absl::StrCat("unknown escape \\", std::string(1, letter)));
+      const base::Utf8Char escaped = base::NextUtf8Char(text_.substr(at_ - 1));
+      return Error(absl::StrCat("unknown escape \\",
+                                base::EscapeControls(text_.substr(at_ - 1, escaped.size), 1)));
     }
     return static_cast<unsigned char>(kMeanings[known]);
   }

@@ -234,7 +234,7 @@ class Parser {
     const absl::string_view name = pattern_.substr(at_ + 1, end - at_ - 1);
     std::optional<CodePointSet> set = ClassOfCategory(name);
     if (!set.has_value()) {
-      return Error(absl::StrCat("\\p{", name,
+      return Error(absl::StrCat("\\p{", base::EscapeControls(name, /*max_characters=*/64),
                                 "} is not supported; use a general category, such as "
                                 "\\p{L}"));
     }

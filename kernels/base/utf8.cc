@@ -104,14 +104,10 @@ void AppendUtf8(char32_t code_point, std::string* out) {
   }
 }
 
-std::string Quoted(absl::string_view text) {
-  constexpr int kMaxCharacters = 64;
-  std::string out = "'";
-  for (int shown = 0; !text.empty(); ++shown) {
-    if (shown == kMaxCharacters) {
-      out += "...";
-      break;
-    }
+std::string EscapeControls(absl::string_view text, size_t max_characters) {
+  std::string out;
+  for (size_t shown = 0; !text.empty(); ++shown) {
+    if (shown == max_characters) return out + "...";
     const Utf8Char next = NextUtf8Char(text);
     const bool is_control =
         next.code_point < 0x20 || (next.code_point >= 0x7F && next.code_point < 0xA0);
@@ -124,7 +120,12 @@ std::string Quoted(absl::string_view text) {
     }
     text.remove_prefix(next.size);
   }
-  return out + "'";
+  return out;
+}
+
+std::string Quoted(absl::string_view text) {
+  constexpr size_t kMaxCharacters = 64;
+  return absl::StrCat("'", EscapeControls(text, kMaxCharacters), "'");
 }
 
 }  // namespace tidepool::base

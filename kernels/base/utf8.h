@@ -42,8 +42,11 @@ std::string AppendUtf8Lossy(absl::string_view bytes, std::string* out);
 // Appends one character. Requires: `code_point` is a Unicode scalar value.
 void AppendUtf8(char32_t code_point, std::string* out);
 
-// Returns `text` in single quotes for a one-line message. Control characters and invalid UTF-8
-// become \xHH. After 64 characters, the rest is replaced by "...".
+// Returns `text` for a one-line message: control characters and invalid UTF-8 become \xHH, and what
+// follows `max_characters` becomes "...".
+std::string EscapeControls(absl::string_view text, size_t max_characters);
+
+// The same in single quotes, of at most 64 characters.
 std::string Quoted(absl::string_view text);
 
 inline constexpr absl::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD

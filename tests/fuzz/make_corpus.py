@@ -108,6 +108,7 @@ CONFIGS = {
 
 # Constraints for output.
 SCHEMAS = {
+    'wrong_name': '{"properties": {"a\\nb": {"uniqueItems": true}}}',
     'object': '{"type": "object", "properties": {"a": {"type": "string", "maxLength": 3}, "b": {"$ref": "#/$defs/n"}}, "required": ["b"], "$defs": {"n": {"type": "number", "minimum": -1.5, "multipleOf": 0.5}}}',
     'one_of': '{"oneOf": [{"properties": {"k": {"const": "a"}}, "required": ["k"]}, {"properties": {"k": {"const": "b"}, "v": {"not": {"type": "null"}}}, "required": ["k"]}], "type": "object"}',
     'array': '{"type": "array", "prefixItems": [{"enum": [1, "x", null]}], "items": {"pattern": "^[a-z]+$", "format": "email"}, "contains": {"const": "y"}, "maxContains": 2}',
@@ -122,6 +123,7 @@ REGEXES = {
 GRAMMARS = {
     "list": 'root ::= item ("," item)* # end\nitem ::= [a-c^\\]]+ | "\\x41"{2,3} | "(" root ")"\n',
     "wrong": 'root ::= root "a" | <think> . !<[1]>',
+    "wrong_escape": "root ::= [\\\n]",
 }
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "engine/chat_template/jinja/strings.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 
 namespace tidepool::engine::jinja {
 namespace {
@@ -128,8 +129,8 @@ Result FormatNumber(const Value& value, const FormatSpec& spec, Budget* budget) 
   const bool is_integer_type = absl::StrContains("bdoxX", spec.type) && spec.type != 0;
   if (!IsNumber(value) || (is_integer_type && !IsInteger(value))) {
     return absl::InvalidArgumentError(absl::StrCat("a value of type ", TypeName(value),
-                                                   " cannot be formatted as '",
-                                                   std::string(1, spec.type), "'"));
+                                                   " cannot be formatted as ",
+                                                   base::Quoted(absl::string_view(&spec.type, 1))));
   }
   Number number;
   bool negative = false;

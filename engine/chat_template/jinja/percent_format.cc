@@ -147,7 +147,7 @@ class PercentFormatter {
     if (type == 'c') return Character(value, spec);
     if (!absl::StrContains("diuoxXeEfFgG", type)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("a format has no type '", std::string(1, type), "'"));
+          absl::StrCat("a format has no type ", base::Quoted(absl::string_view(&type, 1))));
     }
     if (value.IsUndefined()) return absl::InvalidArgumentError(*value.As<Undefined>()->what);
     spec.type = absl::StrContains("diu", type) ? 'd' : type;

@@ -124,9 +124,12 @@ const Json* Follow(const Json* value, absl::string_view pointer) {
 
 absl::Status SchemaError(absl::string_view pointer, absl::string_view keyword,
                          absl::string_view reason) {
-  return absl::InvalidArgumentError(absl::StrCat("JSON schema, at \"", pointer, "\"",
-                                                 keyword.empty() ? "" : ", keyword \"", keyword,
-                                                 keyword.empty() ? "" : "\"", ": ", reason));
+  constexpr size_t kMaxCharacters = 1000;
+  std::string place = absl::StrCat("\"", base::EscapeControls(pointer, kMaxCharacters), "\"");
+  if (!keyword.empty()) {
+    absl::StrAppend(&place, ", keyword \"", base::EscapeControls(keyword, kMaxCharacters), "\"");
+  }
+  return absl::InvalidArgumentError(absl::StrCat("JSON schema, at ", place, ": ", reason));
 }
 
 absl::StatusOr<std::unique_ptr<SchemaDocument>> SchemaDocument::Parse(absl::string_view text) {

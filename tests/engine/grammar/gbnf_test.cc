@@ -74,6 +74,12 @@ TEST(GbnfTest, ErrorsNameTheLineAndTheReason) {
   EXPECT_THAT(ErrorOf("root ::= <think>"), HasSubstr("vocabulary"));
   EXPECT_THAT(ErrorOf("root ::= \"a\"\nroot ::= \"b\""), HasSubstr("twice"));
   EXPECT_THAT(ErrorOf("root ::= " + std::string(200, '(')), HasSubstr("100 levels"));
+  EXPECT_EQ(ErrorOf("root ::= \"\\q\""), "GBNF, line 1: unknown escape \\q");
+}
+
+TEST(GbnfTest, ErrorsAreOneLine) {
+  EXPECT_THAT(ErrorOf("root ::= [\\\n]"), HasSubstr("unknown escape \\\\x0a"));
+  EXPECT_THAT(ErrorOf("root ::= \"\\\xC3\xA9\""), HasSubstr("unknown escape \\\xC3\xA9"));
 }
 
 }  // namespace

@@ -122,6 +122,8 @@ TEST(JsonSchemaTest, RecursionIsUnbounded) {
 TEST(JsonSchemaTest, ErrorsNameThePointerTheKeywordAndTheReason) {
   EXPECT_THAT(ErrorOf(R"({"properties": {"a/b": {"uniqueItems": true}}})"),
               AllOf(HasSubstr("\"/properties/a~1b\""), HasSubstr("uniqueItems")));
+  EXPECT_THAT(ErrorOf(R"({"properties": {"a\nb": {"uniqueItems": true}}})"),
+              HasSubstr("at \"/properties/a\\x0ab\", keyword"));
   EXPECT_THAT(ErrorOf(R"({"items": {"pattern": "(a)\\1"}})"),
               AllOf(HasSubstr("\"/items\""), HasSubstr("\"pattern\""), HasSubstr("offset 3"),
                     HasSubstr("back-references")));

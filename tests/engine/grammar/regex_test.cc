@@ -75,6 +75,7 @@ TEST(RegexTest, ErrorsNameTheOffsetAndTheReason) {
   EXPECT_THAT(ErrorOf("a{200000}"), HasSubstr("100000"));
   EXPECT_THAT(ErrorOf("(?i)a"), HasSubstr("unknown kind of group"));
   EXPECT_THAT(ErrorOf("\\p{Greek}"), HasSubstr("general category"));
+  EXPECT_THAT(ErrorOf("\\p{\n}"), HasSubstr("\\p{\\x0a} is not supported"));
   EXPECT_THAT(ErrorOf(std::string(200, '(')), HasSubstr("100 levels"));
   EXPECT_THAT(ErrorOf(std::string(20'000, 'a')), HasSubstr("the limit is 16384"));
 }
