@@ -6,12 +6,6 @@
 #include "kernels/base/clock.h"
 
 namespace tidepool::engine {
-namespace {
-
-// A mask that takes longer is computed by the second thread.
-constexpr absl::Duration kQuick = absl::Milliseconds(2);
-
-}  // namespace
 
 MaskThreads::~MaskThreads() {
   {
@@ -44,12 +38,17 @@ void MaskThreads::Begin(const StepPlan& plan) {
   }
   const base::MutexLock lock(&mutex_);
   ++step_;
-  left_ = jobs.size();
+  left_ = 0;
   for (Job& job : jobs) {
+    if (job.constraint->slow()) {  // The first thread would give up again.
+      slow_.push_back(std::move(job));
+      continue;
+    }
     job.step = step_;
+    ++left_;
     quick_.push_back(std::move(job));
   }
-  if (left_ > 0) changed_.NotifyAll();
+  if (!jobs.empty()) changed_.NotifyAll();
 }
 
 void MaskThreads::Wait(absl::Duration patience) {
@@ -74,7 +73,8 @@ void MaskThreads::Run(Jobs* jobs, Jobs* slow) {
       job = std::move(jobs->front());
       jobs->pop_front();
     }
-    const absl::Duration end = base::Clock::Real().Monotonic() + kQuick;
+    const absl::Duration end =
+        base::Clock::Real().Monotonic() + SequenceConstraint::kMaxQuickMask;
     const auto give_up = [slow, end] {
       return slow != nullptr && base::Clock::Real().Monotonic() >= end;
     };

@@ -29,7 +29,7 @@ namespace tidepool::engine {
 
 // Engine thread only. There are two threads, which start when there are constrained sequences for
 // the first time. The second one has a low priority and computes the masks for which the first one
-// needs too long.
+// needs too long, and the next mask of such a sequence.
 class MaskThreads {
  public:
   // `on_late` is called on a mask thread when a mask is ready that Wait did not wait for.
@@ -42,14 +42,15 @@ class MaskThreads {
   // Starts to compute the masks of the sequences of the plan that have a constraint, get a token in
   // this step, and have no mask yet.
   void Begin(const StepPlan& plan);
-  // Waits until the masks of the latest plan are ready, but at most for `patience`.
+  // Waits until the masks of the latest plan are ready, but at most for `patience`, and not for those
+  // that go to the second thread at once.
   void Wait(absl::Duration patience);
 
  private:
   struct Job {
     std::shared_ptr<SequenceConstraint> constraint;
     std::vector<int32_t> forbidden;
-    uint64_t step = 0;
+    uint64_t step = 0;  // the plan that waits for it, or 0 if none does
   };
   using Jobs = std::deque<Job>;
 

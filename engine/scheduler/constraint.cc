@@ -1,6 +1,7 @@
 #include "engine/scheduler/constraint.h"
 
 #include "absl/strings/str_cat.h"
+#include "kernels/base/background_thread.h"
 #include "kernels/base/check.h"
 
 namespace tidepool::engine {
@@ -42,7 +43,10 @@ void SequenceConstraint::ComputeMask(absl::Span<const int32_t> forbidden) {
 bool SequenceConstraint::TryComputeMask(absl::Span<const int32_t> forbidden,
                                         absl::FunctionRef<bool()> give_up) {
   if (allows_all()) return true;
+  const absl::Duration begin = base::ThreadCpuTime();
+  slow_ = true;
   if (matcher_.has_value() && !matcher_->TryFillMask(&mask_, give_up)) return false;
+  slow_ = base::ThreadCpuTime() - begin > kMaxQuickMask;
   Restrict(forbidden);
   mask_state_ = MaskState::kReady;
   return true;

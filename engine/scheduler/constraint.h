@@ -10,6 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "engine/grammar/matcher.h"
 #include "engine/grammar/token_mask.h"
@@ -23,6 +24,9 @@ namespace tidepool::engine {
 // state depends only on the output tokens.
 class SequenceConstraint {
  public:
+  // The CPU time from which on a mask is slow.
+  static constexpr absl::Duration kMaxQuickMask = absl::Milliseconds(2);
+
   // Returns null if the request has neither a grammar nor a limit on reasoning. Replays the output
   // tokens of earlier attempts. Returns INVALID_ARGUMENT if the grammar does not allow them, or
   // cannot be combined with the request's other fields.
@@ -43,6 +47,9 @@ class SequenceConstraint {
   // The same, but calls `give_up` again and again. If it returns true, returns false, and the mask
   // must be computed again.
   bool TryComputeMask(absl::Span<const int32_t> forbidden, absl::FunctionRef<bool()> give_up);
+  // Whether the latest mask took longer than kMaxQuickMask, so the next one may too. Requires:
+  // !computing().
+  bool slow() const { return slow_; }
   // The tokens that may be sampled next, or null if all may. Requires: ready().
   const grammar::TokenMask* mask() const { return allows_all() ? nullptr : &mask_; }
 
@@ -69,6 +76,7 @@ class SequenceConstraint {
   std::optional<ReasoningTracker> reasoning_;
   grammar::TokenMask mask_;
   std::atomic<MaskState> mask_state_ = MaskState::kMissing;
+  bool slow_ = false;
   bool ended_ = false;
 };
 

@@ -1,8 +1,12 @@
-// LowerThreadPriority: for threads whose work may wait.
+// For threads whose work may wait: a lower priority, and the CPU time that they use.
 #ifndef TIDEPOOL_KERNELS_BASE_BACKGROUND_THREAD_H_
 #define TIDEPOOL_KERNELS_BASE_BACKGROUND_THREAD_H_
 
+#include <time.h>
 #include <unistd.h>
+
+#include "absl/time/time.h"
+#include "kernels/base/check.h"
 
 namespace tidepool::base {
 
@@ -12,6 +16,13 @@ inline void LowerThreadPriority() {
   constexpr int kNice = 10;  // its weight is about a tenth of the usual one
   const int done = nice(kNice);
   static_cast<void>(done);
+}
+
+// Returns the CPU time that the calling thread has used.
+inline absl::Duration ThreadCpuTime() {
+  timespec used = {};
+  CHECK_EQ(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used), 0);
+  return absl::DurationFromTimespec(used);
 }
 
 }  // namespace tidepool::base

@@ -95,6 +95,20 @@ TEST_F(MaskThreadTest, WaitsForTheMasksOfThePlan) {
   EXPECT_TRUE(ConstraintOf("B").ready());
 }
 
+TEST_F(MaskThreadTest, NoStepWaitsForASequenceWhoseMasksAreSlow) {
+  Start(/*blocks=*/8);
+  AddConstrained("C");
+  Plan();
+  EXPECT_FALSE(ConstraintOf("C").slow());
+  EXPECT_FALSE(sequences_["C"]->constraint->TryComputeMask({}, [] { return true; }));
+  EXPECT_TRUE(ConstraintOf("C").slow());
+  masks_.Begin(*plan_);
+  masks_.Wait(absl::InfiniteDuration());
+  WaitForLateMask();
+  EXPECT_TRUE(ConstraintOf("C").ready());
+  EXPECT_FALSE(ConstraintOf("C").slow());
+}
+
 // The sequence is cancelled while its mask is computed.
 TEST_F(MaskThreadTest, ASequenceMayEndBeforeItsMask) {
   Start(/*blocks=*/8);

@@ -1,9 +1,16 @@
 """The command grammar, and its verdicts against Python's re."""
 
+import base64
 import itertools
 import json
+import pathlib
+import random
 import re
 import unittest
+import uuid
+from ipaddress import IPv4Interface, IPv6Interface
+
+import pydantic
 
 import harness
 from command_test_case import CommandTest
@@ -13,6 +20,24 @@ SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"
 # In the syntax that Python and ECMAScript share.
 PATTERNS = ["a*b", "(a|b)*c", "a(b|c){1,2}", "[ab]+c?", "[^a]b*", "a{2}|b{0,2}c", "(ab|a)(bc|c)?",
             "^a.c$", "(?:a|b)(?:b|c)+?", "(a?b?){2}c", "a||b", "[a-b]{2,3}|c+", r"\w\W?", r"[\d\s]*a"]
+
+# Types whose schemas have formats of their own, with some values.
+FORMATTED = {
+    pathlib.Path: ["", "/etc/hosts"],
+    pydantic.UUID1: [str(uuid.uuid1())],
+    pydantic.UUID3: [str(uuid.uuid3(uuid.NAMESPACE_DNS, "a"))],
+    pydantic.UUID4: [str(uuid.uuid4()), str(uuid.uuid4()).upper()],
+    pydantic.UUID5: [str(uuid.uuid5(uuid.NAMESPACE_DNS, "a"))],
+    pydantic.UUID6: ["1ec9414c-232a-6b00-b3c8-9f6bdeced846"],
+    pydantic.UUID7: ["017f22e2-79b0-7cc3-98c4-dc0c0c07398f"],
+    pydantic.UUID8: ["2489e9ad-2ee2-8e00-8ec9-32d5f69181c0"],
+    pydantic.Base64Bytes: [base64.b64encode(bytes(range(200, 200 + size))).decode() for size in range(5)],
+    pydantic.Base64UrlBytes: [base64.urlsafe_b64encode(bytes(range(200, 200 + size))).decode() for size in range(5)],
+    IPv4Interface: ["1.2.3.4", "255.0.10.199/0", "10.0.0.1/32"],
+    IPv6Interface: ["::", "2001:db8::1:2/128", "::ffff:1.2.3.4/99"],
+    pydantic.IPvAnyAddress: ["1.2.3.4", "::1"],
+    pydantic.IPvAnyInterface: ["1.2.3.4/31", "1::/7", "::"],
+}
 
 
 class GrammarCommandTest(CommandTest):
@@ -87,6 +112,25 @@ class GrammarCommandTest(CommandTest):
         for pattern, result in zip(PATTERNS, results):
             expected = [re.search(pattern, text, re.ASCII) is not None for text in texts]
             self.assertEqual(result["accepts"], expected, pattern)
+
+    def test_formats_of_pydantic_accept_what_pydantic_accepts(self):
+        draw = random.Random(1)
+        lines = []
+        for known, values in FORMATTED.items():
+            texts = list(values)
+            for _ in range(300):
+                text = list(draw.choice(values))
+                at = draw.randrange(len(text) + 1)
+                text[at:at + draw.choice((0, 1, 1, 2))] = draw.choices("01359aAfgQ/.:-=+_", k=draw.randrange(3))
+                texts.append("".join(text))
+            lines.append({"schema": pydantic.TypeAdapter(known).json_schema(), "texts": list(map(json.dumps, texts))})
+        for known, line, result in zip(FORMATTED, lines, self.batch(lines)):
+            self.assertTrue(result["compiled"], result)
+            values = len(FORMATTED[known])
+            self.assertEqual(result["accepts"][:values], [True] * values, known)
+            for text, accepts in zip(line["texts"], result["accepts"]):
+                if accepts:
+                    pydantic.TypeAdapter(known).validate_json(text)
 
     def test_a_choice_is_a_set_of_texts(self):
         choices = ["", "a", "abc", "b\u00e9", "\U0001F600", "a b"]

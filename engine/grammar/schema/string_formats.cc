@@ -54,6 +54,12 @@ constexpr Definition kParts[] = {
     {"local", R"((?:<atext>+(?:\.<atext>+)*|)"
               R"("(?:[\x20\x21\x23-\x5B\x5D-\x7E]|\\[\x20-\x7E])*"))"},
     {"uuid", R"((?:<hex>{8}-<hex>{4}-<hex>{4}-<hex>{4}-<hex>{12}))"},
+    // What follows the version's digit in a UUID. RFC 9562, section 4.1: the variant is 10 in binary.
+    {"variant", R"(<hex>{3}-[89ABab]<hex>{3}-<hex>{12})"},
+    {"b64", R"([A-Za-z0-9+\/])"},
+    {"b64url", R"([A-Za-z0-9_\-])"},
+    {"ipv4length", R"((?:\/(?:[12]?[0-9]|3[0-2]))?)"},
+    {"ipv6length", R"((?:\/(?:[1-9]?[0-9]|1[01][0-9]|12[0-8]))?)"},
     {"pointer", R"((?:\/(?:[^~\/]|[\n\r\u2028\u2029]|~[01])*)*)"},
     {"pct", R"((?:%<hex>{2}))"},
     {"sub", R"(!$&'()*+,;=)"},
@@ -93,11 +99,25 @@ constexpr Definition kFormats[] = {
     {"iri-reference", "<uri>|<relative>"},
     {"uri-template", R"((?:[!#$&(-;=?-\[\]_a-z~<ucs><private>]|<pct>|)"
                      R"(\{[+#.\/;?&]?<varspec>(?:,<varspec>)*\})*)"},
+    // Those of pydantic's types. The encodings are those of RFC 4648, whose unused bits are 0.
+    {"uuid1", "<hex>{8}-<hex>{4}-1<variant>"},
+    {"uuid3", "<hex>{8}-<hex>{4}-3<variant>"},
+    {"uuid4", "<hex>{8}-<hex>{4}-4<variant>"},
+    {"uuid5", "<hex>{8}-<hex>{4}-5<variant>"},
+    {"uuid6", "<hex>{8}-<hex>{4}-6<variant>"},
+    {"uuid7", "<hex>{8}-<hex>{4}-7<variant>"},
+    {"uuid8", "<hex>{8}-<hex>{4}-8<variant>"},
+    {"base64", "(?:<b64>{4})*(?:<b64>[AQgw]==|<b64>{2}[AEIMQUYcgkosw048]=)?"},
+    {"base64url", "(?:<b64url>{4})*(?:<b64url>[AQgw]==|<b64url>{2}[AEIMQUYcgkosw048]=)?"},
+    {"ipv4interface", "<ipv4><ipv4length>"},
+    {"ipv6interface", "<ipv6><ipv6length>"},
+    {"ipvanyaddress", "<ipv4>|<ipv6>"},
+    {"ipvanyinterface", "<ipv4><ipv4length>|<ipv6><ipv6length>"},
 };
 
-// The formats of OpenAPI that every string has.
-constexpr absl::string_view kAnyText[] = {"binary", "double", "float",
-                                          "int32",  "int64",  "password"};
+// The formats of OpenAPI and pydantic that every string has.
+constexpr absl::string_view kAnyText[] = {"binary", "double", "float",   "int32",
+                                          "int64",  "path",   "password"};
 
 std::string Expand(absl::string_view pattern, bool is_iri) {
   std::string text(pattern);
