@@ -149,6 +149,9 @@ absl::Status GenerationRequest::Validate(int vocab_size, int64_t context_length)
   if (top_logprobs > 0 && !logprobs) {
     return absl::InvalidArgumentError("top_logprobs needs logprobs; set both");
   }
+  if (processed_logprobs && !logprobs) {
+    return absl::InvalidArgumentError("processed_logprobs needs logprobs; set both");
+  }
   if (prompt_logprobs.has_value() && (*prompt_logprobs < 0 || *prompt_logprobs > kMaxTopLogprobs)) {
     return Reject("prompt_logprobs", absl::StrCat(*prompt_logprobs),
                   absl::StrCat("from 0 to ", kMaxTopLogprobs));

@@ -101,9 +101,11 @@ struct GenerationRequest {
   std::optional<ReasoningLimit> reasoning_limit;
   std::shared_ptr<const grammar::TokenTrie> token_trie;
   // `logprobs` says whether to report the log-probability of each output token. `top_logprobs` is
-  // the number of alternatives to report for each.
+  // the number of alternatives to report for each. With `processed_logprobs`, they are those of the
+  // distribution from which the token was drawn (sampler.h).
   bool logprobs = false;
   int32_t top_logprobs = 0;
+  bool processed_logprobs = false;
   // If set, report the log-probability of each prompt token, and this many alternatives. Each
   // reported token uses one credit. The KV of these tokens is computed and not taken from a cache.
   std::optional<int32_t> prompt_logprobs;
@@ -125,7 +127,8 @@ struct GenerationRequest {
   absl::Status Validate(int vocab_size, int64_t context_length) const;
 };
 
-// A token's log-softmax of the model's logits, before bias, penalties and temperature.
+// A token's log-softmax of the model's logits, before bias, penalties and temperature; or that of an
+// output token after them, if the request has processed_logprobs.
 struct TokenLogprob {
   int32_t token_id = 0;
   float logprob = 0;

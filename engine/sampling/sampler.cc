@@ -159,8 +159,14 @@ absl::StatusOr<SampledToken> Sampler::Sample(absl::Span<const float> logits,
   SampledToken token;
   ASSIGN_OR_RETURN(token.token_id, ArgMaxToken(best));
   if (input.params->temperature > 0) token.token_id = Draw(adjusted, best.value, input);
-  if (input.top_logprobs.has_value()) {
-    token.logprob = Logprob(logits, token.token_id, *input.top_logprobs);
+  if (!input.top_logprobs.has_value()) return token;
+  const int32_t top = *input.top_logprobs;
+  if (!input.processed_logprobs) {
+    token.logprob = Logprob(logits, token.token_id, top);
+  } else if (input.params->temperature > 0) {
+    token.logprob = DrawnLogprob(token.token_id, top);
+  } else {
+    token.logprob = Logprob(adjusted, token.token_id, top);
   }
   return token;
 }
@@ -369,7 +375,26 @@ TokenLogprob Sampler::Logprob(absl::Span<const float> logits, int32_t token, int
   result.logprob = static_cast<float>(logits[token] - log_total);
   SelectTop(logits, top);
   for (const Candidate& candidate : candidates_) {
+    if (candidate.value == -kInfinity) break;  // excluded tokens
     result.top.emplace_back(candidate.id, static_cast<float>(candidate.value - log_total));
+  }
+  return result;
+}
+
+TokenLogprob Sampler::DrawnLogprob(int32_t token, int32_t top) {
+  double total = 0;
+  for (const Candidate& candidate : candidates_) total += candidate.value;
+  const double log_total = Log(total);
+  const auto logprob = [log_total](const Candidate& candidate) {
+    return static_cast<float>(Log(candidate.value) - log_total);
+  };
+  const auto own = std::find_if(candidates_.begin(), candidates_.end(),
+                                [token](const Candidate& c) { return c.id == token; });
+  TokenLogprob result{.token_id = token, .logprob = logprob(*own)};
+  const size_t count = std::min<size_t>(top, candidates_.size());
+  std::partial_sort(candidates_.begin(), candidates_.begin() + count, candidates_.end(), Better);
+  for (size_t i = 0; i < count; ++i) {
+    result.top.emplace_back(candidates_[i].id, logprob(candidates_[i]));
   }
   return result;
 }

@@ -23,7 +23,8 @@
 // every machine.
 //
 // Reported log-probabilities are those of the model: the log-softmax of the logits before all of
-// these steps.
+// these steps. Processed ones are those of the draw: the shares of the tokens that are left for step
+// 12, or, if the temperature is 0, the log-softmax of the logits after step 4.
 #ifndef TIDEPOOL_ENGINE_SAMPLING_SAMPLER_H_
 #define TIDEPOOL_ENGINE_SAMPLING_SAMPLER_H_
 
@@ -53,6 +54,7 @@ struct SampleInput {
   const grammar::TokenMask* allowed = nullptr;  // if set, only these tokens may be sampled
   std::optional<int32_t>
       top_logprobs;  // if set, report the token's log-probability and this many alternatives
+  bool processed_logprobs = false;
 };
 
 struct SampledToken {
@@ -89,6 +91,8 @@ class Sampler {
   void SortFrom(size_t first);
   int32_t Draw(absl::Span<const float> logits, float best, const SampleInput& input);
   TokenLogprob Logprob(absl::Span<const float> logits, int32_t token, int32_t top);
+  // The same for the distribution of the latest Draw.
+  TokenLogprob DrawnLogprob(int32_t token, int32_t top);
 
   std::vector<float> adjusted_;
   std::vector<Candidate> candidates_;

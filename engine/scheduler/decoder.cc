@@ -96,6 +96,7 @@ class AutoregressiveDecoder final : public Decoder {
         .allowed = mask,
         .top_logprobs =
             request.logprobs ? std::optional<int32_t>(request.top_logprobs) : std::nullopt,
+        .processed_logprobs = request.processed_logprobs,
     };
     ASSIGN_OR_RETURN(SampledToken token, sampler_.Sample(NextLogits(output), input));
     accepted.tokens.push_back(std::move(token));

@@ -294,6 +294,7 @@ worker::v1::Start Generation::MakeStart() const {
   CopyConstraint(request, &start);
   start.set_logprobs(request.logprobs());
   start.set_top_logprobs(request.top_logprobs());
+  start.set_processed_logprobs(request.processed_logprobs());
   start.set_request_id(request.request_id());
   return start;
 }

@@ -28,6 +28,7 @@ RequestDigests DigestsOf(const v1::GenerateRequest& request) {
   part.clear_session_id();
   part.clear_logprobs();
   part.clear_top_logprobs();
+  part.clear_processed_logprobs();
   part.clear_return_progress();
   part.clear_parse_output();
   digests.turn = Digest(part);

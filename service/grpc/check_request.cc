@@ -195,6 +195,9 @@ absl::Status CheckLogprobs(const v1::GenerateRequest& request) {
   if (request.top_logprobs() > 0 && !request.logprobs()) {
     return absl::InvalidArgumentError("top_logprobs needs logprobs: set logprobs to true");
   }
+  if (request.processed_logprobs() && !request.logprobs()) {
+    return absl::InvalidArgumentError("processed_logprobs needs logprobs: set logprobs to true");
+  }
   if (in_range(request.prompt_logprobs())) return absl::OkStatus();
   return Refuse("prompt_logprobs", absl::StrCat(request.prompt_logprobs()), range);
 }
@@ -304,6 +307,7 @@ std::vector<LaterField> LaterFields(const v1::GenerateRequest& request) {
   const bool parallel = !chat.has_parallel_tool_calls() || chat.parallel_tool_calls();
   const absl::StatusOr<CallRules> rules = RulesOf(chat.tools_json(), chat.tool_choice(), parallel);
   return {
+      {4, request.processed_logprobs(), "processed_logprobs"},
       {3, sampling.has_typical_p(), "sampling.typical_p"},
       {3, sampling.has_top_n_sigma(), "sampling.top_n_sigma"},
       {3, sampling.has_dry_multiplier(), "sampling.dry_multiplier"},

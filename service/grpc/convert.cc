@@ -131,6 +131,7 @@ absl::StatusOr<engine::GenerationRequest> FromProto(const worker::v1::Start& sta
                                    prepared.marker_token_ids().end());
   out.logprobs = start.logprobs();
   out.top_logprobs = start.top_logprobs();
+  out.processed_logprobs = start.processed_logprobs();
   if (start.has_prompt_logprobs()) out.prompt_logprobs = start.prompt_logprobs();
   out.prompt_logprobs_from = start.prompt_logprobs_from();
   out.progress = start.return_progress();

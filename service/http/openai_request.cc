@@ -119,6 +119,18 @@ void AskLogprobs(int64_t top, v1::GenerateRequest* base) {
   base->set_top_logprobs(static_cast<int32_t>(top));
 }
 
+// Reads vLLM's option of a server. Requires: whether `base` has logprobs is known.
+void ReadLogprobsMode(JsonFields* fields, v1::GenerateRequest* base) {
+  const std::optional<std::string> mode = fields->String("logprobs_mode");
+  if (!mode.has_value() || *mode == "raw_logprobs") return;
+  if (*mode != "processed_logprobs") {
+    fields->Fail("logprobs_mode", "must be \"raw_logprobs\" or \"processed_logprobs\"");
+  } else if (!base->logprobs()) {
+    fields->Fail("logprobs_mode", "needs logprobs; set logprobs too");
+  }
+  base->set_processed_logprobs(true);
+}
+
 // Makes n copies of each prompt. If the request has a seed, each copy gets another seed. `prompts`
 // are consumed.
 absl::Status MakeChoices(int64_t n, std::vector<v1::GenerateRequest> prompts, OpenAiRequest* out) {
@@ -235,6 +247,7 @@ absl::StatusOr<OpenAiRequest> ParseCompletionRequest(const Json& body, FieldReco
     AskLogprobs(*top, &base);
     if (out.prompt.echo) out.prompt.echo_logprobs = static_cast<int32_t>(*top);
   }
+  ReadLogprobsMode(&fields, &base);
   RETURN_IF_ERROR(fields.Done());
   AskForPrompt(out, &base);
   for (v1::GenerateRequest& prompt : prompts) prompt.MergeFrom(base);
@@ -266,6 +279,7 @@ absl::StatusOr<OpenAiRequest> ParseChatRequest(const Json& body, FieldRecorder* 
   if (!logprobs && top.value_or(0) > 0) {
     fields.Fail("top_logprobs", "needs logprobs; set logprobs to true");
   }
+  ReadLogprobsMode(&fields, &base);
   fields.NotServed("modalities", Json::array({"text"}));
   if (fields.Bool("echo").value_or(false)) out.prompt.echo_text = LastAnswer(base.chat());
   for (const char* name : {"audio", "prediction", "web_search_options", "verbosity"}) {

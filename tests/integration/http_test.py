@@ -3,6 +3,7 @@ connections."""
 
 import concurrent.futures
 import json
+import math
 import socket
 import unittest
 
@@ -154,6 +155,23 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(len(legacy.tokens), 5)
         self.assertEqual([len(top) for top in legacy.top_logprobs], [2] * 5)
         self.assertEqual(legacy.text_offset[0], 0)
+
+    def test_processed_logprobs_are_those_of_the_draw(self):
+        ask = {"logprobs": True, "top_logprobs": 20, "temperature": 1.5, "seed": 3}
+        processed = {"logprobs_mode": "processed_logprobs", "structured_outputs": {"choice": ["yes", "no", "maybe"]}}
+        constrained = self.chat(**ask, extra_body=processed).choices[0]
+        for entry in constrained.logprobs.content:
+            chances = {other.token: math.exp(other.logprob) for other in entry.top_logprobs}
+            self.assertAlmostEqual(sum(chances.values()), 1, places=4)
+            self.assertEqual(chances[entry.token], math.exp(entry.logprob))
+        top_k = self.chat(**ask, extra_body={"logprobs_mode": "processed_logprobs", "top_k": 3}).choices[0]
+        raw = self.chat(**ask, extra_body={"top_k": 3}).choices[0]
+        self.assertEqual(top_k.message.content, raw.message.content)
+        for entry, plain in zip(top_k.logprobs.content, raw.logprobs.content):
+            self.assertEqual(len(entry.top_logprobs), 3)
+            weights = [math.exp(other.logprob / 1.5) for other in plain.top_logprobs[:3]]
+            for other, weight in zip(entry.top_logprobs, weights):
+                self.assertAlmostEqual(math.exp(other.logprob), weight / sum(weights), places=4)
 
     def test_an_answer_that_is_too_long_to_be_sent_at_once(self):
         self.chat(n=32, max_tokens=1500)  # so that the server already has memory for 32 sequences

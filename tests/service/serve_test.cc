@@ -328,6 +328,8 @@ TEST_F(ServeTest, BadRequestsGetOneClearStatus) {
        StatusCode::INVALID_ARGUMENT, "tools_json"},
       {"logprobs", [](auto* r) { r->set_top_logprobs(3); }, StatusCode::INVALID_ARGUMENT,
        "logprobs"},
+      {"processed logprobs", [](auto* r) { r->set_processed_logprobs(true); },
+       StatusCode::INVALID_ARGUMENT, "processed_logprobs needs logprobs"},
       {"priority", [](auto* r) { r->set_priority(1000); }, StatusCode::INVALID_ARGUMENT,
        "priority"},
       {"request id", [](auto* r) { r->set_request_id(std::string(200, 'r')); },

@@ -21,11 +21,16 @@ struct Case {
   SamplingParams params;
   SamplerState state;
   std::optional<int32_t> top_logprobs;
+  bool processed_logprobs = false;
+  const grammar::TokenMask* allowed = nullptr;
 
   absl::StatusOr<SampledToken> Sample(const std::vector<float>& logits, int64_t position = 0) {
-    return sampler.Sample(
-        logits,
-        {.params = &params, .state = &state, .position = position, .top_logprobs = top_logprobs});
+    return sampler.Sample(logits, {.params = &params,
+                                   .state = &state,
+                                   .position = position,
+                                   .allowed = allowed,
+                                   .top_logprobs = top_logprobs,
+                                   .processed_logprobs = processed_logprobs});
   }
   int32_t Token(const std::vector<float>& logits, int64_t position = 0) {
     const auto token = Sample(logits, position);
@@ -332,6 +337,51 @@ TEST(SamplerTest, LogprobsAreTheModelsOwn) {
   EXPECT_NEAR(token->logprob->top[0].second, 3 - std::log(total), 1e-6);
   c.top_logprobs = std::nullopt;
   EXPECT_FALSE(c.Sample(logits)->logprob.has_value());
+}
+
+TEST(SamplerTest, ProcessedLogprobsAreThoseOfTheDraw) {
+  Case c;
+  c.top_logprobs = 20;
+  c.processed_logprobs = true;
+  c.params.temperature = 0.5f;
+  c.params.logit_bias = {{2, 0.5f}};
+  c.params.top_k = 3;
+  grammar::TokenMask allowed(6);
+  for (const int32_t id : {0, 1, 2, 3, 5}) allowed.Set(id);
+  c.allowed = &allowed;
+  const std::vector<float> logits = {1, 3, 2, 2.75f, 9, -1};
+  const std::vector<std::pair<int32_t, double>> kept = {{1, 3}, {3, 2.75}, {2, 2.5}};
+  double total = 0;
+  for (const auto& [id, logit] : kept) total += std::exp(logit / 0.5);
+  for (int64_t position = 0; position < 20; ++position) {
+    const auto token = c.Sample(logits, position);
+    ASSERT_TRUE(token.ok() && token->logprob.has_value());
+    ASSERT_EQ(token->logprob->top.size(), kept.size());
+    for (size_t i = 0; i < kept.size(); ++i) {
+      EXPECT_EQ(token->logprob->top[i].first, kept[i].first);
+      const double expected = kept[i].second / 0.5 - std::log(total);
+      EXPECT_NEAR(token->logprob->top[i].second, expected, 1e-6);
+      if (kept[i].first != token->token_id) continue;
+      EXPECT_EQ(token->logprob->logprob, token->logprob->top[i].second);
+    }
+  }
+}
+
+TEST(SamplerTest, ProcessedLogprobsOfTheBestTokenIgnoreWhatOnlyADrawUses) {
+  Case c;
+  c.top_logprobs = 20;
+  c.processed_logprobs = true;
+  c.params.top_k = 1;
+  grammar::TokenMask allowed(4);
+  allowed.Set(0);
+  allowed.Set(2);
+  c.allowed = &allowed;
+  const auto token = c.Sample({1, 5, 2, 4});
+  ASSERT_TRUE(token.ok() && token->logprob.has_value());
+  EXPECT_EQ(token->token_id, 2);
+  EXPECT_NEAR(token->logprob->logprob, -std::log(1 + std::exp(-1)), 1e-6);
+  ASSERT_EQ(token->logprob->top.size(), 2u);
+  EXPECT_EQ(token->logprob->top[1].first, 0);
 }
 
 TEST(SamplerTest, LogprobsOfWideRanges) {

@@ -152,6 +152,9 @@ TEST(CheckTest, WorkersOfEarlierReleasesLackFields) {
     EXPECT_THAT(field(2, [&](auto* r) { set(r->mutable_sampling()); }), HasSubstr("sampling."));
     EXPECT_EQ(field(3, [&](auto* r) { set(r->mutable_sampling()); }), "");
   }
+  EXPECT_THAT(field(3, [](auto* r) { r->set_processed_logprobs(true); }),
+              HasSubstr("processed_logprobs"));
+  EXPECT_EQ(field(4, [](auto* r) { r->set_processed_logprobs(true); }), "");
 }
 
 TEST(CheckTest, StopsHaveLimits) {

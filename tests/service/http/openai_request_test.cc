@@ -210,6 +210,10 @@ TEST(ChatRequestTest, ToolsAndLogprobs) {
   const v1::GenerateRequest logprobs = Only(ChatWith(R"("logprobs":true,"top_logprobs":5)"));
   EXPECT_TRUE(logprobs.logprobs());
   EXPECT_EQ(logprobs.top_logprobs(), 5);
+  EXPECT_FALSE(logprobs.processed_logprobs());
+  const std::string mode = R"("logprobs":true,"logprobs_mode":)";
+  EXPECT_TRUE(Only(ChatWith(mode + R"("processed_logprobs")")).processed_logprobs());
+  EXPECT_FALSE(Only(ChatWith(mode + R"("raw_logprobs")")).processed_logprobs());
 }
 
 TEST(ChatRequestTest, FieldsThatCannotChangeTheOutputAreAccepted) {
@@ -369,6 +373,8 @@ TEST(CompletionRequestTest, FaultsAreNamed) {
 TEST(ChatRequestTest, FaultsAreNamed) {
   const Refused table[] = {
       {R"("top_logprobs":2)", "top_logprobs", "needs logprobs"},
+      {R"("logprobs_mode":"processed_logprobs")", "logprobs_mode", "needs logprobs"},
+      {R"("logprobs":true,"logprobs_mode":"raw")", "logprobs_mode", "processed_logprobs"},
       {R"("max_tokens":2,"max_completion_tokens":3)", "max_completion_tokens", "one of them"},
       {R"("audio":{})", "audio", "not supported"},
       {R"("modalities":["text","audio"])", "modalities", "not supported"},
