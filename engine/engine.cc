@@ -31,6 +31,9 @@ namespace {
 
 using DrawnTokens = absl::StatusOr<SpanOutput>;
 
+// The maximum time per step for finding tokens that need no pass. All streams wait for it.
+constexpr absl::Duration kMaxForcedTime = absl::Microseconds(300);
+
 // Returns the status that a client gets if a forward pass failed.
 absl::Status ForwardError(const absl::Status& status) {
   if (absl::IsDataLoss(status) || absl::IsUnavailable(status)) return status;
@@ -49,20 +52,6 @@ absl::Status CheckFits(const GenerationRequest& request, int64_t chunk, const Kv
       absl::StrCat("a prompt of ", tokens, " tokens can never fit the KV memory of ",
                    cache.blocks_total() * cache.block_bytes(), " bytes: it needs ",
                    need * cache.block_bytes(), "; raise --kv-memory or shorten the prompt"));
-}
-
-// Counts the sequences for which this is the first step.
-void NoteStarted(const StepPlan& plan, absl::Duration now, EngineStats* stats) {
-  for (const PlanItem& item : plan.items) {
-    Sequence& sequence = *item.sequence;
-    if (sequence.planned_at.has_value()) continue;
-    sequence.planned_at = now;
-    const int64_t prompt = sequence.request.prompt_length;
-    sequence.usage.prompt_tokens = prompt;
-    sequence.usage.cached_tokens = std::min(prompt, *sequence.admission.cached_tokens);
-    stats->prompt_tokens += prompt;
-    stats->cached_prompt_tokens += sequence.usage.cached_tokens;
-  }
 }
 
 // Large because it owns everything that a step uses.
@@ -143,7 +132,8 @@ class EngineImpl final : public Engine {
   EngineOffload offload_;
   EngineStats stats_;
   std::vector<Delivery> outbox_;
-  int64_t retired_ = 0;  // number of sequences that ended in the current step
+  int64_t retired_ = 0;          // number of sequences that ended in the current step
+  absl::Duration forced_until_;  // when to stop looking for forced tokens in the current step
   SingleFlight<ExpertPlacement> placement_;
   MaskThreads masks_{[shared = shared_.get()] { shared->Wake(); }};
   std::atomic<uint64_t> next_arrival_{0};
@@ -300,7 +290,8 @@ absl::StatusOr<StepOutput> EngineImpl::RunModel(const Batch& batch,
   absl::StatusOr<StepOutput> output = model_->Forward(batch, cache_->view(), &workspace_);
   StepCostModel::Step step = {.time = clock_->Monotonic() - start};
   for (const RowSpan& span : batch.spans) {
-    (span.rows() > 1 ? step.prompt_rows : step.decode_rows) += span.rows();
+    const bool decodes = span.rows() == 1 || span.phase == moe::Phase::kDecode;
+    (decodes ? step.decode_rows : step.prompt_rows) += span.rows();
   }
   const ExpertCounts experts = model_->last_expert_counts();
   PassCosts costs = {.hits = experts.hits, .misses = experts.misses};
@@ -361,6 +352,7 @@ std::vector<DrawnTokens> EngineImpl::ForwardApart(const StepPlan& plan) {
 }
 
 bool EngineImpl::Commit(StepPlan plan, std::vector<DrawnTokens> drawn) {
+  forced_until_ = clock_->Monotonic() + kMaxForcedTime;
   for (EndedSequence& ended : plan.ended) Fail(std::move(ended.sequence), std::move(ended.status));
   for (size_t i = 0; i < plan.items.size(); ++i) {
     PlanItem& item = plan.items[i];
@@ -384,6 +376,14 @@ void EngineImpl::CommitItem(PlanItem* item, const RowSpan& span, SpanOutput outp
   TellPrompt(std::move(output.prompt), clock_->Monotonic(), sequence, &chunk);
   for (SampledToken& token : output.tokens) {
     Append(sequence, std::move(token), &chunk);
+    sequence->forced = 0;
+    while (!chunk.finish.has_value()) {
+      const auto late = [this] { return clock_->Monotonic() >= forced_until_; };
+      const std::optional<int32_t> forced = ForcedToken(late, sequence);
+      if (!forced.has_value()) break;
+      ++sequence->forced;
+      Append(sequence, {.token_id = *forced}, &chunk);
+    }
     if (chunk.finish.has_value()) break;
   }
   if (chunk.finish.has_value()) {

@@ -73,14 +73,14 @@ void MaskThreads::Run(Jobs* jobs, Jobs* slow) {
       job = std::move(jobs->front());
       jobs->pop_front();
     }
-    const absl::Duration end =
-        base::Clock::Real().Monotonic() + SequenceConstraint::kMaxQuickMask;
+    const absl::Duration end = base::Clock::Real().Monotonic() + SequenceConstraint::kMaxQuickMask;
     const auto give_up = [slow, end] {
       return slow != nullptr && base::Clock::Real().Monotonic() >= end;
     };
     if (job.constraint->TryComputeMask(job.forbidden, give_up)) {
       Finish(job);
     } else {
+      job.constraint->NoteSlow();
       const base::MutexLock lock(&mutex_);
       slow->push_back(std::move(job));
       changed_.NotifyAll();

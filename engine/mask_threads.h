@@ -42,8 +42,8 @@ class MaskThreads {
   // Starts to compute the masks of the sequences of the plan that have a constraint, get a token in
   // this step, and have no mask yet.
   void Begin(const StepPlan& plan);
-  // Waits until the masks of the latest plan are ready, but at most for `patience`, and not for those
-  // that go to the second thread at once.
+  // Waits until the masks of the latest plan are ready, but at most for `patience`, and not for
+  // those that go to the second thread at once.
   void Wait(absl::Duration patience);
 
  private:

@@ -9,6 +9,19 @@
 
 namespace tidepool::engine {
 
+void NoteStarted(const StepPlan& plan, absl::Duration now, EngineStats* stats) {
+  for (const PlanItem& item : plan.items) {
+    Sequence& sequence = *item.sequence;
+    if (sequence.planned_at.has_value()) continue;
+    sequence.planned_at = now;
+    const int64_t prompt = sequence.request.prompt_length;
+    sequence.usage.prompt_tokens = prompt;
+    sequence.usage.cached_tokens = std::min(prompt, *sequence.admission.cached_tokens);
+    stats->prompt_tokens += prompt;
+    stats->cached_prompt_tokens += sequence.usage.cached_tokens;
+  }
+}
+
 void TellPrompt(std::vector<TokenLogprob> scored, absl::Duration now, Sequence* sequence,
                 StreamChunk* chunk) {
   const int64_t prompt = sequence->request.prompt_length;
@@ -35,6 +48,16 @@ Usage FinalUsage(const Sequence& sequence, absl::Duration now) {
   usage.prefill_time = *sequence.first_token_at - *sequence.planned_at;
   usage.decode_time = now - *sequence.first_token_at;
   return usage;
+}
+
+std::optional<int32_t> ForcedToken(absl::FunctionRef<bool()> give_up, Sequence* sequence) {
+  const std::shared_ptr<SequenceConstraint>& constraint = sequence->constraint;
+  if (constraint == nullptr || constraint->allows_all() || constraint->slow()) return std::nullopt;
+  if (sequence->request.logprobs || sequence->control->credit.load() <= 0) return std::nullopt;
+  const bool known =
+      constraint->ready() ||
+      (!give_up() && constraint->TryComputeMask(sequence->forbidden_next(), give_up));
+  return known ? constraint->only() : std::nullopt;
 }
 
 bool OnlyEndFollows(const Sequence& sequence) {

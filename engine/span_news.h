@@ -1,19 +1,26 @@
-// What a step reports about a sequence besides its output tokens: the prompt's log-probabilities,
-// the prompt's progress, and, at the end, the usage.
+// What a step reports about a sequence besides its sampled tokens: the prompt's log-probabilities,
+// the prompt's progress, the tokens that must follow, and, at the end, the usage.
 #ifndef TIDEPOOL_ENGINE_SPAN_NEWS_H_
 #define TIDEPOOL_ENGINE_SPAN_NEWS_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "engine/engine_stats.h"
 #include "engine/sampling/dry_breakers.h"
 #include "engine/sampling/request.h"
+#include "engine/scheduler/batch_scheduler.h"
 #include "engine/scheduler/sequence.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace tidepool::engine {
+
+// Engine thread only. Counts the sequences for which this is the first step.
+void NoteStarted(const StepPlan& plan, absl::Duration now, EngineStats* stats);
 
 // Engine thread only. Writes reports about the prompt into `chunk`. `scored` are the next
 // log-probabilities of the prompt, each of which uses one credit. The progress is reported if the
@@ -27,6 +34,11 @@ bool HasNews(const StreamChunk& chunk);
 // Returns the usage of a sequence that ends now. Requires: the sequence has generated a token, or
 // its whole prompt is computed.
 Usage FinalUsage(const Sequence& sequence, absl::Duration now);
+
+// Returns the next token if the sequence's constraint allows no other, so that no logits are needed
+// to sample it. Computes the mask until `give_up` returns true. Then, and if the token's
+// log-probability is requested, returns nullopt.
+std::optional<int32_t> ForcedToken(absl::FunctionRef<bool()> give_up, Sequence* sequence);
 
 // Returns whether the sequence's constraint allows nothing but an end token, which need not be
 // generated. It must be if its log-probability is requested.

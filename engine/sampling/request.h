@@ -127,8 +127,8 @@ struct GenerationRequest {
   absl::Status Validate(int vocab_size, int64_t context_length) const;
 };
 
-// A token's log-softmax of the model's logits, before bias, penalties and temperature; or that of an
-// output token after them, if the request has processed_logprobs.
+// A token's log-softmax of the model's logits, before bias, penalties and temperature; or that of
+// an output token after them, if the request has processed_logprobs.
 struct TokenLogprob {
   int32_t token_id = 0;
   float logprob = 0;

@@ -23,8 +23,8 @@
 // every machine.
 //
 // Reported log-probabilities are those of the model: the log-softmax of the logits before all of
-// these steps. Processed ones are those of the draw: the shares of the tokens that are left for step
-// 12, or, if the temperature is 0, the log-softmax of the logits after step 4.
+// these steps. Processed ones are those of the draw: the shares of the tokens that are left for
+// step 12, or, if the temperature is 0, the log-softmax of the logits after step 4.
 #ifndef TIDEPOOL_ENGINE_SAMPLING_SAMPLER_H_
 #define TIDEPOOL_ENGINE_SAMPLING_SAMPLER_H_
 

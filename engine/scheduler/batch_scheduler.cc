@@ -114,7 +114,8 @@ void BatchScheduler::PlanRunning(StepPlan* plan) {
   for (Sequence* sequence : Snapshot(running_.sequences())) {
     if (!sequence->admitted || !sequence->has_credit) continue;
     const auto prompt = prompt_rows.find(sequence->arrival);
-    const int64_t rows = prompt == prompt_rows.end() ? 1 : prompt->second;
+    const int64_t rows =
+        prompt == prompt_rows.end() ? running_.DecodeRows(*sequence) : prompt->second;
     if (rows > 0) PlanOrPreempt(sequence, rows, plan);
   }
 }
@@ -186,7 +187,7 @@ void BatchScheduler::Commit(PlanItem* item, const RowSpan& span) {
   const int64_t slots = span.first_slot + span.rows();
   sequence->lease.Commit(absl::MakeConstSpan(sequence->tokens).first(slots));
   const bool ends = slots == static_cast<int64_t>(sequence->tokens.size());
-  if (ends) waiting_.ChargeOutput(*sequence, 1);
+  if (ends) waiting_.ChargeOutput(*sequence, span.phase == moe::Phase::kDecode ? span.rows() : 1);
 }
 
 std::unique_ptr<Sequence> BatchScheduler::Remove(Sequence* sequence) {

@@ -44,7 +44,6 @@ bool SequenceConstraint::TryComputeMask(absl::Span<const int32_t> forbidden,
                                         absl::FunctionRef<bool()> give_up) {
   if (allows_all()) return true;
   const absl::Duration begin = base::ThreadCpuTime();
-  slow_ = true;
   if (matcher_.has_value() && !matcher_->TryFillMask(&mask_, give_up)) return false;
   slow_ = base::ThreadCpuTime() - begin > kMaxQuickMask;
   Restrict(forbidden);

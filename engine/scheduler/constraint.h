@@ -50,6 +50,10 @@ class SequenceConstraint {
   // Whether the latest mask took longer than kMaxQuickMask, so the next one may too. Requires:
   // !computing().
   bool slow() const { return slow_; }
+  // For the caller of TryComputeMask, if it gave up after kMaxQuickMask.
+  void NoteSlow() { slow_ = true; }
+  // Returns the only token that may come next, if there is one. Requires: ready().
+  std::optional<int32_t> only() const { return allows_all() ? std::nullopt : mask_.Only(); }
   // The tokens that may be sampled next, or null if all may. Requires: ready().
   const grammar::TokenMask* mask() const { return allows_all() ? nullptr : &mask_; }
 

@@ -20,7 +20,8 @@ class AutoregressiveDecoder final : public Decoder {
 
   RowSpan NextSpan(const Sequence& sequence, int64_t max_rows) const override {
     CHECK_GE(max_rows, 1);
-    const int64_t rows = std::min(max_rows, PendingRows(sequence));
+    const int64_t pending = PendingRows(sequence);
+    const int64_t rows = std::min(max_rows, pending);
     CHECK_GE(rows, 1);
     RowSpan span;
     span.first_slot = sequence.lease.slots();
@@ -29,14 +30,15 @@ class AutoregressiveDecoder final : public Decoder {
     span.token_ids.assign(begin, begin + rows);
     span.request = static_cast<int64_t>(sequence.arrival);
     const bool is_prompt = span.first_slot < sequence.request.prompt_length;
-    span.phase = is_prompt || rows > 1 ? moe::Phase::kPrefill : moe::Phase::kDecode;
+    const bool decodes = !is_prompt && (rows == 1 || sequence.decodes(pending));
+    span.phase = decodes ? moe::Phase::kDecode : moe::Phase::kPrefill;
     for (int64_t row = 0; sequence.scores_prompt() && row < rows; ++row) {
       if (ScoresRow(sequence, span.first_slot + row)) {
         span.logit_rows.push_back(static_cast<int32_t>(row));
       }
     }
     const bool scores = !span.logit_rows.empty();
-    if (rows < PendingRows(sequence)) return span;
+    if (rows < pending) return span;
     span.logit_rows.push_back(static_cast<int32_t>(rows - 1));
     const GenerationRequest& request = sequence.request;
     const bool is_free = sequence.constraint == nullptr || sequence.constraint->allows_all();

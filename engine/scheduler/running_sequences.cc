@@ -41,15 +41,18 @@ int64_t RunningSequences::PromptRowsOfStep() const {
   if (limits_.prefill_chunk < options_.prefill_chunk) {
     step = std::min(step, std::max(limits_.prefill_chunk, options_.max_sequences));
   }
-  const int64_t decodes = CountDecodes();
-  return decodes > 0 ? std::min(step - decodes, limits_.mixed_rows) : step;
+  int64_t decodes = 0, rows = 0;
+  for (const auto& sequence : running_) {
+    if (!sequence->has_credit || rows_.Has(sequence->arrival)) continue;
+    ++decodes;
+    rows += DecodeRows(*sequence);
+  }
+  if (decodes == 0) return step;
+  return std::min({step - decodes, options_.limits.rows - rows, limits_.mixed_rows});
 }
 
-int64_t RunningSequences::CountDecodes() const {
-  return std::count_if(running_.begin(), running_.end(), [this](const auto& sequence) {
-    return sequence->has_credit && decoder_->PendingRows(*sequence) == 1 &&
-           !rows_.Has(sequence->arrival);
-  });
+int64_t RunningSequences::DecodeRows(const Sequence& sequence) const {
+  return std::min(decoder_->PendingRows(sequence), options_.limits.rows / options_.max_sequences);
 }
 
 PromptRows::Turn RunningSequences::JudgeRows(const Sequence& sequence, int64_t left) const {
@@ -88,7 +91,7 @@ Sequence* RunningSequences::LastPrefillBelow(int32_t priority) const {
 }
 
 bool RunningSequences::ComputesPrompt(const Sequence& sequence) const {
-  return sequence.has_credit && decoder_->PendingRows(sequence) > 1;
+  return sequence.has_credit && !sequence.decodes(decoder_->PendingRows(sequence));
 }
 
 InFlightPrefixes RunningSequences::FindInFlightPrefixes() const {
@@ -103,7 +106,7 @@ int64_t RunningSequences::PendingPromptRows() const {
   int64_t rows = 0;
   for (const auto& sequence : running_) {
     const int64_t pending = decoder_->PendingRows(*sequence);
-    if (pending > 1) rows += pending;
+    if (!sequence->decodes(pending)) rows += pending;
   }
   return rows;
 }

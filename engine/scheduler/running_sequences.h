@@ -1,9 +1,10 @@
 // RunningSequences: the sequences that run, and the distribution of a step's rows among their
 // prompts.
 //
-// Each sequence that decodes gets one row. Prompts in prefill share the other rows, as PromptRows
-// defines. A prompt gets at most the prefill chunk. All prompts together get fewer rows if
-// sequences that decode would otherwise wait too long.
+// Each sequence that decodes gets one row, and one more for each forced token (Sequence::forced).
+// Prompts in prefill share the other rows, as PromptRows defines. A prompt gets at most the prefill
+// chunk. All prompts together get fewer rows if sequences that decode would otherwise wait too
+// long.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_RUNNING_SEQUENCES_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_RUNNING_SEQUENCES_H_
 
@@ -57,7 +58,7 @@ class RunningSequences {
   // Returns whether a waiting prompt with `left` rows may begin in this step.
   PromptRows::Turn JudgeRows(const Sequence& sequence, int64_t left) const;
   // Returns the number of rows of each prompt in this step. The key is the sequence's `arrival`. A
-  // sequence that is not in the result has one row.
+  // sequence that is not in the result decodes.
   absl::flat_hash_map<uint64_t, int64_t> SharePromptRows() const { return rows_.Share(); }
 
   // Adds a running sequence. It has `left` rows to compute before its next token.
@@ -80,7 +81,11 @@ class RunningSequences {
   // The last sequence in order that has a lower priority and computes its prompt, or null if there
   // is none.
   Sequence* LastPrefillBelow(int32_t priority) const;
-  // Returns whether this running sequence must compute more rows than that of its last token.
+  // Returns the number of rows of a sequence that decodes: that of its last sampled token, and
+  // those of the forced tokens after it, of which every sequence may have equally many in a step.
+  int64_t DecodeRows(const Sequence& sequence) const;
+  // Returns whether this running sequence must compute more rows than those of a sequence that
+  // decodes.
   bool ComputesPrompt(const Sequence& sequence) const;
   // Returns the blocks that running prompts will compute next.
   InFlightPrefixes FindInFlightPrefixes() const;
@@ -89,7 +94,6 @@ class RunningSequences {
 
  private:
   int64_t PromptRowsOfStep() const;
-  int64_t CountDecodes() const;
 
   const SchedulerOptions options_;
   const Decoder* const decoder_;

@@ -65,6 +65,10 @@ struct Sequence {
     return request.prompt_length + std::max<int64_t>(request.stopping.max_tokens, 1) - 1;
   }
 
+  // Returns whether the next `pending` rows are those of the last sampled token and of the forced
+  // tokens after it, so that they are computed like one row of a sequence that decodes.
+  bool decodes(int64_t pending) const { return pending <= 1 + forced; }
+
   // Returns whether log-probabilities of prompt tokens must still be reported.
   bool scores_prompt() const { return prompt_told < request.prompt_length; }
   // The first slot that must be computed for these reports. KV before it may be taken from a cache.
@@ -86,7 +90,10 @@ struct Sequence {
   const uint64_t arrival;
   GenerationRequest request;
   std::vector<int32_t> tokens;  // prompt and output; the last token has no KV yet
-  KvLease lease;          // managed by the scheduler; holds no blocks while the sequence waits
+  KvLease lease;  // managed by the scheduler; holds no blocks while the sequence waits
+  // number of output tokens that were added after the last sampled one, because nothing else could
+  // follow
+  int64_t forced = 0;
   bool admitted = false;  // whether the sequence is running
   // whether it could continue at the start of the current plan: it had credit, and its constraint
   // was not computing a mask

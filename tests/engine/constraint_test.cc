@@ -109,6 +109,73 @@ TEST(ConstraintTest, BatchesAndSharedGrammarsChangeNothing) {
   }
 }
 
+// A token whose log-probability is requested needs its logits, so it is not forced.
+TEST(ConstraintTest, ForcedTokensNeedFewerStepsAndChangeNothing) {
+  for (const int state_layers : {0, 2}) {
+    TestEngine test(MakeOptions(), {.state_layers = state_layers});
+    GrammarCache cache(test.tokenizer.get());
+    GenerationRequest request = Constrained(
+        {.kind = GrammarKind::kRegex, .text = "[a-d]-the only text-[a-d]*-and so on-"}, &cache);
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      request.sampling = {.temperature = 1.5, .seed = seed};
+      const auto run = [&](bool logprobs) {
+        const int64_t before = test.engine->Stats().steps;
+        request.logprobs = logprobs;
+        Answer answer = test.Run(request);
+        return std::make_pair(std::move(answer), test.engine->Stats().steps - before);
+      };
+      const auto [forced, few_steps] = run(false);
+      const auto [sampled, all_steps] = run(true);
+      ASSERT_EQ(forced.finish, sampled.finish);
+      std::vector<int32_t> tokens = sampled.tokens;
+      tokens.pop_back();  // the end token, whose log-probability is reported
+      EXPECT_EQ(forced.tokens, tokens);
+      EXPECT_EQ(forced.text, sampled.text);
+      // Each step may have two rows of a sequence, so half of the 29 forced tokens need no step.
+      EXPECT_LE(few_steps, all_steps - 14);
+    }
+  }
+}
+
+TEST(ConstraintTest, ForcedTokensUseCredit) {
+  TestEngine test;
+  GrammarCache cache(test.tokenizer.get());
+  GenerationRequest request =
+      Constrained({.kind = GrammarKind::kRegex, .text = "0123456789abcdef"}, &cache);
+  request.credit = 5;
+  const std::unique_ptr<Stream> stream = test.Submit(std::move(request));
+  std::string text;
+  while (text.size() < 5) text += stream->Next()->text;
+  EXPECT_EQ(text, "01234");
+  stream->AddCredit(100);
+  EXPECT_EQ(text + ReadAll(stream.get()).text, "0123456789abcdef");
+}
+
+TEST(ConstraintTest, SequencesWithForcedTokensShareTheRowsOfAStep) {
+  EngineOptions options = MakeOptions();
+  options.limits = {.rows = 40, .logit_rows = 32};
+  options.max_sequences = 8;
+  options.prefill_chunk = 32;
+  TestEngine test(options);
+  GrammarCache cache(test.tokenizer.get());
+  const std::string text(150, 'x');
+  test.model.Hold();
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (int i = 0; i < 12; ++i) {
+    GenerationRequest request = Constrained({.kind = GrammarKind::kRegex, .text = text}, &cache);
+    if (i % 3 == 0) request.grammar = nullptr;
+    streams.push_back(test.Submit(std::move(request)));
+  }
+  test.model.Release();
+  for (int i = 0; i < 12; ++i) {
+    const Answer answer = ReadAll(streams[i].get());
+    EXPECT_TRUE(answer.status.ok()) << answer.status;
+    if (i % 3 != 0) {
+      EXPECT_EQ(answer.text, text);
+    }
+  }
+}
+
 // Without patience, most steps end before their masks are ready, and compute the rows again.
 TEST(ConstraintTest, LateMasksChangeNothing) {
   EngineOptions impatient = MakeOptions();

@@ -54,7 +54,8 @@ constexpr Definition kParts[] = {
     {"local", R"((?:<atext>+(?:\.<atext>+)*|)"
               R"("(?:[\x20\x21\x23-\x5B\x5D-\x7E]|\\[\x20-\x7E])*"))"},
     {"uuid", R"((?:<hex>{8}-<hex>{4}-<hex>{4}-<hex>{4}-<hex>{12}))"},
-    // What follows the version's digit in a UUID. RFC 9562, section 4.1: the variant is 10 in binary.
+    // What follows the version's digit in a UUID. RFC 9562, section 4.1: the variant is 10 in
+    // binary.
     {"variant", R"(<hex>{3}-[89ABab]<hex>{3}-<hex>{12})"},
     {"b64", R"([A-Za-z0-9+\/])"},
     {"b64url", R"([A-Za-z0-9_\-])"},

@@ -45,6 +45,28 @@ TEST_F(BatchSchedulerTest, RowsOfAStepAreBounded) {
   EXPECT_EQ(Step(), "A 16+1*, B 15+1*, C 9+6*");
 }
 
+TEST_F(BatchSchedulerTest, ForcedTokensAreComputedWithTheTokenBeforeThem) {
+  Start(100, {.limits = {.rows = 20, .logit_rows = 8}, .prefill_chunk = 40, .max_sequences = 4});
+  const auto force = [this](const std::string& name, int64_t count) {
+    sequences_[name]->tokens.resize(sequences_[name]->tokens.size() + count, 'f');
+    sequences_[name]->forced = count;
+  };
+  Add({.name = "A", .prompt = 2});
+  Add({.name = "B", .prompt = 40});
+  EXPECT_EQ(Step(), "A 0+2*, B 0+18");
+  force("A", 3);
+  EXPECT_EQ(scheduler_->QueuedPromptTokens(), 22);
+  // They do not count as a prompt that ends, beside which B would get fewer rows.
+  EXPECT_EQ(Plan(), "A 2+4*, B 18+16");
+  EXPECT_EQ(plan_->batch.spans[0].phase, moe::Phase::kDecode);
+  Commit();
+  force("A", 7);  // a sequence gets at most a quarter of the 20 rows
+  EXPECT_EQ(Step(), "A 6+5, B 34+6*");
+  EXPECT_EQ(Step(), "A 11+3*, B 40+1*");
+  sequences_["A"]->forced = 0;
+  EXPECT_EQ(Step(), "A 14+1*, B 41+1*");
+}
+
 TEST_F(BatchSchedulerTest, ChunksFollowTheLimits) {
   Start(100);
   Add({.name = "A", .prompt = 3});
