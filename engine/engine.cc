@@ -31,9 +31,6 @@ namespace {
 
 using DrawnTokens = absl::StatusOr<SpanOutput>;
 
-// The maximum time per step for finding tokens that need no pass. All streams wait for it.
-constexpr absl::Duration kMaxForcedTime = absl::Microseconds(300);
-
 // Returns the status that a client gets if a forward pass failed.
 absl::Status ForwardError(const absl::Status& status) {
   if (absl::IsDataLoss(status) || absl::IsUnavailable(status)) return status;
@@ -352,7 +349,7 @@ std::vector<DrawnTokens> EngineImpl::ForwardApart(const StepPlan& plan) {
 }
 
 bool EngineImpl::Commit(StepPlan plan, std::vector<DrawnTokens> drawn) {
-  forced_until_ = clock_->Monotonic() + kMaxForcedTime;
+  forced_until_ = clock_->Monotonic() + options_.mask_patience / 3;
   for (EndedSequence& ended : plan.ended) Fail(std::move(ended.sequence), std::move(ended.status));
   for (size_t i = 0; i < plan.items.size(); ++i) {
     PlanItem& item = plan.items[i];
@@ -379,7 +376,8 @@ void EngineImpl::CommitItem(PlanItem* item, const RowSpan& span, SpanOutput outp
     sequence->forced = 0;
     while (!chunk.finish.has_value()) {
       const auto late = [this] { return clock_->Monotonic() >= forced_until_; };
-      const std::optional<int32_t> forced = ForcedToken(late, sequence);
+      const std::optional<int32_t> forced =
+          ForcedToken(options_.mask_patience / 10, late, sequence);
       if (!forced.has_value()) break;
       ++sequence->forced;
       Append(sequence, {.token_id = *forced}, &chunk);

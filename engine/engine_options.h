@@ -37,6 +37,7 @@ struct EngineOptions {
   int64_t kv_disk_bytes = 0;
   // How long a step waits after its pass for the masks of constrained sequences. Most masks take
   // much less time than a pass. A sequence whose mask takes longer gets its token in a later step.
+  // Tokens that need no pass are looked for in a third of this time, by masks that take a tenth.
   absl::Duration mask_patience = absl::Milliseconds(1);
 
   // Returns INVALID_ARGUMENT with the field, its value and the accepted range.

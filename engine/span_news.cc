@@ -50,9 +50,12 @@ Usage FinalUsage(const Sequence& sequence, absl::Duration now) {
   return usage;
 }
 
-std::optional<int32_t> ForcedToken(absl::FunctionRef<bool()> give_up, Sequence* sequence) {
+std::optional<int32_t> ForcedToken(absl::Duration max_time, absl::FunctionRef<bool()> give_up,
+                                   Sequence* sequence) {
   const std::shared_ptr<SequenceConstraint>& constraint = sequence->constraint;
-  if (constraint == nullptr || constraint->allows_all() || constraint->slow()) return std::nullopt;
+  if (constraint == nullptr || constraint->allows_all()) return std::nullopt;
+  // One state of an automaton can take long, and the other streams would wait for it.
+  if (constraint->mask_time() > max_time) return std::nullopt;
   if (sequence->request.logprobs || sequence->control->credit.load() <= 0) return std::nullopt;
   const bool known =
       constraint->ready() ||

@@ -36,9 +36,10 @@ bool HasNews(const StreamChunk& chunk);
 Usage FinalUsage(const Sequence& sequence, absl::Duration now);
 
 // Returns the next token if the sequence's constraint allows no other, so that no logits are needed
-// to sample it. Computes the mask until `give_up` returns true. Then, and if the token's
-// log-probability is requested, returns nullopt.
-std::optional<int32_t> ForcedToken(absl::FunctionRef<bool()> give_up, Sequence* sequence);
+// to sample it. Computes the mask, unless the sequence's latest mask took more than `max_time` or
+// `give_up` returns true. Then, and if the token's log-probability is requested, returns nullopt.
+std::optional<int32_t> ForcedToken(absl::Duration max_time, absl::FunctionRef<bool()> give_up,
+                                   Sequence* sequence);
 
 // Returns whether the sequence's constraint allows nothing but an end token, which need not be
 // generated. It must be if its log-probability is requested.

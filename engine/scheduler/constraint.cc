@@ -45,7 +45,7 @@ bool SequenceConstraint::TryComputeMask(absl::Span<const int32_t> forbidden,
   if (allows_all()) return true;
   const absl::Duration begin = base::ThreadCpuTime();
   if (matcher_.has_value() && !matcher_->TryFillMask(&mask_, give_up)) return false;
-  slow_ = base::ThreadCpuTime() - begin > kMaxQuickMask;
+  mask_time_ = base::ThreadCpuTime() - begin;
   Restrict(forbidden);
   mask_state_ = MaskState::kReady;
   return true;

@@ -47,11 +47,11 @@ class SequenceConstraint {
   // The same, but calls `give_up` again and again. If it returns true, returns false, and the mask
   // must be computed again.
   bool TryComputeMask(absl::Span<const int32_t> forbidden, absl::FunctionRef<bool()> give_up);
-  // Whether the latest mask took longer than kMaxQuickMask, so the next one may too. Requires:
-  // !computing().
-  bool slow() const { return slow_; }
+  // The CPU time that the latest mask took. The next one may take as long. Requires: !computing().
+  absl::Duration mask_time() const { return mask_time_; }
+  bool slow() const { return mask_time_ > kMaxQuickMask; }
   // For the caller of TryComputeMask, if it gave up after kMaxQuickMask.
-  void NoteSlow() { slow_ = true; }
+  void NoteSlow() { mask_time_ = absl::InfiniteDuration(); }
   // Returns the only token that may come next, if there is one. Requires: ready().
   std::optional<int32_t> only() const { return allows_all() ? std::nullopt : mask_.Only(); }
   // The tokens that may be sampled next, or null if all may. Requires: ready().
@@ -80,7 +80,7 @@ class SequenceConstraint {
   std::optional<ReasoningTracker> reasoning_;
   grammar::TokenMask mask_;
   std::atomic<MaskState> mask_state_ = MaskState::kMissing;
-  bool slow_ = false;
+  absl::Duration mask_time_;
   bool ended_ = false;
 };
 

@@ -112,7 +112,9 @@ TEST(ConstraintTest, BatchesAndSharedGrammarsChangeNothing) {
 // A token whose log-probability is requested needs its logits, so it is not forced.
 TEST(ConstraintTest, ForcedTokensNeedFewerStepsAndChangeNothing) {
   for (const int state_layers : {0, 2}) {
-    TestEngine test(MakeOptions(), {.state_layers = state_layers});
+    EngineOptions patient = MakeOptions();
+    patient.mask_patience = absl::InfiniteDuration();
+    TestEngine test(patient, {.state_layers = state_layers});
     GrammarCache cache(test.tokenizer.get());
     GenerationRequest request = Constrained(
         {.kind = GrammarKind::kRegex, .text = "[a-d]-the only text-[a-d]*-and so on-"}, &cache);
