@@ -15,7 +15,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr double kMaxMicroseconds = 1e9;
-constexpr double kMaxBytes = 1e15;
+constexpr double kMaxExpertBytes = 1e12;
+constexpr double kMaxBytesPerSecond = 1e15;
 
 struct Field {
   const char* name;
@@ -65,9 +66,9 @@ absl::StatusOr<TierCosts> ParseTierCosts(const std::string& name, absl::string_v
   for (const Field& field : kTimes) {
     ASSIGN_OR_RETURN(costs.*field.value, Take(name, field.name, 0, kMaxMicroseconds, &json));
   }
-  ASSIGN_OR_RETURN(const double bytes, Take(name, kExpertBytes, 1, kMaxBytes, &json));
+  ASSIGN_OR_RETURN(const double bytes, Take(name, kExpertBytes, 1, kMaxExpertBytes, &json));
   costs.expert_bytes = static_cast<int64_t>(bytes);
-  ASSIGN_OR_RETURN(costs.copy_bytes_per_s, Take(name, kBandwidth, 1, kMaxBytes, &json));
+  ASSIGN_OR_RETURN(costs.copy_bytes_per_s, Take(name, kBandwidth, 1, kMaxBytesPerSecond, &json));
   json.erase(kAbout);
   if (json.empty()) return costs;
   return Wrong(name, absl::StrCat("unknown field \"", json.begin().key(), "\""));

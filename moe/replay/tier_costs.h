@@ -39,8 +39,8 @@ struct TierCosts {
 };
 
 // Parses a costs file. `name` is used as the file's name in errors. Returns INVALID_ARGUMENT if the
-// text is not JSON, or if a field is missing, unknown or out of range. Times may be 0 to 1e9 us,
-// and the bandwidth and the bytes 1 to 1e15.
+// text is not JSON, or if a field is missing, unknown or out of range: times may be 0 to 1e9 us,
+// expert_bytes 1 to 1e12, and the bandwidth 1 to 1e15.
 absl::StatusOr<TierCosts> ParseTierCosts(const std::string& name, absl::string_view text);
 
 }  // namespace tidepool::moe

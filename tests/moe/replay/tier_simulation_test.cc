@@ -301,7 +301,7 @@ TEST(TierCostsTest, ErrorsNameTheFileAndTheField) {
   EXPECT_EQ(ErrorOf("5.3", "\"5\""),
             "c.json: \"device_expert_us\" must be a number from 0 to 1e+09");
   EXPECT_EQ(ErrorOf("50e9", "0"), "c.json: \"copy_bytes_per_s\" must be a number from 1 to 1e+15");
-  EXPECT_EQ(ErrorOf("2654208", "0"), "c.json: \"expert_bytes\" must be a number from 1 to 1e+15");
+  EXPECT_EQ(ErrorOf("2654208", "0"), "c.json: \"expert_bytes\" must be a number from 1 to 1e+12");
 }
 
 }  // namespace
