@@ -53,11 +53,7 @@ ReplayResult Replay(const Trace& trace, const CostModel& cost, Placement* placem
   double seconds = 0;
   const TraceEntry* last = nullptr;
   for (const TraceEntry& entry : trace.entries) {
-    // The layers of a forward pass are in ascending order. If an entry's layer is not above that of
-    // the entry before, a new forward pass begins.
-    if (last == nullptr || entry.step != last->step || entry.layer <= last->layer) {
-      ++result.forwards;
-    }
+    if (BeginsForward(last, entry)) ++result.forwards;
     last = &entry;
     const absl::Span<const Lookup> lookups = placement->Decide(entry.routing(trace.header.top_k));
     const int64_t bytes = trace.header.expert_bytes[entry.layer];

@@ -100,6 +100,10 @@ LayerRouting TraceEntry::routing(int top_k) const {
           .requests = requests};
 }
 
+bool BeginsForward(const TraceEntry* last, const TraceEntry& entry) {
+  return last == nullptr || entry.step != last->step || entry.layer <= last->layer;
+}
+
 absl::StatusOr<Trace> ReadTrace(const std::string& path) {
   const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "rb"));
   if (file == nullptr) {

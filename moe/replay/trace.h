@@ -48,6 +48,10 @@ struct TraceEntry {
   LayerRouting routing(int top_k) const;
 };
 
+// Returns whether the entry begins a forward pass. `last` is the entry before it, or null. (The
+// layers of a forward pass are in ascending order.)
+bool BeginsForward(const TraceEntry* last, const TraceEntry& entry);
+
 struct Trace {
   TraceHeader header;
   std::vector<TraceEntry> entries;

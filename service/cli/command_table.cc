@@ -96,7 +96,10 @@ constexpr CommandSpec kCommands[] = {
      "The time of a step is an estimate. It assumes that each layer computes its experts one\n"
      "after the other, and meanwhile reads the missing ones one after the other. An expert is\n"
      "computed when it has been read and the expert before it is finished. Its weights are\n"
-     "then read once from memory. Attention and all other work are ignored.",
+     "then read once from memory. Attention and all other work are ignored.\n"
+     "With --device-costs, the slots are those of a GPU, and all experts are in the host's\n"
+     "memory. The report then has the speed of decoding that the costs predict, and the share\n"
+     "of the misses that the CPU computes and that are copied. docs/gpu.md describes the file.",
      "tidepool replay --trace trace.jsonl.zst --slots 25%,50% --policy tide,lru --json"},
     {Command::kSessions, "sessions", "export, import or verify the sessions of a store",
      "export writes each session as one JSON line. import reads such lines into a store. It\n"

@@ -140,6 +140,18 @@ absl::Status ValidateBench(const Config& config, const FlagValues& given) {
               "--prompt-tokens and --output-tokens are both 0: nothing to measure");
 }
 
+absl::Status ValidateReplay(const Config& config, const FlagValues& given) {
+  RETURN_IF_ERROR(Need(!config.replay.trace.empty(), "--trace FILE is missing"));
+  RETURN_IF_ERROR(Need(!config.replay.slots.empty(),
+                       "--slots N is missing: a number of experts, or a percentage such as 25%"));
+  if (config.replay.device_costs.empty()) return absl::OkStatus();
+  for (const char* const name : {"read-bandwidth", "memory-bandwidth"}) {
+    RETURN_IF_ERROR(Need(given.find(name) == given.end(),
+                         absl::StrCat("--", name, " cannot be combined with --device-costs")));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateQuantize(const Config& config) {
   RETURN_IF_ERROR(Need(!config.model.path.empty(), "the model to read is missing"));
   RETURN_IF_ERROR(Need(!config.output.file.empty(), "the file to write is missing"));
@@ -191,9 +203,7 @@ absl::Status Validate(const Config& config, const FlagValues& given) {
       RETURN_IF_ERROR(Need(!config.model.path.empty(), "--model FILE is missing"));
       return Need(config.input.file.has_value(), "--file FILE is missing: the text to score");
     case Command::kReplay:
-      RETURN_IF_ERROR(Need(!config.replay.trace.empty(), "--trace FILE is missing"));
-      return Need(!config.replay.slots.empty(),
-                  "--slots N is missing: a number of experts, or a percentage such as 25%");
+      return ValidateReplay(config, given);
     case Command::kInspect:
     case Command::kPack:
       return Need(!config.model.path.empty(), "--model FILE is missing");

@@ -220,6 +220,7 @@ struct ReplayFlags {
   int64_t refresh_interval = 1;
   double read_bytes_per_s = 1.5e9;
   double memory_bytes_per_s = 10e9;
+  std::string device_costs;  // costs file of a device's tier to simulate; empty: none
 };
 
 // The grammar command: one of the four is set.

@@ -392,6 +392,9 @@ constexpr FlagSpec kFlags[] = {
     {"memory-bandwidth", 0, kTests, "SIZE", "10GB",
      "bytes per second at which experts in memory are computed", Bit(Command::kReplay), kValue,
      SetReplayMemoryBandwidth},
+    {"device-costs", 0, kTests, "FILE", "",
+     "simulate the slots of a GPU above the host's memory, with the costs in this JSON file",
+     Bit(Command::kReplay), kValue, SetString<&Config::replay, &ReplayFlags::device_costs>},
 
     {"all", 0, kResult, "", "off", "write the logits of every position, not only of the last one",
      Bit(Command::kLogits), kSwitch, SetSwitch<&Config::logits, &LogitsFlags::all_positions>},

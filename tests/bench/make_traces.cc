@@ -1,10 +1,11 @@
-// Writes traces for `tidepool replay` and replay_table.py: either those used to choose the
-// constants of policies ("design"), or those held out to test the choice:
+// Writes traces for `tidepool replay` and replay_table.py: those used to choose the constants of
+// policies ("design"), those held out to test the choice, or those with the shape of real models:
 //
-//   bazel run --config=opt //tests/bench:make_traces -- DIR design|held-out SEED
+//   bazel run --config=opt //tests/bench:make_traces -- DIR design|held-out|models SEED
 #include <cstdlib>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "kernels/base/status_macros.h"
@@ -23,13 +24,24 @@ absl::Status Write(const Trace& trace, const std::string& path) {
   return writer->Close();
 }
 
+// Returns no kinds for an unknown use.
+std::vector<TraceKind> KindsFor(const std::string& use) {
+  if (use == "models") return ModelKinds();
+  std::vector<TraceKind> kinds;
+  if (use != "design" && use != "held-out") return kinds;
+  for (const TraceKind& kind : TraceKinds()) {
+    if ((kind.use == KindUse::kDesign) == (use == "design")) kinds.push_back(kind);
+  }
+  return kinds;
+}
+
 int Main(const std::string& folder, const std::string& use, uint32_t seed) {
-  if (use != "design" && use != "held-out") {
-    std::cerr << "\"" << use << "\" is neither design nor held-out\n";
+  const std::vector<TraceKind> kinds = KindsFor(use);
+  if (kinds.empty()) {
+    std::cerr << "\"" << use << "\" is neither design nor held-out nor models\n";
     return 1;
   }
-  for (const TraceKind& kind : TraceKinds()) {
-    if ((kind.use == KindUse::kDesign) != (use == "design")) continue;
+  for (const TraceKind& kind : kinds) {
     const std::string path = folder + "/" + kind.name + ".jsonl.zst";
     const absl::Status status = Write(MakeTrace(kind, seed), path);
     if (!status.ok()) {
@@ -45,7 +57,7 @@ int Main(const std::string& folder, const std::string& use, uint32_t seed) {
 
 int main(int argc, char** argv) {
   if (argc != 4) {
-    std::cerr << "usage: make_traces DIR design|held-out SEED\n";
+    std::cerr << "usage: make_traces DIR design|held-out|models SEED\n";
     return 1;
   }
   return tidepool::moe::Main(argv[1], argv[2], static_cast<uint32_t>(std::atoi(argv[3])));

@@ -69,6 +69,7 @@ class TracesTest(ScriptTest):
         self.assertIn("few", names(design))
         self.assertIn("mixtral", names(held_out))
         self.assertFalse(names(design) & names(held_out))
+        self.assertEqual(names(self.make_traces("models", 5)), {"qwen3-30b-a3b"})
         again, other = self.make_traces("design", 5, "again"), self.make_traces("design", 6)
         for name in names(design):
             trace = f"{name}.jsonl.zst"

@@ -9,6 +9,12 @@ from command_test_case import CommandTest
 POLICIES = ["adaptive", "tide", "lru", "static", "belady", "hindsight"]
 FIELDS = {"policy", "slots_total", "lookups", "hits", "hit_rate", "misses", "promotions", "pass_throughs",
           "bytes_moved", "step_ms"}
+TIER_FIELDS = FIELDS - {"bytes_moved"} | {"copied", "computed_on_cpu", "copied_for_later", "tokens_per_s", "device_busy",
+                                          "copy_busy", "cpu_busy", "copy_wait"}
+# A copy takes 30 us.
+COSTS = {"about": "made", "expert_bytes": 2_000_000, "device_step_us": 100, "device_layer_us": 50, "device_call_us": 10,
+         "device_expert_us": 5, "device_expert_row_us": 1, "copy_latency_us": 10, "copy_bytes_per_s": 1e11,
+         "cpu_call_us": 20, "cpu_expert_us": 40, "cpu_expert_row_us": 10}
 
 
 def header(**more):
@@ -68,6 +74,60 @@ class ReplayTest(CommandTest):
         self.assertLess(results[0]["bytes_moved"], results[1]["bytes_moved"] / 2)
         lines = self.run_well("replay", "--trace", path, "--slots", "6").stdout.splitlines()
         self.assertIn("4.00 KiB to 4.00 GiB each", lines[0])
+
+    def costs(self, **more):
+        path = harness.scratch_folder() / "costs.json"
+        path.write_text(json.dumps({**COSTS, **more}))
+        return path
+
+    def test_device_costs_predict_a_speed(self):
+        path = self.trace([header(), *cycle(100)])
+        report = self.run_json("replay", "--trace", path, "--slots", "4,16", "--policy", "adaptive,tide,lru,static",
+                               "--device-costs", self.costs())
+        self.assertEqual(report["device_costs"], COSTS)
+        self.assertEqual(report["slot_bytes"], COSTS["expert_bytes"])
+        for result in report["results"]:
+            self.assertEqual(set(result) - {"refresh_interval"}, TIER_FIELDS)
+            self.assertEqual(result["copied"] + result["computed_on_cpu"], result["misses"])
+            self.assertLessEqual(result["copied_for_later"], result["computed_on_cpu"])
+            for resource in ("device_busy", "copy_busy", "cpu_busy", "copy_wait"):
+                self.assertTrue(0 <= result[resource] <= 1, result)
+        # With all experts in the slots, a step is two layers, each with one call of two experts of one row.
+        static = report["results"][7]
+        self.assertEqual(static["hits"], static["lookups"])
+        step_us = 2 * (50 + 10 + 2 * (5 + 1)) + 100
+        self.assertAlmostEqual(static["step_ms"], step_us / 1000)
+        self.assertAlmostEqual(static["tokens_per_s"], 1e6 / step_us)
+        self.assertEqual(static["device_busy"], 1)
+        self.assertLess(report["results"][3]["tokens_per_s"], static["tokens_per_s"])
+
+    def test_faster_copies_are_preferred_to_the_cpu(self):
+        path = self.trace([header(), *cycle(100)])
+        def result(**more):
+            return self.run_json("replay", "--trace", path, "--slots", "4", "--policy", "static", "--device-costs",
+                                 self.costs(**more))["results"][0]
+        slow_cpu, fast_cpu = result(cpu_expert_us=5000), result(cpu_call_us=1, cpu_expert_us=1, cpu_expert_row_us=1)
+        self.assertGreater(slow_cpu["copied"], 10 * slow_cpu["computed_on_cpu"])
+        self.assertGreater(fast_cpu["computed_on_cpu"], 10 * fast_cpu["copied"])
+
+    def test_table_of_a_device(self):
+        path = self.trace([header(), *cycle(5)])
+        lines = self.run_well("replay", "--trace", path, "--slots", "4", "--device-costs",
+                              self.costs()).stdout.splitlines()
+        self.assertIn("1.91 MiB each", lines[0])
+        self.assertIn("costs.json", lines[1])
+        self.assertIn("tokens/s", lines[4])
+        self.assertEqual([line.split()[0] for line in lines[5:]],
+                         ["adaptive", "tide", "lru", "static", "hindsight", "belady"])
+
+    def test_refusals_of_device_costs(self):
+        path = self.trace([header(), *cycle(5)])
+        command = ("replay", "--trace", path, "--slots", "4", "--json", "--device-costs")
+        self.refuse(*command, self.costs(), "--read-bandwidth", "1GB", named=("--read-bandwidth", "--device-costs"))
+        self.refuse(*command, "/nowhere/c.json", named="/nowhere/c.json")
+        self.refuse(*command, path, named=(str(path), "not a JSON object"))
+        self.refuse(*command, self.costs(cpu_call_us=-1), named=("costs.json", "cpu_call_us", "0 to 1e+09"))
+        self.refuse(*command, self.costs(gpu_us=1), named=("costs.json", "gpu_us"))
 
     def test_refusals(self):
         path = self.trace([header(), *cycle(5)])

@@ -456,6 +456,20 @@ const std::vector<TraceKind>& TraceKinds() {
   return *kKinds;
 }
 
+const std::vector<TraceKind>& ModelKinds() {
+  static const auto* const kKinds = [] {
+    TraceKind qwen = *std::find_if(TraceKinds().begin(), TraceKinds().end(), [](const auto& kind) {
+      return std::string(kind.name) == "essay";
+    });
+    qwen.name = "qwen3-30b-a3b";
+    qwen.layers = 48;
+    qwen.experts = 128;
+    qwen.top_k = 8;
+    return new std::vector<TraceKind>{qwen};
+  }();
+  return *kKinds;
+}
+
 Trace MakeTrace(const TraceKind& kind, uint32_t seed) { return KindMaker(kind, seed).Make(); }
 
 }  // namespace tidepool::moe

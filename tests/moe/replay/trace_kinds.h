@@ -55,6 +55,10 @@ struct TraceKind {
 
 const std::vector<TraceKind>& TraceKinds();
 
+// Kinds with the shape of a real model, for predictions of its speed. Policies are not judged on
+// these. Their routing is that of a kind in TraceKinds, because real routing is not known.
+const std::vector<TraceKind>& ModelKinds();
+
 Trace MakeTrace(const TraceKind& kind, uint32_t seed);
 
 }  // namespace tidepool::moe

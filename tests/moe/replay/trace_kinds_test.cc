@@ -12,7 +12,9 @@ namespace {
 
 TEST(TraceKindsTest, TracesAreValidAndReproducible) {
   std::set<std::string> names;
-  for (TraceKind kind : TraceKinds()) {
+  std::vector<TraceKind> kinds = TraceKinds();
+  kinds.insert(kinds.end(), ModelKinds().begin(), ModelKinds().end());
+  for (TraceKind kind : kinds) {
     kind.forwards = 20;
     EXPECT_TRUE(names.insert(kind.name).second) << kind.name << " stands twice";
     const Trace trace = MakeTrace(kind, 3);
