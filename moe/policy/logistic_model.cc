@@ -22,27 +22,40 @@ double SumProducts(const std::vector<float>& a, const float* b) {
 
 }  // namespace
 
+LogisticWeights::LogisticWeights(const std::vector<double>& weights, int groups)
+    : size_(static_cast<int>(weights.size())) {
+  for (int g = 0; g < groups; ++g) {
+    of_groups_.insert(of_groups_.end(), weights.begin(), weights.end());
+  }
+}
+
 LogisticModel::LogisticModel(const std::vector<double>& weights, int groups, double forgetting)
     : size_(static_cast<int>(weights.size())),
       forgetting_(forgetting),
       shared_{weights, std::vector<double>(size_ * size_, 0)},
       groups_(groups, {std::vector<double>(size_, 0), std::vector<double>(size_ * size_, 0)}),
-      sums_(groups, {weights.begin(), weights.end()}),
+      weights_(weights, groups),
       gradient_(size_, 0),
       shared_gradient_(size_, 0),
       increment_(size_ * size_, 0),
       factor_(size_ * size_, 0) {}
 
-void LogisticModel::Predict(const Samples& samples, float* chances) const {
-  for (size_t g = 0; g < groups_.size(); ++g) {
+void LogisticWeights::Predict(const Samples& samples, float* chances) const {
+  for (size_t g = 0; g + 1 < samples.begins.size(); ++g) {
+    const float* weights = of_groups_.data() + g * size_;
     const int end = samples.begins[g + 1];
     for (int i = samples.begins[g]; i < end; i += kLanes) {
       Vec4 logit = Vec4{};
       for (int f = 0; f < size_; ++f) {
-        logit += sums_[g][f] * Load4(samples.values + f * samples.stride + i);
+        logit += weights[f] * Load4(samples.values + f * samples.stride + i);
       }
       const Vec4 chance = 1.0f / (1.0f + Exp4(Clamp4(logit, -kMaxLogit, kMaxLogit) * -kLog2E));
-      for (int lane = 0; lane < std::min(kLanes, end - i); ++lane) chances[i + lane] = chance[lane];
+      // What lanes after the group's end write is overwritten by the next group.
+      if (i + kLanes <= samples.count()) {
+        Store4(chance, chances + i);
+      } else {
+        for (int lane = 0; lane < end - i; ++lane) chances[i + lane] = chance[lane];
+      }
     }
   }
 }
@@ -62,7 +75,8 @@ void LogisticModel::Learn(const Samples& samples, const float* outcomes, const f
   Step(&shared_gradient_, &shared_);
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (int f = 0; f < size_; ++f) {
-      sums_[g][f] = static_cast<float>(shared_.weights[f] + groups_[g].weights[f]);
+      weights_.of_groups_[g * size_ + f] =
+          static_cast<float>(shared_.weights[f] + groups_[g].weights[f]);
     }
   }
 }

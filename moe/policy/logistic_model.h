@@ -20,6 +20,21 @@ struct Samples {
   int count() const { return begins.back(); }
 };
 
+// The weights of each group, from which chances are predicted. A copy keeps them as they are now.
+class LogisticWeights {
+ public:
+  LogisticWeights(const std::vector<double>& weights, int groups);
+
+  // chances[i] is the predicted chance that the outcome of sample i is 1.
+  void Predict(const Samples& samples, float* chances) const;
+
+ private:
+  friend class LogisticModel;
+
+  int size_;
+  std::vector<float> of_groups_;  // [groups, size]
+};
+
 // Thread-compatible. The weights that a group uses are the sum of shared weights and the group's
 // own weights. docs/policy.md explains how both are updated:
 //   curvature = forgetting * curvature + sum of max(p (1 - p), (outcome - p)^2) x x'
@@ -32,10 +47,10 @@ class LogisticModel {
   // call of Learn.
   LogisticModel(const std::vector<double>& weights, int groups, double forgetting);
 
-  // chances[i] is the predicted chance that the outcome of sample i is 1.
-  void Predict(const Samples& samples, float* chances) const;
+  const LogisticWeights& weights() const { return weights_; }
 
-  // All arrays are [count]. `outcomes` are 0 or 1, and `chances` are the ones from Predict.
+  // All arrays are [count]. `outcomes` are 0 or 1, and `chances` are the ones from
+  // LogisticWeights::Predict.
   void Learn(const Samples& samples, const float* outcomes, const float* chances);
 
  private:
@@ -55,8 +70,7 @@ class LogisticModel {
   const double forgetting_;
   Part shared_;
   std::vector<Part> groups_;
-  // [groups][size]: sums of the shared and the group's own weights, for Predict
-  std::vector<std::vector<float>> sums_;
+  LogisticWeights weights_;  // sums of the shared and the groups' own weights
   // Scratch memory of Learn.
   std::vector<double> gradient_;         // [size]: the gradient of one group
   std::vector<double> shared_gradient_;  // [size]
