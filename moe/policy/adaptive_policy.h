@@ -62,7 +62,7 @@ class AdaptivePolicy final : public PlacementPolicy {
   std::vector<float> values_;  // [layers, experts]
   // [layers]: number of forward passes in which all experts had slots
   std::vector<uint8_t> idle_forwards_;
-  int last_layer_ = 0;  // the layer whose routing became known most recently
+  int last_layer_ = 0;     // the layer whose routing became known most recently
   float usual_value_ = 0;  // about the value of the most valuable victim of the last decision
   // Scratch memory of Decide.
   std::vector<Ranked<float>> missing_;

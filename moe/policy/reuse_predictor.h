@@ -23,7 +23,8 @@ struct ReuseForecast {
   // counted.
   std::vector<float> forwards;
   // The same shape, 0 or 1: whether this is a draft, in which the slot is held only for the next
-  // forward pass. The finished forecast is worth at least as much, at the price at which it was made.
+  // forward pass. The finished forecast is worth at least as much, at the price at which it was
+  // made.
   std::vector<float> is_draft;
 };
 
