@@ -57,7 +57,7 @@ void AdaptivePolicy::ComputeValues(const PoolShape& shape, int layer) {
   const ReuseForecast& forecast = predictor_.forecast();
   const Terms terms = TermsOf(shape, layer);
   const int64_t end = (int64_t{layer} + 1) * shape.experts;
-  const float loss = MostLoss(layer);
+  const float loss = MaxLoss(layer);
   int64_t i = end - shape.experts;
   for (; i + kLanes <= end; i += kLanes) {
     const Vec4 value = Value(terms, Load4(&forecast.chance[i]), Load4(&forecast.forwards[i]));
@@ -101,12 +101,12 @@ void AdaptivePolicy::Decide(const LayerNeeds& needs, const Residency& residency,
   UpdatePrice(residency, *swaps);
 }
 
-float AdaptivePolicy::MostLoss(int layer) const {
+float AdaptivePolicy::MaxLoss(int layer) const {
   const ForecastLimits& limits = predictor_.limits(layer);
   const float cost = miss_cost_[layer];
   // At a higher price, a finished forecast that holds the slot for long loses more than its draft.
   const float rise = std::max(0.0f, price_ - limits.slot_price * cost);
-  return rise * limits.most_forwards + kRounding * (cost + price_ * limits.most_forwards);
+  return rise * limits.max_forwards + kRounding * (cost + price_ * limits.max_forwards);
 }
 
 // Layers are visited in the order of the least values that their residents may have, so most layers
@@ -119,7 +119,7 @@ std::vector<Ranked<float>> AdaptivePolicy::FindVictims(const Residency& residenc
   visits_.clear();
   for (int layer = 0; layer < shape.layers; ++layer) {
     const float chance = predictor_.limits(layer).least_chance;
-    visits_.push_back({Value(TermsOf(shape, layer), chance, 0.0f) - MostLoss(layer), layer});
+    visits_.push_back({Value(TermsOf(shape, layer), chance, 0.0f) - MaxLoss(layer), layer});
   }
   std::sort(visits_.begin(), visits_.end());
   const auto is_draft = [&](const Ranked<float>& victim) {

@@ -49,7 +49,7 @@ class AdaptivePolicy final : public PlacementPolicy {
   // the layer.
   void FinishBelow(const Residency& residency, int layer, float value);
   // By how much the layer's finished forecasts may be worth less than their drafts.
-  float MostLoss(int layer) const;
+  float MaxLoss(int layer) const;
   // See FindLeastValuable and SwapByValue.
   std::vector<Ranked<float>> FindVictims(const Residency& residency, int64_t count, float value);
 

@@ -10,7 +10,7 @@ namespace {
 // The maximum number of forward passes without a use for which a slot is held.
 constexpr int kForwards = 33;
 // The next forward pass is not counted in ReuseForecast::forwards.
-constexpr float kMostForwards = kForwards - 1;
+constexpr float kMaxForwards = kForwards - 1;
 
 // After this number of forwards of all layers, the weight of a sample is halved.
 constexpr double kHalfLife = 25;
@@ -67,7 +67,7 @@ void ReusePredictor::Update(const LayerNeeds& needs, const Residency& residency,
 }
 
 void ReusePredictor::Skip(int layer) {
-  layers_[layer].limits = {.slot_price = 0, .least_chance = 0, .most_forwards = kMostForwards};
+  layers_[layer].limits = {.slot_price = 0, .least_chance = 0, .max_forwards = kMaxForwards};
 }
 
 // At least top_k experts are expected, because a single token needs top_k.
@@ -113,7 +113,7 @@ void ReusePredictor::Draft(int index, const Residency& residency, float slot_pri
     least_chance = std::min(least_chance, layer.chances[i]);
   }
   // No slot is held for longer than even a certain use pays for.
-  const float paid = slot_price > 1 / kMostForwards ? 1 / slot_price : kMostForwards;
+  const float paid = slot_price > 1 / kMaxForwards ? 1 / slot_price : kMaxForwards;
   layer.slot_price = slot_price;
   layer.limits = {slot_price, least_chance, paid};
 }

@@ -30,9 +30,9 @@ struct ReuseForecast {
 
 // What is true for the forecasts of all residents of a layer, both drafts and finished ones.
 struct ForecastLimits {
-  float slot_price;     // a price of a slot
-  float least_chance;   // at this price, each of them is worth at least this chance of a use
-  float most_forwards;  // the greatest possible ReuseForecast::forwards
+  float slot_price;    // a price of a slot
+  float least_chance;  // at this price, each of them is worth at least this chance of a use
+  float max_forwards;  // the greatest possible ReuseForecast::forwards
 };
 
 // Thread-compatible.
