@@ -1,6 +1,7 @@
 #include "moe/policy/adaptive_policy.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "moe/policy/vec4.h"
 
@@ -13,6 +14,10 @@ constexpr float kPriceStep = 0.2f;
 // If all experts have slots, there is nothing to decide. But the number of slots may become smaller
 // later. So the policy still learns, but only from one in this number of forward passes.
 constexpr uint8_t kIdleForwards = 8;
+// Drafts that are worth this share of the price more than the last victims are finished, too.
+constexpr float kMargin = 0.5f;
+// Rounding changes a value by less than this share of its terms.
+constexpr float kRounding = 1e-5f;
 
 // Returns the cost of a miss for each layer, [layers].
 std::vector<float> CostsOf(const PoolShape& shape) {
@@ -25,30 +30,42 @@ AdaptivePolicy::AdaptivePolicy(const PoolShape& shape)
     : predictor_(shape),
       miss_cost_(CostsOf(shape)),
       price_(static_cast<float>(shape.top_k) / static_cast<float>(shape.experts)),
-      values_(shape.all_experts() + kLanes, 0.0f),
+      values_(shape.all_experts(), 0.0f),
       idle_forwards_(shape.layers, 0) {}
 
 std::vector<ExpertRef> AdaptivePolicy::Fill(const Residency& residency) {
   return FillEvenly(residency.shape());
 }
 
-void AdaptivePolicy::ComputeValues(const PoolShape& shape) {
+AdaptivePolicy::Terms AdaptivePolicy::TermsOf(const PoolShape& shape, int layer) const {
+  // The number of layers that run until this layer has run again.
+  const int ahead = (layer - last_layer_ - 1 + shape.layers) % shape.layers + 1;
+  const float wait = static_cast<float>(ahead) / static_cast<float>(shape.layers);
+  // In this forward pass, only later layers will still run.
+  const float excess = layer > last_layer_ ? predictor_.excess_demand() : 0.0f;
+  return {miss_cost_[layer], price_ * wait, excess};
+}
+
+template <typename T>
+T AdaptivePolicy::Value(const Terms& terms, T chance, T forwards) const {
+  const T saved = terms.cost * chance;
+  const T rent = price_ * forwards;
+  return saved - rent - terms.rent + terms.excess * (terms.cost - saved + rent);
+}
+
+void AdaptivePolicy::ComputeValues(const PoolShape& shape, int layer) {
   const ReuseForecast& forecast = predictor_.forecast();
-  for (int layer = 0; layer < shape.layers; ++layer) {
-    // The number of layers that run until this layer has run again.
-    const int ahead = (layer - last_layer_ - 1 + shape.layers) % shape.layers + 1;
-    const float wait = static_cast<float>(ahead) / static_cast<float>(shape.layers);
-    const float cost = miss_cost_[layer];
-    // In this forward pass, only later layers will still run.
-    const float excess = layer > last_layer_ ? predictor_.excess_demand() : 0.0f;
-    const int64_t end = (int64_t{layer} + 1) * shape.experts;
-    // The last vector may write past the end of the layer. What it writes there is padding, or is
-    // overwritten by the next layer.
-    for (int64_t i = end - shape.experts; i < end; i += kLanes) {
-      const Vec4 saved = cost * Load4(&forecast.chance[i]);
-      const Vec4 rent = price_ * Load4(&forecast.forwards[i]);
-      Store4(saved - rent - price_ * wait + excess * (cost - saved + rent), &values_[i]);
-    }
+  const Terms terms = TermsOf(shape, layer);
+  const int64_t end = (int64_t{layer} + 1) * shape.experts;
+  const float loss = MaxLoss(layer);
+  int64_t i = end - shape.experts;
+  for (; i + kLanes <= end; i += kLanes) {
+    const Vec4 value = Value(terms, Load4(&forecast.chance[i]), Load4(&forecast.forwards[i]));
+    Store4(value - loss * Load4(&forecast.is_draft[i]), &values_[i]);
+  }
+  for (; i < end; ++i) {
+    const float value = Value(terms, forecast.chance[i], forecast.forwards[i]);
+    values_[i] = value - loss * forecast.is_draft[i];
   }
 }
 
@@ -60,18 +77,84 @@ bool AdaptivePolicy::SkipsLearning(const Residency& residency) {
 void AdaptivePolicy::Decide(const LayerNeeds& needs, const Residency& residency,
                             std::vector<Swap>* swaps) {
   last_layer_ = needs.routing.layer;
-  if (!SkipsLearning(residency)) {
+  if (SkipsLearning(residency)) {
+    predictor_.Skip(last_layer_);
+  } else {
     predictor_.Update(needs, residency, price_ / miss_cost_[last_layer_]);
   }
-  const auto is_hit = [&](const ExpertNeed& need) {
-    return residency.IsResident({last_layer_, need.expert});
+  drafts_.clear();
+  bool all_hits = true;
+  for (const ExpertNeed& need : needs.experts) {
+    const ExpertRef ref{last_layer_, need.expert};
+    if (residency.IsResident(ref)) continue;
+    all_hits = false;
+    if (predictor_.forecast().is_draft[residency.IndexOf(ref)]) drafts_.push_back(need.expert);
+  }
+  if (all_hits) return;
+  predictor_.Finish(last_layer_, drafts_);
+  ComputeValues(residency.shape(), last_layer_);
+  CollectMissing(needs, residency, absl::Span<const float>(values_), &missing_);
+  const auto find_victims = [&](int64_t count, float value) {
+    return FindVictims(residency, count, value);
   };
-  if (std::all_of(needs.experts.begin(), needs.experts.end(), is_hit)) return;
-  ComputeValues(residency.shape());
-  const absl::Span<const float> values = values_;
-  CollectMissing(needs, residency, values, &missing_);
-  SwapByValue(residency, values, last_layer_, &missing_, swaps);
+  SwapByValue(residency, find_victims, &missing_, swaps);
   UpdatePrice(residency, *swaps);
+}
+
+float AdaptivePolicy::MaxLoss(int layer) const {
+  const ForecastLimits& limits = predictor_.limits(layer);
+  const float cost = miss_cost_[layer];
+  // At a higher price, a finished forecast that holds the slot for long loses more than its draft.
+  const float rise = std::max(0.0f, price_ - limits.slot_price * cost);
+  return rise * limits.max_forwards + kRounding * (cost + price_ * limits.max_forwards);
+}
+
+// Layers are visited in the order of the least values that their residents may have, so most layers
+// are never visited. First, only the drafts that are worth about as little as the last victims are
+// finished. Usually, no other draft is then worth less than the victims. If one is, all drafts that
+// may be worth less are finished.
+std::vector<Ranked<float>> AdaptivePolicy::FindVictims(const Residency& residency, int64_t count,
+                                                       float value) {
+  const PoolShape& shape = residency.shape();
+  visits_.clear();
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    const float chance = predictor_.limits(layer).least_chance;
+    visits_.push_back({Value(TermsOf(shape, layer), chance, 0.0f) - MaxLoss(layer), layer});
+  }
+  std::sort(visits_.begin(), visits_.end());
+  const auto is_draft = [&](const Ranked<float>& victim) {
+    return victim.value <= value && predictor_.forecast().is_draft[victim.index] != 0;
+  };
+  for (float finished = std::min(value, usual_value_);; finished = value) {
+    LeastValuable<float> least(count);
+    for (const Ranked<float>& visit : visits_) {
+      const float most = least.full() ? std::min(value, least.worst().value) : value;
+      if (visit.value > most) break;
+      const auto layer = static_cast<int>(visit.index);
+      FinishBelow(residency, layer, std::min(most, finished));
+      least.Add(residency, values_, layer, MaxVictims(residency, layer, last_layer_));
+    }
+    std::vector<Ranked<float>> victims = least.Take();
+    if (std::any_of(victims.begin(), victims.end(), is_draft)) continue;
+    if (!victims.empty()) usual_value_ = victims.back().value + kMargin * price_;
+    return victims;
+  }
+}
+
+void AdaptivePolicy::FinishBelow(const Residency& residency, int layer, float value) {
+  const PoolShape& shape = residency.shape();
+  ComputeValues(shape, layer);
+  drafts_.clear();
+  for (int32_t e = 0; e < shape.experts; ++e) {
+    const int64_t index = residency.IndexOf({layer, e});
+    if (values_[index] <= value && residency.resident()[index] != 0 &&
+        predictor_.forecast().is_draft[index] != 0) {
+      drafts_.push_back(e);
+    }
+  }
+  if (drafts_.empty()) return;
+  predictor_.Finish(layer, drafts_);
+  ComputeValues(shape, layer);
 }
 
 void AdaptivePolicy::UpdatePrice(const Residency& residency, absl::Span<const Swap> swaps) {
@@ -93,7 +176,9 @@ void AdaptivePolicy::UpdatePrice(const Residency& residency, absl::Span<const Sw
 }
 
 std::vector<ExpertRef> AdaptivePolicy::Shed(const Residency& residency, int64_t slots) {
-  ComputeValues(residency.shape());
+  for (int layer = 0; layer < residency.shape().layers; ++layer) {
+    FinishBelow(residency, layer, std::numeric_limits<float>::max());
+  }
   return ShedByValue(residency, absl::Span<const float>(values_), slots);
 }
 

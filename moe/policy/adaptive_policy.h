@@ -31,8 +31,27 @@ class AdaptivePolicy final : public PlacementPolicy {
   // have slots.
   bool SkipsLearning(const Residency& residency);
 
-  // Sets values_ of all layers to the current values.
-  void ComputeValues(const PoolShape& shape);
+  // What the value of an expert depends on, besides its forecast.
+  struct Terms {
+    float cost;    // of a miss
+    float rent;    // price of the slot until the layer runs next
+    float excess;  // share of the layer's unlikely experts that are counted as certain
+  };
+  Terms TermsOf(const PoolShape& shape, int layer) const;
+  // `chance` and `forwards` are those of a ReuseForecast. T is float or Vec4.
+  template <typename T>
+  T Value(const Terms& terms, T chance, T forwards) const;
+
+  // Sets values_ of a layer. The value of a draft is the least value that the finished forecast may
+  // have.
+  void ComputeValues(const PoolShape& shape, int layer);
+  // Finishes the drafts of the layer's residents that may be worth at most `value`. Sets values_ of
+  // the layer.
+  void FinishBelow(const Residency& residency, int layer, float value);
+  // By how much the layer's finished forecasts may be worth less than their drafts.
+  float MaxLoss(int layer) const;
+  // See FindLeastValuable and SwapByValue.
+  std::vector<Ranked<float>> FindVictims(const Residency& residency, int64_t count, float value);
 
   // Changes the price of a slot. The aim is a mean value of 0 for the experts that get no slot.
   void UpdatePrice(const Residency& residency, absl::Span<const Swap> swaps);
@@ -40,11 +59,15 @@ class AdaptivePolicy final : public PlacementPolicy {
   ReusePredictor predictor_;
   const std::vector<float> miss_cost_;  // [layers]
   float price_;                // price of a slot for one forward pass; the unit is a miss of cost 1
-  std::vector<float> values_;  // [layers, experts], and padding
+  std::vector<float> values_;  // [layers, experts]
   // [layers]: number of forward passes in which all experts had slots
   std::vector<uint8_t> idle_forwards_;
-  int last_layer_ = 0;  // the layer whose routing became known most recently
+  int last_layer_ = 0;     // the layer whose routing became known most recently
+  float usual_value_ = 0;  // about the value of the most valuable victim of the last decision
+  // Scratch memory of Decide.
   std::vector<Ranked<float>> missing_;
+  std::vector<int32_t> drafts_;
+  std::vector<Ranked<float>> visits_;  // layers; the values are the least that they may have
 };
 
 }  // namespace tidepool::moe

@@ -11,20 +11,21 @@ class FrequencyTable {
  public:
   // `prior` is the assumed rate of a case without samples. It has the weight of 1.5 samples.
   FrequencyTable(int cases, float prior)
-      : cells_(cases, {kPriorSamples * prior, kPriorSamples, prior}) {}
+      : cells_(cases, {kPriorSamples * prior, kPriorSamples}), rates_(cases, prior) {}
 
   // Adds `samples` samples of a case. The event happened in `events` of them.
   void Add(int which, int samples, int events) {
     Cell& cell = cells_[which];
     cell.samples += static_cast<float>(samples);
     cell.events += static_cast<float>(events);
-    cell.rate = cell.events / cell.samples;
+    rates_[which] = cell.events / cell.samples;
     if (cell.samples <= kMaxSamples) return;
-    cell.events = kMaxSamples * cell.rate;
+    cell.events = kMaxSamples * rates_[which];
     cell.samples = kMaxSamples;
   }
 
-  float rate(int which) const { return cells_[which].rate; }
+  float rate(int which) const { return rates_[which]; }
+  const std::vector<float>& rates() const { return rates_; }  // [cases]
 
  private:
   static constexpr float kPriorSamples = 1.5f;
@@ -33,9 +34,9 @@ class FrequencyTable {
   struct Cell {
     float events;
     float samples;
-    float rate;
   };
   std::vector<Cell> cells_;
+  std::vector<float> rates_;
 };
 
 }  // namespace tidepool::moe

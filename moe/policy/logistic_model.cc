@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "moe/policy/vec4.h"
 
@@ -13,56 +14,101 @@ constexpr double kRidge = 32;
 constexpr float kMaxLogit = 8;
 constexpr float kLog2E = 1.44269504f;
 
+double SumLanes(Vec4 lanes) { return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]); }
+
 // Returns the sum of a[i] * b[i]. The size of `a` is a multiple of kLanes.
 double SumProducts(const std::vector<float>& a, const float* b) {
   Vec4 sum = Vec4{};
   for (size_t i = 0; i < a.size(); i += kLanes) sum += Load4(&a[i]) * Load4(b + i);
-  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  return SumLanes(sum);
+}
+
+// Does the same for four rows of `b`, faster than four calls.
+void SumProducts4(const std::vector<float>& a, const float* b, int stride, double* sums) {
+  Vec4 sum0 = Vec4{};
+  Vec4 sum1 = Vec4{};
+  Vec4 sum2 = Vec4{};
+  Vec4 sum3 = Vec4{};
+  for (size_t i = 0; i < a.size(); i += kLanes) {
+    const Vec4 factor = Load4(&a[i]);
+    sum0 += factor * Load4(b + i);
+    sum1 += factor * Load4(b + stride + i);
+    sum2 += factor * Load4(b + 2 * stride + i);
+    sum3 += factor * Load4(b + 3 * stride + i);
+  }
+  sums[0] = SumLanes(sum0);
+  sums[1] = SumLanes(sum1);
+  sums[2] = SumLanes(sum2);
+  sums[3] = SumLanes(sum3);
 }
 
 }  // namespace
 
+LogisticWeights::LogisticWeights(const std::vector<double>& weights, int groups)
+    : size_(static_cast<int>(weights.size())) {
+  for (int g = 0; g < groups; ++g) {
+    of_groups_.insert(of_groups_.end(), weights.begin(), weights.end());
+  }
+}
+
 LogisticModel::LogisticModel(const std::vector<double>& weights, int groups, double forgetting)
     : size_(static_cast<int>(weights.size())),
       forgetting_(forgetting),
-      shared_{weights, std::vector<double>(size_ * size_, 0)},
-      groups_(groups, {std::vector<double>(size_, 0), std::vector<double>(size_ * size_, 0)}),
-      sums_(groups, {weights.begin(), weights.end()}),
-      gradient_(size_, 0),
-      shared_gradient_(size_, 0),
-      increment_(size_ * size_, 0),
-      factor_(size_ * size_, 0) {}
+      shared_(MakePart(weights)),
+      groups_(groups, MakePart(std::vector<double>(size_, 0))),
+      weights_(weights, groups),
+      increment_(shared_.curvature.size(), 0),
+      factor_(size_ * size_),
+      step_(size_) {}
 
-void LogisticModel::Predict(const Samples& samples, float* chances) const {
-  for (size_t g = 0; g < groups_.size(); ++g) {
+LogisticModel::Part LogisticModel::MakePart(const std::vector<double>& weights) const {
+  return {weights, std::vector<double>((size_ * size_ + 1) / 2 * 2, 0),
+          std::vector<double>(size_, 0)};
+}
+
+void LogisticWeights::Predict(const Samples& samples, float* chances) const {
+  for (size_t g = 0; g + 1 < samples.begins.size(); ++g) {
+    const float* weights = of_groups_.data() + g * size_;
     const int end = samples.begins[g + 1];
     for (int i = samples.begins[g]; i < end; i += kLanes) {
       Vec4 logit = Vec4{};
       for (int f = 0; f < size_; ++f) {
-        logit += sums_[g][f] * Load4(samples.values + f * samples.stride + i);
+        logit += weights[f] * Load4(samples.values + f * samples.stride + i);
       }
       const Vec4 chance = 1.0f / (1.0f + Exp4(Clamp4(logit, -kMaxLogit, kMaxLogit) * -kLog2E));
-      for (int lane = 0; lane < std::min(kLanes, end - i); ++lane) chances[i + lane] = chance[lane];
+      // What lanes after the group's end write is overwritten by the next group.
+      if (i + kLanes <= samples.count()) {
+        Store4(chance, chances + i);
+      } else {
+        for (int lane = 0; lane < end - i; ++lane) chances[i + lane] = chance[lane];
+      }
     }
   }
 }
 
 void LogisticModel::Learn(const Samples& samples, const float* outcomes, const float* chances) {
-  std::fill(shared_gradient_.begin(), shared_gradient_.end(), 0.0);
-  for (double& value : shared_.curvature) value *= forgetting_;
+  std::fill(shared_.gradient.begin(), shared_.gradient.end(), 0.0);
+  changed_ = {&shared_};
+  double shared_forgetting = forgetting_;
   for (size_t g = 0; g < groups_.size(); ++g) {
-    for (double& value : groups_[g].curvature) value *= forgetting_;
-    if (samples.begins[g] == samples.begins[g + 1]) continue;
+    Part& group = groups_[g];
+    if (samples.begins[g] == samples.begins[g + 1]) {
+      for (double& value : group.curvature) value *= forgetting_;
+      continue;
+    }
     SumSamples(samples, static_cast<int>(g), outcomes, chances);
-    for (int f = 0; f < size_; ++f) shared_gradient_[f] += gradient_[f];
-    AddCurvature(&shared_);
-    AddCurvature(&groups_[g]);
-    Step(&gradient_, &groups_[g]);
+    for (int f = 0; f < size_; ++f) shared_.gradient[f] += group.gradient[f];
+    AddCurvature(std::exchange(shared_forgetting, 1), &shared_);
+    AddCurvature(forgetting_, &group);
+    changed_.push_back(&group);
   }
-  Step(&shared_gradient_, &shared_);
+  for (size_t i = 0; i < changed_.size(); i += 2) {
+    Step(absl::MakeConstSpan(changed_).subspan(i, 2));
+  }
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (int f = 0; f < size_; ++f) {
-      sums_[g][f] = static_cast<float>(shared_.weights[f] + groups_[g].weights[f]);
+      weights_.of_groups_[g * size_ + f] =
+          static_cast<float>(shared_.weights[f] + groups_[g].weights[f]);
     }
   }
 }
@@ -82,40 +128,50 @@ void LogisticModel::SumSamples(const Samples& samples, int group, const float* o
   }
   for (int f = 0; f < size_; ++f) {
     const float* of_feature = values + f * samples.stride;
-    gradient_[f] = SumProducts(errors_, of_feature);
+    groups_[group].gradient[f] = SumProducts(errors_, of_feature);
     for (size_t i = 0; i < products_.size(); i += kLanes) {
       Store4(Load4(&variances_[i]) * Load4(of_feature + i), &products_[i]);
     }
-    for (int g = 0; g <= f; ++g) {
-      increment_[f * size_ + g] = SumProducts(products_, values + g * samples.stride);
+    double* increment = &increment_[f * size_];
+    int g = 0;
+    for (; g <= f && g + 4 <= size_; g += 4) {
+      SumProducts4(products_, values + g * samples.stride, samples.stride, increment + g);
     }
+    for (; g <= f; ++g) increment[g] = SumProducts(products_, values + g * samples.stride);
   }
 }
 
-void LogisticModel::AddCurvature(Part* part) const {
-  for (size_t i = 0; i < increment_.size(); ++i) part->curvature[i] += increment_[i];
+void LogisticModel::AddCurvature(double forgetting, Part* part) const {
+  for (size_t i = 0; i < increment_.size(); i += 2) {
+    double* curvature = &part->curvature[i];
+    Store2(Load2(curvature) * forgetting + Load2(&increment_[i]), curvature);
+  }
 }
 
-void LogisticModel::Step(std::vector<double>* gradient, Part* part) {
+// Each element of a vector belongs to one of the parts. A single part is in both.
+void LogisticModel::Step(absl::Span<Part* const> parts) {
+  const Part& first = *parts.front();
+  const Part& last = *parts.back();
   // Computes the Cholesky factor L. Its diagonal has the inverses of the elements.
   for (int i = 0; i < size_; ++i) {
-    double* row = factor_.data() + i * size_;
+    Double2* row = factor_.data() + i * size_;
     for (int j = 0; j <= i; ++j) {
-      const double* other = factor_.data() + j * size_;
-      double rest = part->curvature[i * size_ + j] + (i == j ? kRidge : 0);
+      const Double2* other = factor_.data() + j * size_;
+      Double2 rest = {first.curvature[i * size_ + j], last.curvature[i * size_ + j]};
+      if (i == j) rest += kRidge;
       for (int k = 0; k < j; ++k) rest -= row[k] * other[k];
-      row[j] = i == j ? 1 / std::sqrt(rest) : rest * other[j];
+      row[j] = i == j ? 1 / Double2{std::sqrt(rest[0]), std::sqrt(rest[1])} : rest * other[j];
     }
   }
-  double* step = gradient->data();
   for (int i = 0; i < size_; ++i) {
-    for (int k = 0; k < i; ++k) step[i] -= factor_[i * size_ + k] * step[k];
-    step[i] *= factor_[i * size_ + i];
+    step_[i] = Double2{first.gradient[i], last.gradient[i]};
+    for (int k = 0; k < i; ++k) step_[i] -= factor_[i * size_ + k] * step_[k];
+    step_[i] *= factor_[i * size_ + i];
   }
   for (int i = size_ - 1; i >= 0; --i) {
-    for (int k = i + 1; k < size_; ++k) step[i] -= factor_[k * size_ + i] * step[k];
-    step[i] *= factor_[i * size_ + i];
-    part->weights[i] += step[i];
+    for (int k = i + 1; k < size_; ++k) step_[i] -= factor_[k * size_ + i] * step_[k];
+    step_[i] *= factor_[i * size_ + i];
+    for (size_t p = 0; p < parts.size(); ++p) parts[p]->weights[i] += step_[i][p];
   }
 }
 

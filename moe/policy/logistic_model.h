@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "moe/policy/vec4.h"
 
 namespace tidepool::moe {
 
@@ -20,6 +21,21 @@ struct Samples {
   int count() const { return begins.back(); }
 };
 
+// The weights of each group, from which chances are predicted. A copy keeps them as they are now.
+class LogisticWeights {
+ public:
+  LogisticWeights(const std::vector<double>& weights, int groups);
+
+  // chances[i] is the predicted chance that the outcome of sample i is 1.
+  void Predict(const Samples& samples, float* chances) const;
+
+ private:
+  friend class LogisticModel;
+
+  int size_;
+  std::vector<float> of_groups_;  // [groups, size]
+};
+
 // Thread-compatible. The weights that a group uses are the sum of shared weights and the group's
 // own weights. docs/policy.md explains how both are updated:
 //   curvature = forgetting * curvature + sum of max(p (1 - p), (outcome - p)^2) x x'
@@ -32,38 +48,39 @@ class LogisticModel {
   // call of Learn.
   LogisticModel(const std::vector<double>& weights, int groups, double forgetting);
 
-  // chances[i] is the predicted chance that the outcome of sample i is 1.
-  void Predict(const Samples& samples, float* chances) const;
+  const LogisticWeights& weights() const { return weights_; }
 
-  // All arrays are [count]. `outcomes` are 0 or 1, and `chances` are the ones from Predict.
+  // All arrays are [count]. `outcomes` are 0 or 1, and `chances` are the ones from
+  // LogisticWeights::Predict.
   void Learn(const Samples& samples, const float* outcomes, const float* chances);
 
  private:
   struct Part {
     std::vector<double> weights;    // [size]
-    std::vector<double> curvature;  // [size, size]; only the lower half is used
+    std::vector<double> curvature;  // [size, size], and padding; only the lower half is used
+    std::vector<double> gradient;   // [size]: that of one call of Learn
   };
 
-  // Sets gradient_ and increment_ from the samples of a group.
+  Part MakePart(const std::vector<double>& weights) const;
+  // Sets the gradient of a group, and increment_, from the samples of the group.
   void SumSamples(const Samples& samples, int group, const float* outcomes, const float* chances);
-  // Adds increment_ to the curvature of the part.
-  void AddCurvature(Part* part) const;
-  // Makes a step of Newton's method. Overwrites `gradient`.
-  void Step(std::vector<double>* gradient, Part* part);
+  // Sets the part's curvature to itself times `forgetting`, plus increment_.
+  void AddCurvature(double forgetting, Part* part) const;
+  // Makes a step of Newton's method for one or two parts.
+  void Step(absl::Span<Part* const> parts);
 
   const int size_;
   const double forgetting_;
   Part shared_;
   std::vector<Part> groups_;
-  // [groups][size]: sums of the shared and the group's own weights, for Predict
-  std::vector<std::vector<float>> sums_;
+  LogisticWeights weights_;  // sums of the shared and the groups' own weights
   // Scratch memory of Learn.
-  std::vector<double> gradient_;         // [size]: the gradient of one group
-  std::vector<double> shared_gradient_;  // [size]
-  // [size, size], lower half: the increment of one group's curvature
+  std::vector<Part*> changed_;  // the shared part, and the groups with samples
+  // The same shape as Part::curvature: the increment of one group's curvature.
   std::vector<double> increment_;
-  std::vector<double> factor_;  // [size, size], lower half: Cholesky factor
-  std::vector<float> errors_;   // for the samples of one group, in vectors of four
+  std::vector<Double2> factor_;  // [size, size], lower half: Cholesky factors of two parts
+  std::vector<Double2> step_;    // [size]
+  std::vector<float> errors_;    // for the samples of one group, in vectors of four
   std::vector<float> variances_;
   std::vector<float> products_;
 };

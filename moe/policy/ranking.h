@@ -117,9 +117,10 @@ std::vector<Ranked<T>> FindLeastValuable(const Residency& residency, absl::Span<
 
 // Implements PlacementPolicy::Decide: misses get free slots first, then the slots of residents with
 // lower values. `missing` must be from CollectMissing. It is sorted, so that the misses that become
-// resident are first.
-template <typename T>
-void SwapByValue(const Residency& residency, absl::Span<const T> values, int layer,
+// resident are first. find_victims(count, value) returns what FindLeastValuable returns. Residents
+// that are not worth less than `value` may be left out, and need not have their right values.
+template <typename T, typename FindVictims>
+void SwapByValue(const Residency& residency, const FindVictims& find_victims,
                  std::vector<Ranked<T>>* missing, std::vector<Swap>* swaps) {
   std::sort(missing->begin(), missing->end(), [](const Ranked<T>& a, const Ranked<T>& b) {
     return a.value != b.value ? a.value > b.value : a.index < b.index;
@@ -128,11 +129,21 @@ void SwapByValue(const Residency& residency, absl::Span<const T> values, int lay
   const int64_t free = std::min(residency.free_slots(), count);
   const auto expert = [&](int64_t i) { return residency.At((*missing)[i].index).expert; };
   for (int64_t i = 0; i < free; ++i) swaps->push_back({expert(i), ExpertRef()});
-  const auto victims = FindLeastValuable(residency, values, layer, count - free);
+  if (free == count) return;
+  const std::vector<Ranked<T>> victims = find_victims(count - free, (*missing)[free].value);
   for (size_t i = 0; i < victims.size(); ++i) {
     if (!((*missing)[free + i].value > victims[i].value)) break;
     swaps->push_back({expert(free + i), residency.At(victims[i].index)});
   }
+}
+
+template <typename T>
+void SwapByValue(const Residency& residency, absl::Span<const T> values, int layer,
+                 std::vector<Ranked<T>>* missing, std::vector<Swap>* swaps) {
+  const auto find_victims = [&](int64_t count, T) {
+    return FindLeastValuable(residency, values, layer, count);
+  };
+  SwapByValue(residency, find_victims, missing, swaps);
 }
 
 // Implements PlacementPolicy::Shed.

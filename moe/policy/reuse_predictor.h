@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "moe/policy/hold_horizon.h"
 #include "moe/policy/logistic_model.h"
 #include "moe/policy/placement_policy.h"
@@ -16,11 +17,22 @@ namespace tidepool::moe {
 // What is expected if a slot is held for an expert as long as that is worth its price. Valid for
 // residents, and for the experts that a layer needed in its latest forward pass.
 struct ReuseForecast {
-  std::vector<float> chance;  // [layers, experts], and padding: the chance of a use in that time
+  std::vector<float> chance;  // [layers, experts]: the chance of a use in that time
   // The same shape: for how many forward passes of the expert's layer the slot is expected to be
   // held, that is, until the use or until the slot is given up. The next forward pass is not
   // counted.
   std::vector<float> forwards;
+  // The same shape, 0 or 1: whether this is a draft, in which the slot is held only for the next
+  // forward pass. The finished forecast is worth at least as much, at the price at which it was
+  // made.
+  std::vector<float> is_draft;
+};
+
+// What is true for the forecasts of all residents of a layer, both drafts and finished ones.
+struct ForecastLimits {
+  float slot_price;    // a price of a slot
+  float least_chance;  // at this price, each of them is worth at least this chance of a use
+  float max_forwards;  // the greatest possible ReuseForecast::forwards
 };
 
 // Thread-compatible.
@@ -28,12 +40,23 @@ class ReusePredictor {
  public:
   explicit ReusePredictor(const PoolShape& shape);
 
-  // Learns which experts a layer needed. Updates the forecasts of these experts and of the layer's
+  // Learns which experts a layer needed. Drafts the forecasts of these experts and of the layer's
   // residents. `slot_price` is the price of a slot for one forward pass. Its unit is a hit in this
   // layer.
   void Update(const LayerNeeds& needs, const Residency& residency, float slot_price);
 
+  // Finishes forecasts of a layer with what was known at its last Update. Few forecasts decide
+  // anything, and finishing one costs about as much as learning from a layer. So only those are
+  // finished that may decide something. Requires: the forecasts are drafts.
+  void Finish(int layer, absl::Span<const int32_t> experts);
+
   const ReuseForecast& forecast() const { return forecast_; }
+
+  const ForecastLimits& limits(int layer) const { return layers_[layer].limits; }
+
+  // Is called instead of Update if nothing is learned from a forward pass of the layer. Then
+  // experts that the last Update did not forecast may become resident.
+  void Skip(int layer);
 
   // How many more experts than expected the last layer needed: (needed - expected) / (experts -
   // expected), at least 0. All layers of a forward pass compute the same tokens, so the next layers
@@ -48,25 +71,29 @@ class ReusePredictor {
     std::vector<int32_t> order;
     UsageFeatures features;
     std::vector<float> chances;  // empty before the layer's first forward pass
+    // What the forecasts are made of, besides the history. Other layers' updates do not change it.
+    HazardRates rates;
+    LogisticWeights weights;
+    float slot_price;
+    ForecastLimits limits;
   };
 
   void SetExcessDemand(const Layer& layer, size_t needed);
   void Learn(const LayerNeeds& needs, Layer* layer);
-  void UpdateForecast(int index, float slot_price, const Layer& layer);
-  void Predict(const UsageFeatures& features, std::vector<float>* chances) const;
+  void Draft(int index, const Residency& residency, float slot_price);
 
   const int experts_;
   const int top_k_;
   std::vector<int32_t> all_;  // the numbers of all experts of a layer
-  std::vector<Layer> layers_;
   HazardTables tables_;
   LogisticModel model_;
+  std::vector<Layer> layers_;
   ReuseForecast forecast_;
   float excess_demand_ = 0;
   // Scratch memory of Update.
   std::vector<bool> is_used_;    // [experts]
   std::vector<float> outcomes_;  // [experts], in the order of a layer
-  std::vector<int32_t> kept_;    // experts that are resident or that the layer needed
+  std::vector<int32_t> lost_;    // experts that lost their slot though their forecast is a draft
   UsageProjection projection_;
   UsageFeatures features_;
   std::vector<float> hazards_;

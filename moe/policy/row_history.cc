@@ -1,8 +1,6 @@
 #include "moe/policy/row_history.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 
 namespace tidepool::moe {
 namespace {
@@ -15,18 +13,27 @@ T EntryOf(absl::Span<const T> entries, int64_t token, T otherwise) {
   return entries.size() == 1 ? entries[0] : entries[token];
 }
 
+// Returns whether more than kBits bits are set. Without the instruction, which the baseline of x86
+// does not have, counting all bits is slower.
+template <int kBits>
+int HasMoreThan(uint32_t bits) {
+  for (int i = 0; i < kBits; ++i) bits &= bits - 1;  // clears the lowest bit that is set
+  return bits != 0 ? 1 : 0;
+}
+
 }  // namespace
 
 // A case has three parts: which of the last 4 steps used the expert; a class of the number of uses
-// in the 12 steps before; and whether there were no uses, up to two, or more in the 16 steps before
-// those.
+// in the 12 steps before (0, 1, 2, up to 4, or more); and whether there were no uses, up to two, or
+// more in the 16 steps before those.
 int RowHistory::CaseOf(uint32_t uses) {
   if (uses == 0) return 0;
-  constexpr std::array<int, 13> kMiddleClass = {0, 1, 2, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4};
-  const int middle = kMiddleClass[std::popcount(uses >> 4 & 0xfff)];
-  const int early = std::popcount(uses >> 16);
-  const int early_class = early == 0 ? 0 : early <= 2 ? 1 : 2;
-  return (static_cast<int>(uses & 15) * 5 + middle) * 3 + early_class;
+  const uint32_t middle = uses >> 4 & 0xfff;
+  const uint32_t early = uses >> 16;
+  const int middle_class = HasMoreThan<0>(middle) + HasMoreThan<1>(middle) +
+                           HasMoreThan<2>(middle) + HasMoreThan<4>(middle);
+  const int early_class = HasMoreThan<0>(early) + HasMoreThan<2>(early);
+  return (static_cast<int>(uses & 15) * 5 + middle_class) * 3 + early_class;
 }
 
 void RowHistory::Add(const LayerRouting& routing, FrequencyTable* table) {
@@ -55,11 +62,11 @@ void RowHistory::Add(const LayerRouting& routing, FrequencyTable* table) {
   }
 }
 
-float RowHistory::UnusedChance(int32_t expert, int32_t idle, const FrequencyTable& table) const {
+float RowHistory::UnusedChance(int32_t expert, int32_t idle, absl::Span<const float> rates) const {
   float unused = 1;
   for (const int position : active_) {
     const uint32_t uses = idle < 32 ? rows_[position].uses[expert] << idle : 0;
-    unused *= std::max(1 - table.rate(CaseOf(uses)), kMinUnusedChance);
+    unused *= std::max(1 - rates[CaseOf(uses)], kMinUnusedChance);
   }
   return unused;
 }

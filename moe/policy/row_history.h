@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "moe/policy/frequency_table.h"
 #include "moe/policy/placement_policy.h"
 
@@ -37,8 +38,8 @@ class RowHistory {
   void Add(const LayerRouting& routing, FrequencyTable* table);
 
   // Returns the chance that no row of the last forward pass uses the expert, after `idle` more
-  // forward passes without a use.
-  float UnusedChance(int32_t expert, int32_t idle, const FrequencyTable& table) const;
+  // forward passes without a use. rates: [kCases], the rates of the table.
+  float UnusedChance(int32_t expert, int32_t idle, absl::Span<const float> rates) const;
 
  private:
   struct Row {

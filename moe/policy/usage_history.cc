@@ -39,6 +39,12 @@ HazardTables::HazardTables(int experts, int top_k)
       gaps(kGapAges * kGaps, prior),
       rows(RowHistory::kCases, prior) {}
 
+void HazardRates::Set(const HazardTables& tables) {
+  prior = tables.prior;
+  gaps = tables.gaps.rates();
+  rows = tables.rows.rates();
+}
+
 UsageHistory::UsageHistory(int experts, int top_k)
     : experts_(experts),
       stride_(ExpertStride(experts)),
@@ -114,12 +120,12 @@ void UsageProjection::AddIdleForward() {
   }
 }
 
-void UsageProjection::Compute(const HazardTables& tables, UsageFeatures* features) const {
+void UsageProjection::Compute(const HazardRates& rates, UsageFeatures* features) const {
   const auto count = static_cast<int>(order_.size());
   const auto values = [&](int feature) { return features->values.data() + feature * stride_; };
   for (int rate = 0; rate < kRates; ++rate) {
     const float prior_forwards = kPriorForwards[rate];
-    const float prior_uses = prior_forwards * tables.prior;
+    const float prior_uses = prior_forwards * rates.prior;
     const float total = totals_[rate] + prior_forwards;
     const float* counts = counts_.data() + rate * stride_;
     for (int i = 0; i < count; i += kLanes) {
@@ -136,8 +142,8 @@ void UsageProjection::Compute(const HazardTables& tables, UsageFeatures* feature
     while (group < kAgeGroups && age >= kGroupAges[group]) features->groups[group++] = i;
     const int32_t gap_case = std::min(age, kGapAges - 1) * kGaps + std::min(expert.gap, kGaps - 1);
     features->gap_cases[i] = gap_case;
-    gaps[i] = tables.gaps.rate(gap_case);
-    rows[i] = 1 - history_->rows_.UnusedChance(order_[i], idle_, tables.rows);
+    gaps[i] = rates.gaps[gap_case];
+    rows[i] = 1 - history_->rows_.UnusedChance(order_[i], idle_, rates.rows);
   }
   while (group <= kAgeGroups) features->groups[group++] = count;
   for (int i = 0; i < count; i += kLanes) {

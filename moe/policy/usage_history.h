@@ -50,6 +50,15 @@ struct HazardTables {
   FrequencyTable rows;  // cases are those of RowHistory::CaseOf
 };
 
+// The rates of HazardTables at one time.
+struct HazardRates {
+  void Set(const HazardTables& tables);
+
+  float prior = 0;
+  std::vector<float> gaps;
+  std::vector<float> rows;
+};
+
 // Thread-compatible.
 class UsageHistory {
  public:
@@ -104,7 +113,7 @@ class UsageProjection {
 
   // The expert at each position of the features.
   const std::vector<int32_t>& order() const { return order_; }
-  void Compute(const HazardTables& tables, UsageFeatures* features) const;
+  void Compute(const HazardRates& rates, UsageFeatures* features) const;
 
  private:
   const int stride_;

@@ -1,11 +1,15 @@
-// Vectors of four floats, with the functions that the policies need. Results are bit-identical on
-// all machines: only additions, multiplications, divisions and integer operations are used, and
-// none of them is fused with another.
+// Vectors of four floats and of two doubles, with the functions that the policies need. Results are
+// bit-identical on all machines: only additions, multiplications, divisions and integer operations
+// are used, and none of them is fused with another.
 #ifndef TIDEPOOL_MOE_POLICY_VEC4_H_
 #define TIDEPOOL_MOE_POLICY_VEC4_H_
 
 #include <cstdint>
 #include <cstring>
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
 
 namespace tidepool::moe {
 
@@ -20,6 +24,16 @@ inline Vec4 Load4(const float* values) {
 }
 inline void Store4(Vec4 vector, float* values) { std::memcpy(values, &vector, sizeof vector); }
 
+// Vectors of two doubles.
+using Double2 = double __attribute__((vector_size(16)));
+
+inline Double2 Load2(const double* values) {
+  Double2 vector;
+  std::memcpy(&vector, values, sizeof vector);
+  return vector;
+}
+inline void Store2(Double2 vector, double* values) { std::memcpy(values, &vector, sizeof vector); }
+
 // Returns whether any of four comparisons is true.
 inline bool AnyOf4(Int4 which) {
   int64_t halves[2];
@@ -27,8 +41,14 @@ inline bool AnyOf4(Int4 which) {
   return (halves[0] | halves[1]) != 0;
 }
 
+#if defined(__SSE__)
+// The instructions do the same as the conditions below, but GCC 12 does not find them.
+inline Vec4 Max4(Vec4 a, Vec4 b) { return _mm_max_ps(a, b); }
+inline Vec4 Min4(Vec4 a, Vec4 b) { return _mm_min_ps(a, b); }
+#else
 inline Vec4 Max4(Vec4 a, Vec4 b) { return a > b ? a : b; }
 inline Vec4 Min4(Vec4 a, Vec4 b) { return a < b ? a : b; }
+#endif
 inline Vec4 Clamp4(Vec4 v, float min, float max) {
   return Min4(Max4(v, Vec4{} + min), Vec4{} + max);
 }

@@ -46,13 +46,13 @@ TEST(LogisticModelTest, LearnsTheChances) {
   const Samples samples{values.data(), kStride, begins};
   for (int step = 0; step < 1000; ++step) {
     draw();
-    model.Predict(samples, chances.data());
+    model.weights().Predict(samples, chances.data());
     model.Learn(samples, outcomes.data(), chances.data());
   }
   double error = 0;
   for (int step = 0; step < 20; ++step) {
     draw();
-    model.Predict(samples, chances.data());
+    model.weights().Predict(samples, chances.data());
     for (int i = 0; i < kCount; ++i) error += std::abs(chances[i] - truth[i]) / (20 * kCount);
   }
   // Without learning, the error is 0.3.
@@ -68,14 +68,14 @@ TEST(LogisticModelTest, DoesNotReadPastItsSamples) {
   LogisticModel other({0}, 1, 1);
   std::vector<float> outcomes = {1, 0, 1};
   std::vector<float> chances(3);
-  model.Predict(samples, chances.data());
+  model.weights().Predict(samples, chances.data());
   model.Learn(samples, outcomes.data(), chances.data());
   values[3] = 1;
   other.Learn(samples, outcomes.data(), chances.data());
   std::vector<float> first(3);
   std::vector<float> second(3);
-  model.Predict(samples, first.data());
-  other.Predict(samples, second.data());
+  model.weights().Predict(samples, first.data());
+  other.weights().Predict(samples, second.data());
   EXPECT_EQ(first, second);
   EXPECT_GT(first[0], 0.5f);
 }
@@ -89,14 +89,14 @@ TEST(LogisticModelTest, AGroupWithoutSamplesUsesTheSharedWeights) {
   std::vector<float> chances(8);
   const Samples samples{values.data(), 12, begins};
   for (int step = 0; step < 2000; ++step) {
-    model.Predict(samples, chances.data());
+    model.weights().Predict(samples, chances.data());
     model.Learn(samples, outcomes.data(), chances.data());
   }
   EXPECT_NEAR(chances[0], 0.75, 0.05);
   EXPECT_NEAR(chances[4], 0.25, 0.05);
   const std::vector<int> unseen = {0, 0, 0, 1};
   float chance = 0;
-  model.Predict({values.data(), 12, unseen}, &chance);
+  model.weights().Predict({values.data(), 12, unseen}, &chance);
   // The mean of the others, not the initial 0.73.
   EXPECT_NEAR(chance, 0.5, 0.1);
 }

@@ -290,6 +290,45 @@ TEST_P(EveryPolicy, APromptMissesOnlyNonResidents) {
   }
 }
 
+// The adaptive policy finishes the forecasts of few residents. Resize finishes those of all, even
+// if the number of slots stays the same. This must not change any decision.
+TEST(AdaptiveReplayTest, UnfinishedForecastsDoNotChangeDecisions) {
+  for (const int prefill_every : {0, 20}) {
+    const Trace trace = MakeTrace({.layers = 5,
+                                   .experts = 30,
+                                   .top_k = 3,
+                                   .forwards = 150,
+                                   .drift = 0.3,
+                                   .skew = 0.5,
+                                   .prefill_every = prefill_every,
+                                   .prefill_tokens = 20});
+    for (const int64_t slots : {20, 40, 100}) {
+      const PoolShape shape{.layers = 5,
+                            .experts = 30,
+                            .top_k = 3,
+                            .slots = slots,
+                            .floor = 2,
+                            .miss_cost = {0.5f, 0.75f, 1, 1.25f, 1.5f}};
+      const auto usual = Placement::Create(shape, {});
+      const auto finished = Placement::Create(shape, {});
+      CHECK_OK(usual.status());
+      CHECK_OK(finished.status());
+      for (const TraceEntry& entry : trace.entries) {
+        SCOPED_TRACE(absl::StrCat(slots, " slots, step ", entry.step, ", layer ", entry.layer));
+        EXPECT_TRUE((*finished)->Resize(slots).ok());
+        const auto expected = (*finished)->Decide(entry.routing(3));
+        const auto actual = (*usual)->Decide(entry.routing(3));
+        ASSERT_EQ(actual.size(), expected.size());
+        for (size_t i = 0; i < actual.size(); ++i) {
+          ASSERT_EQ(actual[i].action, expected[i].action);
+          ASSERT_EQ(actual[i].victim, expected[i].victim);
+        }
+      }
+      EXPECT_GT((*usual)->Total().evictions, 50);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, EveryPolicy, ::testing::ValuesIn(kNames),
                          [](const auto& name) { return std::string(name.param); });
 
