@@ -89,9 +89,9 @@ TEST(JsonSchemaTest, LimitsOfDraft4AndOpenApiCount) {
   Expect(R"({"type": "number", "format": "double"})", {"1.5e3", "-7"}, {"\"x\""});
   Expect(R"({"type": "string", "format": "password"})", {R"("\u0061\n")"}, {"1"});
   Expect(R"({"type": "string", "format": "path"})", {R"("/a")"}, {"1"});
-  Expect(R"({"type": "string", "format": "uuid4"})",
-         {R"("d9428888-122b-41e1-b85d-61c4d29a9a0c")"},
-         {R"("d9428888-122b-11e1-b85d-61c4d29a9a0c")", R"("d9428888-122b-41e1-785d-61c4d29a9a0c")"});
+  Expect(
+      R"({"type": "string", "format": "uuid4"})", {R"("d9428888-122b-41e1-b85d-61c4d29a9a0c")"},
+      {R"("d9428888-122b-11e1-b85d-61c4d29a9a0c")", R"("d9428888-122b-41e1-785d-61c4d29a9a0c")"});
   Expect(R"({"type": "string", "format": "base64"})", {R"("")", R"("/+8=")", R"("AA==")"},
          {R"("AA=")", R"("AB==")", R"("A")", R"("_-8=")"});
 }
