@@ -176,6 +176,7 @@ TEST(EnginePrefillTest, AMixedPassReadsEachMissingExpertOnce) {
   // Usage does not include prefetched bytes, so prefetch is off.
   const PuppetModel made = models.Make({.slots = kSlots, .prefetch = moe::Prefetch::kOff}, {});
   ASSERT_TRUE(made.load_residents().ok());
+  const int64_t record = made.experts()->Settings().record_bytes;
   const auto tokenizer = fakes::MakeByteTokenizer();
   EngineOptions options = MakeOptions();
   options.context_length = 1024;
@@ -196,7 +197,6 @@ TEST(EnginePrefillTest, AMixedPassReadsEachMissingExpertOnce) {
   const Answer of_prompt = ReadAll(prompt->get());
   ASSERT_TRUE(of_prompt.status.ok()) << of_prompt.status;
   // The prompt is charged for the pass, except for the stream's row.
-  const int64_t record = made.experts()->Settings().record_bytes;
   const int64_t missing = (kExperts - kSlots) * record;
   const int64_t read = of_prompt.usage.expert_demand_bytes * (kPrompt + 1) / kPrompt;
   EXPECT_LE(read * 100, missing * 105);
