@@ -21,14 +21,15 @@ namespace tidepool::engine {
 // Thread-safe. The contents of the disk, and how it behaves. Outlives its files.
 class FakeDisk {
  public:
-  // From now on, each read or write of a slot waits for one Allow.
+  // From now on, each read of a slot waits for one Allow. Writes wait until a read is allowed: of a
+  // write and a read, the disk's thread may begin with either.
   void Hold() {
     base::MutexLock lock(&mutex_);
     holding_ = true;
   }
-  void Allow(int count) {
+  void Allow(int reads) {
     base::MutexLock lock(&mutex_);
-    allowed_ += count;
+    allowed_ += reads;
     changed_.NotifyAll();
   }
   void Release() {
@@ -77,11 +78,11 @@ class FakeDisk {
  private:
   class File;
 
-  void Wait() TIDEPOOL_REQUIRES(mutex_) {
+  void Wait(bool is_read) TIDEPOOL_REQUIRES(mutex_) {
     ++waiting_;
     while (holding_ && allowed_ == 0) changed_.Wait(&mutex_);
     --waiting_;
-    if (holding_) --allowed_;
+    if (holding_ && is_read) --allowed_;
   }
   std::string Get(int64_t offset, int64_t bytes) const TIDEPOOL_REQUIRES(mutex_) {
     if (offset >= static_cast<int64_t>(content_.size())) return "";
@@ -121,7 +122,7 @@ class FakeDisk::File final : public KvDiskFile {
   }
   absl::Status Read(int64_t offset, absl::Span<std::byte> into) override {
     base::MutexLock lock(&disk_->mutex_);
-    disk_->Wait();
+    disk_->Wait(/*is_read=*/true);
     if (!disk_->read_status_.ok()) return disk_->read_status_;
     const std::string content = disk_->Get(offset, into.size());
     if (content.size() < into.size()) return absl::DataLossError("cut short");
@@ -130,7 +131,7 @@ class FakeDisk::File final : public KvDiskFile {
   }
   absl::Status Write(int64_t offset, absl::Span<const std::byte> bytes) override {
     base::MutexLock lock(&disk_->mutex_);
-    disk_->Wait();
+    disk_->Wait(/*is_read=*/false);
     if (disk_->write_status_.ok()) {
       disk_->Put(offset, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     }
