@@ -57,6 +57,8 @@ std::optional<int32_t> ForcedToken(absl::Duration max_time, absl::FunctionRef<bo
   // One state of an automaton can take long, and the other streams would wait for it.
   if (constraint->mask_time() > max_time) return std::nullopt;
   if (sequence->request.logprobs || sequence->control->credit.load() <= 0) return std::nullopt;
+  // bad_words or allowed_token_ids may exclude the token, which is an error.
+  if (sequence->sampler.filter.has_value()) return std::nullopt;
   const bool known =
       constraint->ready() ||
       (!give_up() && constraint->TryComputeMask(sequence->forbidden_next(), give_up));

@@ -37,7 +37,8 @@ Usage FinalUsage(const Sequence& sequence, absl::Duration now);
 
 // Returns the next token if the sequence's constraint allows no other, so that no logits are needed
 // to sample it. Computes the mask, unless the sequence's latest mask took more than `max_time` or
-// `give_up` returns true. Then, and if the token's log-probability is requested, returns nullopt.
+// `give_up` returns true. Then, and if the request has logprobs, bad_words or allowed_token_ids,
+// returns nullopt.
 std::optional<int32_t> ForcedToken(absl::Duration max_time, absl::FunctionRef<bool()> give_up,
                                    Sequence* sequence);
 
