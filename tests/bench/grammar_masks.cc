@@ -6,16 +6,16 @@
 // {"compiled", "error", "compile_us", "walks": [{"mask_us", "accept_us", "masks", "accepted"}]},
 // with a mask before each token, and after the last one. A mask is hexadecimal bytes, in which the
 // lowest bit of the first byte is token 0.
-#include <time.h>
-
 #include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/time/time.h"
 #include "engine/grammar/compile.h"
 #include "engine/grammar/matcher.h"
+#include "kernels/base/background_thread.h"
 #include "nlohmann/json.hpp"
 
 namespace tidepool::engine::grammar {
@@ -23,11 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 // The CPU time of this thread in microseconds, so that other processes do not count.
-double Now() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return 1e6 * static_cast<double>(now.tv_sec) + 1e-3 * static_cast<double>(now.tv_nsec);
-}
+double Now() { return absl::ToDoubleMicroseconds(base::ThreadCpuTime()); }
 
 std::shared_ptr<const TokenTrie> ReadVocabulary(const Json& line) {
   std::vector<std::string> texts;
@@ -99,4 +95,5 @@ int Run() {
 }  // namespace
 }  // namespace tidepool::engine::grammar
 
+// NOLINTNEXTLINE(bugprone-exception-escape): its caller sends valid JSON, and sees it end otherwise
 int main() { return tidepool::engine::grammar::Run(); }

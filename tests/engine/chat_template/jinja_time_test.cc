@@ -3,14 +3,15 @@
 // CPU time of this thread, which hardly depends on other load: it checks that each step or byte of
 // the limits stands for a bounded amount of work.
 #include <algorithm>
-#include <ctime>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "engine/chat_template/chat_template.h"
 #include "gtest/gtest.h"
+#include "kernels/base/background_thread.h"
 
 namespace tidepool::engine {
 namespace {
@@ -23,11 +24,7 @@ constexpr double kSlower = 20;  // factor without optimisation, or with a saniti
 constexpr double kStepSeconds = 1;  // for an endless loop
 constexpr double kByteSeconds = 2;  // for a loop over megabytes
 
-double ThreadSeconds() {
-  timespec time = {};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
+double ThreadSeconds() { return absl::ToDoubleSeconds(base::ThreadCpuTime()); }
 
 // Expects that the template exceeds a limit that the message names.
 void ExpectEnd(const std::string& source, double most_seconds) {
