@@ -1,5 +1,7 @@
 """Tests that run twice: with the host's memory, and with memory that the host cannot touch."""
 
+load("//tools:cc.bzl", "cc_test")
+
 def device_test(name, device_size = "large", device_tags = [], tags = [], **kwargs):
     """Two cc_tests: NAME, and NAME_on_device with $TIDEPOOL_TEST_BACKEND set to "protected".
 
@@ -12,9 +14,9 @@ def device_test(name, device_size = "large", device_tags = [], tags = [], **kwar
       tags: tags of both tests.
       **kwargs: other attributes of both tests.
     """
-    native.cc_test(name = name, tags = tags, **kwargs)
+    cc_test(name = name, tags = tags, **kwargs)
     kwargs["size"] = device_size
-    native.cc_test(
+    cc_test(
         name = name + "_on_device",
         env = {"TIDEPOOL_TEST_BACKEND": "protected"},
         tags = tags + device_tags,

@@ -1,6 +1,6 @@
 """Fuzz targets, each with a test that an ordinary build compiles and runs."""
 
-load("//tools:copts.bzl", "TIDEPOOL_COPTS")
+load("//tools:cc.bzl", "cc_binary", "cc_test")
 
 def fuzz_target(name, deps, tags = []):
     """Declares a fuzz target and the test of its corpus.
@@ -11,17 +11,16 @@ def fuzz_target(name, deps, tags = []):
       deps: of both.
       tags: of the test.
     """
-    native.cc_binary(
+    cc_binary(
         name = name,
         testonly = True,
         srcs = [name + ".cc"],
-        copts = TIDEPOOL_COPTS,
         linkopts = ["-fsanitize=fuzzer"],
         tags = ["manual"],
         deps = deps,
     )
     corpus = "corpus/" + name
-    native.cc_test(
+    cc_test(
         name = name.replace("_fuzz", "_corpus_test"),
         size = "small",
         srcs = [
@@ -29,7 +28,6 @@ def fuzz_target(name, deps, tags = []):
             "replay_corpus.cc",
         ],
         args = ["tests/fuzz/" + corpus],
-        copts = TIDEPOOL_COPTS,
         data = native.glob([corpus + "/**"]),
         tags = tags,
         deps = deps,
