@@ -209,6 +209,18 @@ class LintTest(unittest.TestCase):
                 wrong.append(f"{name}: expected the guard {guard}")
         self.assertEqual(wrong, [])
 
+    def test_cpp_rules_have_our_options(self):
+        """//tools:cc.bzl makes warnings errors. The rules for generated code do not use it."""
+        wrong = []
+        for name in tracked("BUILD", ".bzl"):
+            text = (ROOT / name).read_text()
+            if name.startswith(("proto/", "third_party/", "tools/cc.bzl", "tools/cuda.bzl")):
+                continue
+            loaded = re.findall(r'"(cc_\w+)"', "".join(re.findall(r'^load\("//tools:cc.bzl".*$', text, re.MULTILINE)))
+            used = re.findall(r"\b((?:native\.)?cc_(?:binary|library|test))\(", text)
+            wrong += [f"{name}: load {rule} from //tools:cc.bzl" for rule in sorted(set(used) - set(loaded))]
+        self.assertEqual(wrong, [])
+
     def test_no_environment_reads_in_libraries(self):
         wrong = []
         for name in tracked(".h", ".cc"):
