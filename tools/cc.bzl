@@ -11,6 +11,15 @@ _WARNINGS = [
     "-Wno-missing-field-initializers",
 ]
 
+# False warnings about the standard library and Abseil, which suppress them by pragmas. GCC 12 loses these in a
+# precompiled header.
+_FALSE_WARNINGS = [
+    "-Wno-array-bounds",
+    "-Wno-maybe-uninitialized",
+    "-Wno-stringop-overflow",
+    "-Wno-stringop-overread",
+]
+
 _ABSEIL = "@absl//:lib"
 _GOOGLETEST = "@googletest//:lib"
 _JSON = "@nlohmann_json//:lib"
@@ -40,7 +49,7 @@ def _ours(attributes):
     if header:
         enabled = "//tools/precompiled:enabled"
         attributes["copts"] += select({
-            enabled: ["-include", "$(BINDIR)/tools/precompiled/%s.h" % header],
+            enabled: _FALSE_WARNINGS + ["-include", "$(BINDIR)/tools/precompiled/%s.h" % header],
             "//conditions:default": [],
         })
         attributes["deps"] += select({
