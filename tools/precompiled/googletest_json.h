@@ -3,6 +3,7 @@
 #define TIDEPOOL_TOOLS_PRECOMPILED_GOOGLETEST_JSON_H_
 
 #include <gtest/gtest.h>
+
 #include <nlohmann/json.hpp>
 
 #include "tools/precompiled/abseil.h"
