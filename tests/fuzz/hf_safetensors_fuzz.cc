@@ -52,9 +52,10 @@ void Name(absl::string_view family, hf::Parts more, const hf::SafetensorsContent
   unsigned sum = 0;
   for (const GgufTensor& tensor : named->tensors) {
     CHECK_EQ(tensor.row_bytes() * tensor.rows(), tensor.bytes);
+    std::vector<std::byte> bytes(tensor.row_bytes());
     for (int64_t row = 0; row < tensor.rows(); ++row) {
-      const std::byte* bytes = tensor.row(row);
-      for (size_t i = 0; i < tensor.row_bytes(); ++i) sum += static_cast<unsigned>(bytes[i]);
+      tensor.CopyRows(row, 1, bytes.data());
+      for (const std::byte byte : bytes) sum += static_cast<unsigned>(byte);
     }
   }
   CHECK(sum + 1 > 0);

@@ -34,7 +34,8 @@ def fill_tensor(folder, name, pair):
 
 
 def change_tensors(folder, change):
-    """Replaces each BF16 tensor of a directory with one file by change(name, array). None removes it."""
+    """Replaces each BF16 tensor of a directory with one file by change(name, array): uint16 for BF16, uint32 for F32,
+    None for no tensor."""
     path = folder / "model.safetensors"
     content = path.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
@@ -47,7 +48,8 @@ def change_tensors(folder, change):
         array = change(name, array)
         if array is None:
             continue
-        header[name] = {"dtype": entry["dtype"], "shape": array.shape, "data_offsets": [len(data), len(data) + array.nbytes]}
+        kind = {2: "BF16", 4: "F32"}[array.itemsize]
+        header[name] = {"dtype": kind, "shape": array.shape, "data_offsets": [len(data), len(data) + array.nbytes]}
         data += array.tobytes()
     text = json.dumps(header).encode()
     path.unlink()
@@ -231,6 +233,13 @@ class ExpertLayoutTest(CommandTest):
             change_tensors(model, transpose(*endings))
             self.assertTrue(numpy.array_equal(self.logits(model), whole), endings)
             self.assertTrue(numpy.array_equal(self.logits(model, "--expert-memory", "90%"), whole), endings)
+
+    def test_both_layouts_may_have_float32(self):
+        for name in ("qwen3_vl_moe", "qwen3_vl_moe_saved"):
+            model = copy_of(name)
+            change_tensors(model, lambda name, array: array.astype(numpy.uint32) << 16)
+            error = numpy.abs(self.logits(model) - numpy.load(HF / f"{name}.npy"))
+            self.assertLess(error.max(), 1e-3, name)
 
     def test_a_layout_that_shapes_do_not_tell_is_refused(self):
         name = "qwen3_vl_moe_saved"

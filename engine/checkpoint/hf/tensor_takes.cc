@@ -203,36 +203,29 @@ absl::Status TensorTaker::SplitRows(Take take, const TensorSource& source, GgufT
   return absl::OkStatus();
 }
 
-absl::Status TensorTaker::Transpose(Take take, const TensorSource& source, GgufTensor* tensor) {
+absl::Status TensorTaker::Transpose(Take take, const TensorSource& source,
+                                    GgufTensor* tensor) const {
   const auto [columns, rows, slabs, _] = tensor->dims;
   const int64_t parts = take == Take::kTransposed ? 1 : 2;
   if (tensor->dim_count != 3 || columns % parts != 0) {
     return WrongShape(source, "three sizes, the last one even");
   }
-  // Takes the columns first, first + step, first + 2 * step, ...
+  // The rows are the columns first, first + row_step, first + 2 * row_step, ... of the file.
   const int64_t taken = columns / parts;
   const bool every_other = take == Take::kTransposedEven || take == Take::kTransposedOdd;
-  const int64_t step = every_other ? 2 : 1;
   int64_t first = 0;
   if (take == Take::kTransposedOdd) first = 1;
   if (take == Take::kTransposedSecond) first = taken;
-  const std::byte* from = tensor->data;
   const int64_t size = TypeInfo(tensor->type).block_bytes;
+  tensor->column_step = columns;
+  tensor->row_step = every_other ? 2 : 1;
   tensor->dims = {rows, taken, slabs, 1};
-  std::byte* to = OwnData(tensor);
+  tensor->bytes /= parts;
+  tensor->file_offset += first * size;
+  tensor->data += first * size;
   for (int64_t slab = 0; slab < slabs; ++slab) {
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t i = 0; i < taken; ++i) {
-        std::memcpy(to + (i * rows + row) * size, from + (row * columns + i * step + first) * size,
-                    size);
-      }
-    }
-    from += rows * columns * size;
-    to += rows * taken * size;
+    tensor->slabs.push_back(tensor->data + slab * rows * columns * size);
   }
-  // If a tensor is made of each half, the source is not needed any more after the second.
-  const bool first_of_two = take == Take::kTransposedEven || take == Take::kTransposedFirst;
-  if (!first_of_two) Release(source.data, source.tensor->bytes);
   return absl::OkStatus();
 }
 
