@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/checkpoint/gguf_parser.h"
+#include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine {
@@ -130,6 +131,7 @@ FileIdentity IdentityOf(const struct stat& info) {
 }
 
 const std::byte* GgufTensor::row(int64_t index) const {
+  CHECK(!transposed()) << name;
   const std::byte* slab = data;
   if (!slabs.empty()) {
     slab = slabs[index / rows_of_slab()];
@@ -140,6 +142,45 @@ const std::byte* GgufTensor::row(int64_t index) const {
     index += within / 2 + within % 2 * (head_rows / 2) - within;
   }
   return slab + index * row_bytes();
+}
+
+namespace {
+
+// Copies `rows` rows of elements of kSize bytes of a transposed tensor. `from` is the first row.
+template <size_t kSize>
+void CopyTransposed(const GgufTensor& tensor, const std::byte* from, int64_t rows, std::byte* out) {
+  const int64_t columns = tensor.dims[0];
+  for (int64_t column = 0; column < columns; ++column) {
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t at = column * tensor.column_step + row * tensor.row_step;
+      std::memcpy(out + (row * columns + column) * kSize, from + at * kSize, kSize);
+    }
+  }
+}
+
+}  // namespace
+
+void GgufTensor::CopyRows(int64_t first, int64_t count, std::byte* out) const {
+  const auto stride = static_cast<int64_t>(row_bytes());
+  if (!transposed()) {
+    for (int64_t i = 0; i < count; ++i) std::copy_n(row(first + i), stride, out + i * stride);
+    return;
+  }
+  constexpr int64_t kRowsAtOnce = 32;  // so that a cache line of the file is read once
+  const int64_t size = TypeInfo(type).block_bytes;
+  CHECK(size == sizeof(float) || size == sizeof(uint16_t)) << name;
+  for (const int64_t end = first + count; first < end;) {
+    const int64_t within = first % rows_of_slab();
+    const int64_t rows = std::min({end - first, rows_of_slab() - within, kRowsAtOnce});
+    const std::byte* const from = slabs[first / rows_of_slab()] + within * row_step * size;
+    if (size == sizeof(float)) {
+      CopyTransposed<sizeof(float)>(*this, from, rows, out);
+    } else {
+      CopyTransposed<sizeof(uint16_t)>(*this, from, rows, out);
+    }
+    out += rows * stride;
+    first += rows;
+  }
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
@@ -382,7 +423,8 @@ absl::Status Checkpoint::MapInHeaders() const {
 namespace {
 
 // Calls `use` with the bytes that contain the rows [first, first + rows). If the rows of heads are
-// interleaved, these are the bytes of every head that has one of the rows.
+// interleaved, these are the bytes of every head that has one of the rows. If the tensor is
+// transposed, they are those of every slab.
 template <typename Use>
 void ForEachRange(const GgufTensor& tensor, int64_t first, int64_t rows, const Use& use) {
   const int64_t slab_rows = tensor.slabs.empty() ? tensor.rows() : tensor.rows_of_slab();
@@ -397,6 +439,13 @@ void ForEachRange(const GgufTensor& tensor, int64_t first, int64_t rows, const U
       stop += (tensor.head_rows - stop % tensor.head_rows) % tensor.head_rows;
     }
     const std::byte* base = tensor.slabs.empty() ? tensor.data : tensor.slabs[slab];
+    if (tensor.transposed()) {
+      const int64_t last =
+          (tensor.dims[0] - 1) * tensor.column_step + (slab_rows - 1) * tensor.row_step;
+      use(base, (last + 1) * TypeInfo(tensor.type).block_bytes);
+      first = slab_end;
+      continue;
+    }
     use(base + begin * tensor.row_bytes(), (stop - begin) * tensor.row_bytes());
     first = slab_end;
   }

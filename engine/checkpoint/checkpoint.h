@@ -80,6 +80,10 @@ struct GgufTensor {
   // rows are read: row 2i is then the i-th row of the first half, and row 2i + 1 is the i-th row of
   // the second half. 0 if rows are read as they are stored.
   int64_t head_rows = 0;
+  // Set if the file has the transposes of the matrices: element i of row r of a slab is the element
+  // i * column_step + r * row_step after the slab's start. 0 if the file has the matrices.
+  int64_t column_step = 0;
+  int64_t row_step = 0;
 
   int64_t elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
   int64_t rows() const { return dims[1] * dims[2] * dims[3]; }
@@ -88,12 +92,15 @@ struct GgufTensor {
   }
   // Number of rows of each slab.
   int64_t rows_of_slab() const { return slab_rows > 0 ? slab_rows : dims[1]; }
-  // The start of row `index`. Rows are counted over all slabs.
+  // The start of row `index`. Rows are counted over all slabs. Not for transposed tensors.
   const std::byte* row(int64_t index) const;
+  // Copies rows to `out`, one after the other.
+  void CopyRows(int64_t first, int64_t count, std::byte* out) const;
+  bool transposed() const { return column_step > 0; }
   // Whether rows are read in the order in which they are stored, so that row i begins i *
   // row_bytes() bytes after the first row. rows_in_order() says this of the rows of each matrix of
   // dims[0] x dims[1] elements, and contiguous() of all rows of the tensor.
-  bool rows_in_order() const { return head_rows == 0 && slab_rows == 0; }
+  bool rows_in_order() const { return head_rows == 0 && slab_rows == 0 && !transposed(); }
   bool contiguous() const { return head_rows == 0 && slabs.empty(); }
   // The dimensions as text. See GgufShape.
   std::string ShapeString() const;

@@ -46,8 +46,8 @@ absl::Status Checkpoint::RowError(const GgufTensor& tensor, int64_t row,
   const TensorOrigin* origin = names_.FindTensor(tensor.name);
   if (origin == nullptr) return Error(tensor.name, absl::StrCat("row ", row, " ", message));
   FilePlace place = PlaceOf(tensor.name);
-  const MappedFile* part = FindPart(tensor.row(row));
-  // The rows of a converted copy are not the rows of the stored tensor.
+  // The rows of a converted copy or of a transposed tensor are not the rows of the stored tensor.
+  const MappedFile* part = tensor.transposed() ? nullptr : FindPart(tensor.row(row));
   if (part == nullptr) return GgufError(place.path, place.name, message);
   const std::byte* first = origin->data;
   if (first == nullptr) {

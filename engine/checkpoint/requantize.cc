@@ -113,22 +113,32 @@ class RowConverter {
   // The first row that cannot be represented, or kNoBadRow.
   int64_t bad_row() const { return bad_row_.load(std::memory_order_relaxed); }
 
-  void Convert(int64_t row, std::byte* out) {
+  void Convert(int64_t first, int64_t count, std::byte* out) {
+    constexpr int64_t kRowsAtOnce = 32;
+    std::vector<std::byte> rows(std::min(count, kRowsAtOnce) * row_bytes_);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t at = i % kRowsAtOnce;
+      if (at == 0) tensor_.CopyRows(first + i, std::min(count - i, kRowsAtOnce), rows.data());
+      ConvertRow(first + i, rows.data() + at * row_bytes_, out + i * out_row_bytes_);
+    }
+  }
+
+ private:
+  void ConvertRow(int64_t row, const std::byte* from, std::byte* out) {
     std::vector<float> values(columns_);
-    Dequantize(from_, tensor_.row(row), absl::MakeSpan(values));
+    Dequantize(from_, from, absl::MakeSpan(values));
     // This comparison is also false for a NaN.
     const bool fits = std::all_of(values.begin(), values.end(),
                                   [&](float value) { return std::abs(value) <= largest_; });
     if (!fits) {
       base::LowerTo(&bad_row_, row);
     } else if (from_ == to_) {
-      std::copy_n(tensor_.row(row), row_bytes_, out);
+      std::copy_n(from, row_bytes_, out);
     } else {
       Quantize(to_, values, out);
     }
   }
 
- private:
   const GgufTensor& tensor_;
   const GgmlType from_;
   const GgmlType to_;
@@ -140,8 +150,10 @@ class RowConverter {
 };
 
 absl::Status BadRow(const Checkpoint& file, const GgufTensor& tensor, int64_t row, GgmlType to) {
+  std::vector<std::byte> bytes(tensor.row_bytes());
+  tensor.CopyRows(row, 1, bytes.data());
   std::vector<float> values(tensor.dims[0]);
-  Dequantize(tensor.type, tensor.row(row), absl::MakeSpan(values));
+  Dequantize(tensor.type, bytes.data(), absl::MakeSpan(values));
   for (const float value : values) {
     if (std::isfinite(value)) continue;
     return file.RowError(tensor, row, "has a NaN or an infinity, expected finite numbers");
@@ -171,9 +183,7 @@ absl::Status WriteTensor(const Conversion& conversion, const GgufTensor& tensor,
     RETURN_IF_ERROR(progress(first * tensor.row_bytes()));
     const int64_t rows = std::min(chunk, tensor.rows() - first);
     pool->ParallelFor(rows, grain, [&](int64_t begin, int64_t end, int) {
-      for (int64_t row = begin; row < end; ++row) {
-        converter.Convert(first + row, out.data() + row * converter.out_row_bytes());
-      }
+      converter.Convert(first + begin, end - begin, out.data() + begin * converter.out_row_bytes());
     });
     if (converter.bad_row() != kNoBadRow) return BadRow(file, tensor, converter.bad_row(), to);
     RETURN_IF_ERROR(

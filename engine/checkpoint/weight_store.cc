@@ -186,9 +186,12 @@ class RowPacker {
   const std::byte* Rows(int64_t begin, int64_t count, std::vector<std::byte>* gathered) const {
     if (tensor_.rows_in_order() && places_.in_order()) return tensor_.row(places_.At(begin));
     gathered->resize(count * row_bytes_);
-    for (int64_t i = 0; i < count; ++i) {
-      std::copy_n(tensor_.row(places_.At(begin + i)), row_bytes_,
-                  gathered->data() + i * row_bytes_);
+    if (places_.in_order()) {
+      tensor_.CopyRows(places_.At(begin), count, gathered->data());
+    } else {
+      for (int64_t i = 0; i < count; ++i) {
+        tensor_.CopyRows(places_.At(begin + i), 1, gathered->data() + i * row_bytes_);
+      }
     }
     return gathered->data();
   }

@@ -35,7 +35,7 @@ void Name(absl::string_view family, hf::Parts more, const hf::SafetensorsContent
   model.value_dim = 2;
   model.heads = 2;
   model.kv_heads = 1;
-  model.experts = 2;
+  model.experts = {.count = 2, .hidden = 4, .width = 3};
   model.sparse = {true};
   model.recurrent = {!model.family->recurrent.empty()};
   model.delta = {.k_heads = 1, .v_heads = 2, .k_dim = 2, .v_dim = 2};
@@ -52,9 +52,10 @@ void Name(absl::string_view family, hf::Parts more, const hf::SafetensorsContent
   unsigned sum = 0;
   for (const GgufTensor& tensor : named->tensors) {
     CHECK_EQ(tensor.row_bytes() * tensor.rows(), tensor.bytes);
+    std::vector<std::byte> bytes(tensor.row_bytes());
     for (int64_t row = 0; row < tensor.rows(); ++row) {
-      const std::byte* bytes = tensor.row(row);
-      for (size_t i = 0; i < tensor.row_bytes(); ++i) sum += static_cast<unsigned>(bytes[i]);
+      tensor.CopyRows(row, 1, bytes.data());
+      for (const std::byte byte : bytes) sum += static_cast<unsigned>(byte);
     }
   }
   CHECK(sum + 1 > 0);
@@ -74,6 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Name("deepseek_v3", {hf::Part::kMlaQuery}, *contents, bytes);
     Name("qwen3_next", {hf::Part::kSharedExpert}, *contents, bytes);
     Name("qwen3_5_moe_text", {hf::Part::kSharedExpert}, *contents, bytes);
+    Name("qwen3_vl_moe_text", {}, *contents, bytes);
     Name("lfm2_moe", {}, *contents, bytes);
   }
   CheckMessage(

@@ -85,6 +85,18 @@ def deepseek():
     return shapes
 
 
+def qwen3_vl_moe():
+    """What hf_safetensors_fuzz.cc takes for a whole model of Qwen3-VL-MoE in the published layout."""
+    layer = "model.layers.0."
+    return {"model.embed_tokens.weight": [3, 4], "model.norm.weight": [4],
+            layer + "input_layernorm.weight": [4], layer + "post_attention_layernorm.weight": [4],
+            layer + "self_attn.q_proj.weight": [8, 4], layer + "self_attn.k_proj.weight": [4, 4],
+            layer + "self_attn.v_proj.weight": [4, 4], layer + "self_attn.o_proj.weight": [4, 8],
+            layer + "self_attn.q_norm.weight": [4], layer + "self_attn.k_norm.weight": [4],
+            layer + "mlp.gate.weight": [2, 4], layer + "mlp.experts.gate_up_proj": [2, 4, 6],
+            layer + "mlp.experts.down_proj": [2, 3, 4]}
+
+
 def delta_net(parts):
     """What hf_safetensors_fuzz.cc takes for a whole model with a gated delta net. `parts` are the rows of its
     projections by name."""
@@ -165,7 +177,7 @@ def sentencepiece(kind):
 def main():
     for name in ("llama3_rope_bf16", "llama_yarn_f16", "mixtral_bf16", "qwen2_moe_bf16", "smollm3", "gemma3_vision",
                  "glm4_moe", "hunyuan_v1_moe", "gpt_oss_mxfp4", "deepseek_v2", "phi3_longrope_long", "qwen3_next",
-                 "qwen3_5", "qwen3_5_moe", "lfm2_moe"):
+                 "qwen3_5", "qwen3_5_moe", "qwen3_vl_moe", "lfm2_moe"):
         (folder("hf_config_fuzz") / name).write_bytes((GOLDEN / name / "config.json").read_bytes())
     (folder("hf_config_fuzz") / "generation").write_bytes(
         (GOLDEN / "qwen3_bf16" / "generation_config.json").read_bytes())
@@ -173,6 +185,7 @@ def main():
     (target / "whole").write_bytes(safetensors(mixtral()))
     (target / "mxfp4").write_bytes(safetensors(gpt_oss(True)))
     (target / "transposed").write_bytes(safetensors(gpt_oss(False)))
+    (target / "transposed_halves").write_bytes(safetensors(qwen3_vl_moe()))
     (target / "mla").write_bytes(safetensors(deepseek()))
     (target / "delta_net_fused").write_bytes(safetensors(delta_net({"qkvz": 12, "ba": 4})))
     (target / "delta_net").write_bytes(safetensors(delta_net({"qkv": 8, "z": 4, "b": 2, "a": 2})))

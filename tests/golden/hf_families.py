@@ -38,6 +38,8 @@ class FamilySpec:
     mxfp4: bool = False
     mtp: bool = False  # with a draft layer, which transformers does not make
     fused: bool = False  # with all experts of a layer in one tensor, as published
+    transposed: bool = False  # with the experts' matrices transposed, as published
+    converter: bool = True  # llama.cpp's converter reads the directory
     vision: dict | None = None  # the settings of the other half of a multimodal model
     flat: bool = False  # as published, without text_config
     config: dict = dataclasses.field(default_factory=dict)
@@ -56,6 +58,8 @@ QWEN_VISION = {"depth": 1, "hidden_size": 8, "intermediate_size": 8, "num_heads"
 QWEN2_VISION = {"depth": 1, "embed_dim": 8, "hidden_size": 40, "mlp_ratio": 1, "num_heads": 2,
                 "patch_size": 4}
 WHOLE_MROPE = DEFAULT | {"mrope_section": [1, 1, 2]}
+QWEN3_VL = {"head_dim": 12, "rope_parameters": WHOLE_MROPE | {
+    "mrope_section": [2, 2, 2], "mrope_interleaved": True}}
 LFM2 = {"layer_types": ["conv", "conv", ATTENTION, "conv"], "num_hidden_layers": 4,
         "norm_eps": 1e-5}
 
@@ -85,9 +89,16 @@ FAMILIES = (
     FamilySpec("qwen2_5_vl", "Qwen2_5_VL", vision=QWEN_VISION, config={
         "rope_parameters": WHOLE_MROPE}),
     FamilySpec("qwen3_vl", "Qwen3VL", vision=QWEN_VISION | {"deepstack_visual_indexes": [0]},
-               config={"rope_parameters": WHOLE_MROPE | {
-                           "mrope_section": [2, 2, 2], "mrope_interleaved": True},
-                       "head_dim": 12, "attention_bias": True}),
+               config=QWEN3_VL | {"attention_bias": True}),
+    FamilySpec("qwen3_vl_moe", "Qwen3VLMoe", transposed=True,
+               vision=QWEN_VISION | {"deepstack_visual_indexes": [0]},
+               config=EXPERTS | QWEN3_VL | {
+                   "num_experts": 6, "attention_bias": True, "tie_word_embeddings": False}),
+    # As transformers 5 saves it. The matrices of gate_up_proj are square.
+    FamilySpec("qwen3_vl_moe_saved", "Qwen3VLMoe", converter=False,
+               vision=QWEN_VISION | {"deepstack_visual_indexes": [0], "out_hidden_size": 24},
+               config=EXPERTS | QWEN3_VL | {
+                   "num_experts": 6, "hidden_size": 24, "mlp_only_layers": [0]}),
     FamilySpec("lfm2", "Lfm2", config=LFM2 | {
         "block_ff_dim": 45, "block_multiple_of": 7, "block_ffn_dim_multiplier": 1.1}),
     FamilySpec("lfm2_moe", "Lfm2Moe", config=LFM2 | EXPERTS | {
@@ -246,6 +257,14 @@ def fuse_experts(folder):
         stack = lambda kind: torch.stack([parts[kind, expert] for expert in experts])
         tensors[f"{prefix}.experts.gate_up_proj"] = torch.cat([stack("gate_proj"), stack("up_proj")], 1)
         tensors[f"{prefix}.experts.down_proj"] = stack("down_proj")
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+def transpose_experts(folder):
+    """Replaces the fused experts' tensors of a saved model by their transposes."""
+    path = folder / "model.safetensors"
+    tensors = {name: value.transpose(1, 2).contiguous() if ".experts." in name else value
+               for name, value in load_file(path).items()}
     save_file(tensors, path, metadata={"format": "pt"})
 
 

@@ -200,6 +200,8 @@ def save(spec, model, stored, tokenizer, folder):
         model.to(spec.dtype).save_pretrained(folder, max_shard_size=spec.shard)
         if spec.fused:
             hf_families.fuse_experts(folder)
+        if spec.transposed:
+            hf_families.transpose_experts(folder)
         if spec.mtp:
             hf_families.add_mtp(folder, 3)
         if spec.flat:
@@ -213,6 +215,15 @@ def save(spec, model, stored, tokenizer, folder):
     model.generation_config = transformers.GenerationConfig(
         eos_token_id=[270, 268], pad_token_id=268, **SAMPLING)
     return model.to(spec.dtype).save_pretrained(folder, max_shard_size=spec.shard)
+
+
+def check_saved(spec, folder, ids, logits):
+    """Fails unless transformers makes the same logits of the directory."""
+    name = spec.family + "ForConditionalGeneration"
+    model = getattr(transformers, name).from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager")
+    if abs(common.all_logits(model.eval(), ids) - logits).max() > 1e-5:
+        raise SystemExit(f"{spec.name}: transformers reads another model than it saved")
 
 
 def make_one(spec, out, first_seed):
@@ -231,6 +242,8 @@ def make_one(spec, out, first_seed):
         raise SystemExit(f"{spec.name}: no seed without near-ties")
     model, stored, run, logits = found
     save(spec, model, stored, tokenizer, out / spec.name)
+    if is_family(spec) and spec.transposed:
+        check_saved(spec, out / spec.name, ids, logits)
     common.save_npy(out / f"{spec.name}.npy", logits.astype("<f4"))
     common.save_json(out / f"{spec.name}.json", {
         "model": spec.name, "seed": seed, **text, "ids": ids, "logits": f"{spec.name}.npy",

@@ -63,7 +63,7 @@ def main():
     args = parser.parse_args()
     models = json.loads((HERE / "hf_gguf.json").read_text()) if args.only else {}
     for spec in hf_families.FAMILIES:
-        if args.only and spec.name not in args.only:
+        if not spec.converter or (args.only and spec.name not in args.only):
             continue
         with tempfile.TemporaryDirectory() as scratch:
             path = pathlib.Path(scratch) / "out.gguf"

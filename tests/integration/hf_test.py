@@ -12,7 +12,7 @@ from command_test_case import CommandTest
 HF = harness.TINY.parent / "hf"
 MOE = "qwen3_moe_bf16"
 NO_TOKENIZER = ("granite", "granitemoeshared", "gpt_oss_mxfp4", "gemma3_vision", "phi3", "glm4_moe", "qwen3_next",
-                "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "lfm2_moe")
+                "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_vl_moe", "qwen3_vl_moe_saved", "lfm2_moe")
 
 
 def golden(name):
@@ -31,6 +31,34 @@ def fill_tensor(folder, name, pair):
     begin, end = json.loads(data[8:start])[name]["data_offsets"]
     data[start + begin:start + end] = pair * ((end - begin) // 2)
     path.write_bytes(data)
+
+
+def change_tensors(folder, change):
+    """Replaces each BF16 tensor of a directory with one file by change(name, array): uint16 for BF16, uint32 for F32,
+    None for no tensor."""
+    path = folder / "model.safetensors"
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    header, data = {}, b""
+    for name, entry in json.loads(content[8:start]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        array = numpy.frombuffer(content[start + begin:start + end], numpy.uint16).reshape(entry["shape"])
+        array = change(name, array)
+        if array is None:
+            continue
+        kind = {2: "BF16", 4: "F32"}[array.itemsize]
+        header[name] = {"dtype": kind, "shape": array.shape, "data_offsets": [len(data), len(data) + array.nbytes]}
+        data += array.tobytes()
+    text = json.dumps(header).encode()
+    path.unlink()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def transpose(*endings):
+    """Returns a change that transposes the matrices of the tensors whose names end so."""
+    return lambda name, array: array.swapaxes(1, 2).copy() if name.endswith(endings) else array
 
 
 def copy_of(name):
@@ -178,6 +206,55 @@ class HfCommandTest(CommandTest):
         config.unlink()
         self.refuse("inspect", "--model", model, named=("config.json", "missing"))
         self.refuse("inspect", "--model", harness.scratch_folder(), named=("config.json", "GGUF"))
+
+
+class ExpertLayoutTest(CommandTest):
+    """Qwen3-VL-MoE, of which a directory may have the experts' matrices or their transposes."""
+
+    GATE_UP, DOWN = "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
+
+    def logits(self, model, *flags):
+        out = harness.scratch_folder() / "logits.npy"
+        self.run_well("logits", "--model", model, "--exact", "--all", "--tokens", tokens("qwen3_vl_moe"), "--out", out,
+                      *flags)
+        return numpy.load(out)
+
+    def refuse_changed(self, name, change, *named):
+        model = copy_of(name)
+        change_tensors(model, change)
+        for command in (("inspect", "--model", model), ("quantize", model, model / "out.gguf", "--type", "f32")):
+            self.refuse(*command, named=named)
+
+    def test_both_layouts_give_the_same_bits(self):
+        name = "qwen3_vl_moe"
+        whole = self.logits(HF / name)
+        for endings in ((self.GATE_UP, self.DOWN), (self.GATE_UP,), (self.DOWN,)):
+            model = copy_of(name)
+            change_tensors(model, transpose(*endings))
+            self.assertTrue(numpy.array_equal(self.logits(model), whole), endings)
+            self.assertTrue(numpy.array_equal(self.logits(model, "--expert-memory", "90%"), whole), endings)
+
+    def test_both_layouts_may_have_float32(self):
+        for name in ("qwen3_vl_moe", "qwen3_vl_moe_saved"):
+            model = copy_of(name)
+            change_tensors(model, lambda name, array: array.astype(numpy.uint32) << 16)
+            error = numpy.abs(self.logits(model) - numpy.load(HF / f"{name}.npy"))
+            self.assertLess(error.max(), 1e-3, name)
+
+    def test_a_layout_that_shapes_do_not_tell_is_refused(self):
+        name = "qwen3_vl_moe_saved"
+        self.refuse_changed(name, transpose(self.GATE_UP, self.DOWN), f"layers.1.{self.GATE_UP}", "[6, 24, 24]",
+                            f"layers.1.{self.DOWN} has the shape [6, 12, 24]", "[experts, outputs, inputs]")
+
+    def test_damage_is_refused_with_the_name_of_the_tensor(self):
+        for name in ("qwen3_vl_moe", "qwen3_vl_moe_saved"):
+            for ending in (self.GATE_UP, self.DOWN):
+                tensor = f"model.language_model.layers.1.{ending}"
+                change = lambda name, array: None if name == tensor else array
+                self.refuse_changed(name, change, f"{tensor}: missing")
+                for cut in (numpy.s_[:5], numpy.s_[:, 1:], numpy.s_[:, :, 1:], numpy.s_[0]):
+                    change = lambda name, array: array[cut] if name == tensor else array
+                    self.refuse_changed(name, change, f"{tensor}: shape [")
 
 
 class HfServerTest(unittest.TestCase):

@@ -155,6 +155,7 @@ class ConfigReader {
 
   absl::Status ReadSizes() {
     ASSIGN_OR_RETURN(hidden_, Size("hidden_size", "embedding_length", kMaxWidth));
+    model_.experts.hidden = hidden_;
     ASSIGN_OR_RETURN(const int64_t layers, Size("num_hidden_layers", "block_count", kMaxLayers));
     model_.sparse.assign(layers, false);
     model_.recurrent.assign(layers, false);
@@ -450,7 +451,9 @@ absl::StatusOr<HfModel> ReadConfig(const std::string& path, const Json& config,
   metadata->SetString("general.architecture", family->architecture);
   const JsonMembers whole(path, merged, text.prefix);
   ASSIGN_OR_RETURN(HfModel model, ConfigReader(whole, *family, parts, metadata).Read());
-  if (family->architecture == "qwen3vl") WriteImageLayers(config, *family, metadata);
+  if (absl::StartsWith(family->architecture, "qwen3vl")) {
+    WriteImageLayers(config, *family, metadata);
+  }
   if (text.nested) model.text_prefix = text.prefix;
   return model;
 }

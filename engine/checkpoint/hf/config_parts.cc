@@ -84,22 +84,22 @@ class ExpertReader {
 
   absl::Status ReadCounts() {
     const bool other = !config_.Has(keys_.count) && !keys_.other_count.empty();
-    ASSIGN_OR_RETURN(model_.experts,
+    ASSIGN_OR_RETURN(model_.experts.count,
                      config_.Int(other ? keys_.other_count : keys_.count, 1, kMaxExperts));
-    SetU32("expert_count", model_.experts);
-    ASSIGN_OR_RETURN(const int64_t used, Uniform(config_, keys_.used, 1, model_.experts));
+    SetU32("expert_count", model_.experts.count);
+    ASSIGN_OR_RETURN(const int64_t used, Uniform(config_, keys_.used, 1, model_.experts.count));
     SetU32("expert_used_count", used);
-    ASSIGN_OR_RETURN(width_, Uniform(config_, keys_.width, 1, kMaxWidth));
-    if (!keys_.own_width) SetU32("feed_forward_length", width_);
-    SetU32("expert_feed_forward_length", width_);
+    ASSIGN_OR_RETURN(model_.experts.width, Uniform(config_, keys_.width, 1, kMaxWidth));
+    if (!keys_.own_width) SetU32("feed_forward_length", model_.experts.width);
+    SetU32("expert_feed_forward_length", model_.experts.width);
     // Some models, such as Hunyuan, have a second key with the same meaning.
     constexpr absl::string_view kOtherWidth = "moe_intermediate_size";
     if (keys_.width == kOtherWidth || !config_.Has(kOtherWidth)) return absl::OkStatus();
     ASSIGN_OR_RETURN(const int64_t other_width, Uniform(config_, kOtherWidth, 1, kMaxWidth));
-    if (other_width == width_) return absl::OkStatus();
+    if (other_width == model_.experts.width) return absl::OkStatus();
     return config_.Unsupported(
-        kOtherWidth,
-        absl::StrCat(other_width, " is not supported, expected ", width_, ", ", keys_.width));
+        kOtherWidth, absl::StrCat(other_width, " is not supported, expected ", model_.experts.width,
+                                  ", ", keys_.width));
   }
 
   absl::Status ReadShared() {
@@ -116,7 +116,7 @@ class ExpertReader {
       ASSIGN_OR_RETURN(count, Uniform(config_, keys_.shared_count, 0, kMaxExperts));
     }
     SetU32("expert_shared_count", count);
-    SetShared(count * width_);
+    SetShared(count * model_.experts.width);
     return absl::OkStatus();
   }
 
@@ -144,11 +144,11 @@ class ExpertReader {
   }
 
   absl::Status ReadGroups() {
-    ASSIGN_OR_RETURN(const int64_t groups, config_.IntOr("n_group", 1, 1, model_.experts));
+    ASSIGN_OR_RETURN(const int64_t groups, config_.IntOr("n_group", 1, 1, model_.experts.count));
     ASSIGN_OR_RETURN(const int64_t used, config_.IntOr("topk_group", groups, 1, groups));
-    if (model_.experts % groups != 0) {
-      return config_.Error(
-          "n_group", absl::StrCat(groups, ", expected a divisor of ", model_.experts, " experts"));
+    if (model_.experts.count % groups != 0) {
+      return config_.Error("n_group", absl::StrCat(groups, ", expected a divisor of ",
+                                                   model_.experts.count, " experts"));
     }
     // Only DeepSeek-V2 may have groups that it does not use.
     const bool sigmoid = keys_.gating == 2;
@@ -173,9 +173,9 @@ class ExpertReader {
                            absl::StrCat("missing, expected it with ", kMethod, " ", method));
     }
     // The score of a group is the sum of its two best experts.
-    if (sigmoid && model_.experts / groups < 2) {
+    if (sigmoid && model_.experts.count / groups < 2) {
       return config_.Error("n_group",
-                           absl::StrCat(groups, ", expected at most ", model_.experts / 2,
+                           absl::StrCat(groups, ", expected at most ", model_.experts.count / 2,
                                         " groups, so that each has two experts"));
     }
     if (!limited || groups == 1) return absl::OkStatus();
@@ -236,7 +236,6 @@ class ExpertReader {
   const ExpertKeys& keys_;
   HfModel& model_;
   GgufMetadata& metadata_;
-  int64_t width_ = 0;  // FFN width of a routed expert
 };
 
 // Returns for each layer whether it has a window, according to layer_types or to the rule of the

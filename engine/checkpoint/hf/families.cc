@@ -1,92 +1,12 @@
 #include "engine/checkpoint/hf/families.h"
 
+#include "engine/checkpoint/hf/expert_keys.h"
+
 namespace tidepool::engine::hf {
 namespace {
 
 constexpr Parts kLlamaParts = {Part::kQkv, Part::kFfnNorm, Part::kDense};
 constexpr Parts kQwenMoeParts = {Part::kQkv, Part::kFfnNorm, Part::kDense, Part::kExperts};
-
-constexpr ExpertKeys kMixtralExperts = {.count = "num_local_experts", .width = "intermediate_size"};
-constexpr ExpertKeys kQwen2MoeExperts = {.count = "num_experts",
-                                         .other_count = "num_local_experts",
-                                         .width = "moe_intermediate_size",
-                                         .shared_width = "shared_expert_intermediate_size",
-                                         .shared_part = Part::kSharedExpert,
-                                         .normalize = "norm_topk_prob",
-                                         .interval = "decoder_sparse_step",
-                                         .own_width = true};
-constexpr ExpertKeys kQwen3MoeExperts = {.count = "num_experts",
-                                         .other_count = "num_local_experts",
-                                         .width = "moe_intermediate_size",
-                                         .normalize = "norm_topk_prob",
-                                         .interval = "decoder_sparse_step",
-                                         .own_width = true};
-constexpr ExpertKeys kQwen3NextExperts = {.count = "num_experts",
-                                          .other_count = "num_local_experts",
-                                          .width = "moe_intermediate_size",
-                                          .shared_width = "shared_expert_intermediate_size",
-                                          .shared_part = Part::kSharedExpert,
-                                          .normalize = "norm_topk_prob",
-                                          .interval = "decoder_sparse_step",
-                                          .own_width = true};
-constexpr ExpertKeys kQwen35Experts = {.count = "num_experts",
-                                       .other_count = "num_local_experts",
-                                       .width = "moe_intermediate_size",
-                                       .shared_width = "shared_expert_intermediate_size",
-                                       .shared_part = Part::kSharedExpert,
-                                       .own_width = true};
-constexpr ExpertKeys kLfm2Experts = {.count = "num_experts",
-                                     .other_count = "num_local_experts",
-                                     .width = "moe_intermediate_size",
-                                     .normalize = "norm_topk_prob",
-                                     .scale = "routed_scaling_factor",
-                                     .gating = 2,
-                                     .first_sparse = "num_dense_layers",
-                                     .own_width = true};
-constexpr ExpertKeys kOlmoeExperts = {.count = "num_experts",
-                                      .other_count = "num_local_experts",
-                                      .width = "intermediate_size",
-                                      .normalize = "norm_topk_prob"};
-constexpr ExpertKeys kGraniteExperts = {.count = "num_local_experts", .width = "intermediate_size"};
-constexpr ExpertKeys kGraniteSharedExperts = {.count = "num_local_experts",
-                                              .width = "intermediate_size",
-                                              .shared_width = "shared_intermediate_size",
-                                              .shared_part = Part::kGraniteShared};
-constexpr ExpertKeys kErnieExperts = {.count = "moe_num_experts",
-                                      .used = "moe_k",
-                                      .width = "moe_intermediate_size",
-                                      .shared_count = "moe_num_shared_experts",
-                                      .shared_part = Part::kSharedExperts,
-                                      .first_sparse = "moe_layer_start_index",
-                                      .interval = "moe_layer_interval",
-                                      .own_width = true};
-constexpr ExpertKeys kHunyuanExperts = {.count = "num_experts",
-                                        .other_count = "num_local_experts",
-                                        .used = "moe_topk",
-                                        .width = "intermediate_size",
-                                        .shared_count = "num_shared_expert",
-                                        .shared_part = Part::kSharedMlp};
-constexpr ExpertKeys kSigmoidExperts = {.count = "n_routed_experts",
-                                        .other_count = "num_local_experts",
-                                        .width = "moe_intermediate_size",
-                                        .shared_count = "n_shared_experts",
-                                        .shared_part = Part::kSharedExperts,
-                                        .normalize = "norm_topk_prob",
-                                        .scale = "routed_scaling_factor",
-                                        .groups = true,
-                                        .gating = 2,
-                                        .first_sparse = "first_k_dense_replace",
-                                        .own_width = true};
-constexpr ExpertKeys kDeepseek2Experts = {.count = "n_routed_experts",
-                                          .other_count = "num_experts",
-                                          .width = "moe_intermediate_size",
-                                          .shared_count = "n_shared_experts",
-                                          .shared_part = Part::kSharedExperts,
-                                          .scale = "routed_scaling_factor",
-                                          .groups = true,
-                                          .gating = 1,
-                                          .first_sparse = "first_k_dense_replace",
-                                          .own_width = true};
 
 constexpr NumberKey kGraniteNumbers[] = {{"attention_multiplier", "attention.scale"},
                                          {"embedding_multiplier", "embedding_scale"},
@@ -154,6 +74,8 @@ constexpr FixedKey kQwen35Fixed[] = {
     {"output_gate_type", "\"swish\""}, {"mamba_ssm_dtype", ""},
     {"norm_topk_prob", "true"},        {"decoder_sparse_step", "1"},
     {"mtp_num_hidden_layers", ""},     {"mtp_use_dedicated_embeddings", "false"}};
+// transformers does not read this key.
+constexpr FixedKey kQwen3VlMoeFixed[] = {{"norm_topk_prob", "true"}};
 constexpr FixedKey kLfm2Fixed[] = {
     {"conv_bias", "false"},       {"use_expert_bias", "true"},   {"block_dim", ""},
     {"block_mlp_init_scale", ""}, {"block_norm_eps", ""},        {"block_out_init_scale", ""},
@@ -285,6 +207,15 @@ constexpr HfFamily kFamilies[] = {
      .experts = kQwen3MoeExperts,
      .defaults = kQwenDefaults,
      .not_null = kHeadKeys},
+    {.model_type = "qwen3_vl_moe_text",
+     .architecture = "qwen3vlmoe",
+     .parts = {Part::kQkv, Part::kQkNorm, Part::kFfnNorm, Part::kDense, Part::kQwen3VlExperts},
+     .mrope = true,
+     .bias = ConfigBias::kByKey,
+     .experts = kQwen3VlMoeExperts,
+     .fixed = kQwen3VlMoeFixed,
+     .defaults = R"({"num_key_value_heads": 16, "rope_theta": 500000.0, "rms_norm_eps": 1e-6})",
+     .not_null = kKvHeads},
     {.model_type = "qwen3_next",
      .architecture = "qwen3next",
      .parts = {Part::kQkv, Part::kQkNorm, Part::kDeltaNetFused, Part::kPostAttentionNorm,

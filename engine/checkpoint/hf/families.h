@@ -46,6 +46,7 @@ enum class Part : uint8_t {
   kLfm2Dense,  // w1, w2, w3
   // Layers with experts: the router and the experts' matrices.
   kExperts,
+  kQwen3VlExperts,  // all experts in one tensor, in either of two layouts: expert_layout.h
   kMixtralExperts,
   kGraniteExperts,
   kHunyuanExperts,
@@ -182,6 +183,13 @@ struct DeltaSizes {
   int64_t channels() const { return 2 * k_size() + v_size(); }
 };
 
+// Sizes of the routed experts of a layer.
+struct ExpertShape {
+  int64_t count = 0;   // 0: the model has no experts
+  int64_t hidden = 0;  // size of their inputs and outputs
+  int64_t width = 0;   // FFN width of one expert
+};
+
 // What decides which tensors a layer has.
 struct LayerKind {
   bool sparse = false;     // the FFN is a mixture of experts
@@ -198,7 +206,7 @@ struct HfModel {
   int64_t kv_heads = 0;
   int64_t key_dim = 0;    // with MLA: dimension of each head's keys without the rotated part
   int64_t value_dim = 0;  // with MLA: dimension of each head's values
-  int64_t experts = 0;
+  ExpertShape experts;
   std::vector<bool> sparse;     // for each layer: whether its FFN is a mixture of experts
   std::vector<bool> recurrent;  // for each layer: whether it has no attention
   DeltaSizes delta;
@@ -223,7 +231,7 @@ struct HfModel {
   std::vector<int64_t> ValueHeads() const;
   // The kind of a layer. Layers after the last one are draft layers.
   LayerKind KindOf(int64_t layer) const {
-    if (layer >= layers()) return {.sparse = experts > 0};
+    if (layer >= layers()) return {.sparse = experts.count > 0};
     return {.sparse = sparse[layer], .recurrent = recurrent[layer]};
   }
 };

@@ -51,6 +51,8 @@ Mapping MappingOf(Take take) {
       return {kRows, kColumns, kSlabs, kLast};
     case Take::kTransposedEven:
     case Take::kTransposedOdd:
+    case Take::kTransposedFirst:
+    case Take::kTransposedSecond:
       return {kTwiceRows, kColumns, kSlabs, kLast};
     case Take::kMxfp4:
     case Take::kMxfp4Scales:
@@ -110,6 +112,7 @@ constexpr KeyName kKeyNames[] = {
     {"expert_group_count", "n_group"},
     {"expert_group_used_count", "topk_group"},
     {"feed_forward_length", "intermediate_size"},
+    {"leading_dense_block_count", "mlp_only_layers"},
     {"nextn_predict_layers", "num_nextn_predict_layers"},
     {"rope.dimension_count", "partial_rotary_factor"},
     {"rope.dimension_sections", "rope:mrope_section"},

@@ -91,7 +91,7 @@ constexpr TensorRule kLayerRules[] = {
     {"feed_forward.experts.#.w2.weight", "ffn_down_exps.weight", {Part::kLfm2Experts}},
     {"feed_forward.expert_bias", "exp_probs_b.bias", {Part::kLfm2Experts}},
 
-    {"mlp.gate.weight", "ffn_gate_inp.weight", {Part::kExperts}},
+    {"mlp.gate.weight", "ffn_gate_inp.weight", {Part::kExperts, Part::kQwen3VlExperts}},
     {"mlp.experts.#.gate_proj.weight",
      "ffn_gate_exps.weight",
      {Part::kExperts, Part::kHunyuanExperts}},
@@ -103,6 +103,24 @@ constexpr TensorRule kLayerRules[] = {
     {"mlp.experts.gate_up_proj", "ffn_gate_exps.weight", {Part::kExperts}, Take::kFirstRows},
     {"mlp.experts.gate_up_proj", "ffn_up_exps.weight", {Part::kExperts}, Take::kSecondRows},
     {"mlp.experts.down_proj", "ffn_down_exps.weight", {Part::kExperts}},
+    {"mlp.experts.gate_up_proj",
+     "ffn_gate_exps.weight",
+     {Part::kQwen3VlExperts},
+     Take::kFirstRows,
+     {},
+     true},
+    {"mlp.experts.gate_up_proj",
+     "ffn_up_exps.weight",
+     {Part::kQwen3VlExperts},
+     Take::kSecondRows,
+     {},
+     true},
+    {"mlp.experts.down_proj",
+     "ffn_down_exps.weight",
+     {Part::kQwen3VlExperts},
+     Take::kAll,
+     {},
+     true},
     {"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", {Part::kSelectionBias}, Take::kVector},
     {"mlp.moe_statics.e_score_correction_bias",
      "exp_probs_b.bias",
@@ -192,7 +210,7 @@ constexpr Parts kSparseParts = {
     Part::kLfm2Experts,        Part::kExperts,       Part::kMixtralExperts, Part::kGraniteExperts,
     Part::kHunyuanExperts,     Part::kGptOssExperts, Part::kGptOssMxfp4,    Part::kSelectionBias,
     Part::kErnieSelectionBias, Part::kSharedExpert,  Part::kSharedExperts,  Part::kSharedMlp,
-    Part::kGraniteShared};
+    Part::kGraniteShared,      Part::kQwen3VlExperts};
 
 }  // namespace
 

@@ -23,8 +23,10 @@ enum class Take : uint8_t {
   kTransposed,      // the transpose of each matrix
   kTransposedEven,  // the rows 0, 2, 4, ... of the transpose of each matrix
   kTransposedOdd,
-  kMxfp4,      // all rows of "NAME_blocks", with the scales in "NAME_scales"
-  kMxfp4Even,  // the rows 0, 2, 4, ... of "NAME_blocks"
+  kTransposedFirst,   // the first half of the rows of the transpose of each matrix
+  kTransposedSecond,  // the second half
+  kMxfp4,             // all rows of "NAME_blocks", with the scales in "NAME_scales"
+  kMxfp4Even,         // the rows 0, 2, 4, ... of "NAME_blocks"
   kMxfp4Odd,
   kMxfp4Scales,  // nothing, because the rule for "NAME_blocks" reads the scales
   kMlaKeys,      // for each head, the transpose of its first key_dim rows
@@ -48,6 +50,8 @@ struct TensorRule {
   Parts in = {Part::kAlways};  // a model with any of these parts has the tensor
   Take take = Take::kAll;
   Parts unless = {};  // a model with any of these parts does not have the tensor
+  // Whether the file may have the transposes of the matrices. expert_layout.h finds out.
+  bool either_layout = false;
 };
 
 // Rules for the tensors of a layer, "model.layers.N.*". Several rules may have the same source. If

@@ -91,6 +91,8 @@ absl::StatusOr<GgufTensor> TensorTaker::Make(const std::string& name, const Tens
     case Take::kTransposed:
     case Take::kTransposedEven:
     case Take::kTransposedOdd:
+    case Take::kTransposedFirst:
+    case Take::kTransposedSecond:
       RETURN_IF_ERROR(Transpose(rule.take, source, &tensor));
       break;
     case Take::kMxfp4:
@@ -201,29 +203,29 @@ absl::Status TensorTaker::SplitRows(Take take, const TensorSource& source, GgufT
   return absl::OkStatus();
 }
 
-absl::Status TensorTaker::Transpose(Take take, const TensorSource& source, GgufTensor* tensor) {
-  const int64_t step = take == Take::kTransposed ? 1 : 2;
-  const int64_t first = take == Take::kTransposedOdd ? 1 : 0;
+absl::Status TensorTaker::Transpose(Take take, const TensorSource& source,
+                                    GgufTensor* tensor) const {
   const auto [columns, rows, slabs, _] = tensor->dims;
-  if (tensor->dim_count != 3 || columns % step != 0) {
+  const int64_t parts = take == Take::kTransposed ? 1 : 2;
+  if (tensor->dim_count != 3 || columns % parts != 0) {
     return WrongShape(source, "three sizes, the last one even");
   }
-  const std::byte* from = tensor->data;
+  // The rows are the columns first, first + row_step, first + 2 * row_step, ... of the file.
+  const int64_t taken = columns / parts;
+  const bool every_other = take == Take::kTransposedEven || take == Take::kTransposedOdd;
+  int64_t first = 0;
+  if (take == Take::kTransposedOdd) first = 1;
+  if (take == Take::kTransposedSecond) first = taken;
   const int64_t size = TypeInfo(tensor->type).block_bytes;
-  tensor->dims = {rows, columns / step, slabs, 1};
-  std::byte* to = OwnData(tensor);
+  tensor->column_step = columns;
+  tensor->row_step = every_other ? 2 : 1;
+  tensor->dims = {rows, taken, slabs, 1};
+  tensor->bytes /= parts;
+  tensor->file_offset += first * size;
+  tensor->data += first * size;
   for (int64_t slab = 0; slab < slabs; ++slab) {
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t i = 0; i < columns / step; ++i) {
-        std::memcpy(to + (i * rows + row) * size, from + (row * columns + i * step + first) * size,
-                    size);
-      }
-    }
-    from += rows * columns * size;
-    to += rows * (columns / step) * size;
+    tensor->slabs.push_back(tensor->data + slab * rows * columns * size);
   }
-  // The even rows are taken first. After the odd rows, the source is not needed any more.
-  if (take != Take::kTransposedEven) Release(source.data, source.tensor->bytes);
   return absl::OkStatus();
 }
 

@@ -47,7 +47,7 @@ class TensorTaker {
   absl::Status SetRotary(const TensorSource& source, GgufTensor* tensor) const;
   absl::Status HalveRows(Take take, const TensorSource& source, GgufTensor* tensor) const;
   absl::Status SplitRows(Take take, const TensorSource& source, GgufTensor* tensor);
-  absl::Status Transpose(Take take, const TensorSource& source, GgufTensor* tensor);
+  absl::Status Transpose(Take take, const TensorSource& source, GgufTensor* tensor) const;
   absl::Status PackMxfp4(Take take, const TensorSource& blocks, const TensorSource* scales,
                          GgufTensor* tensor);
   absl::Status SplitMla(Take take, const TensorSource& source, GgufTensor* tensor);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "engine/checkpoint/hf/expert_layout.h"
 #include "engine/checkpoint/hf/json_file.h"
 #include "engine/checkpoint/hf/origins.h"
 #include "engine/checkpoint/hf/tensor_rules.h"
@@ -162,9 +163,24 @@ class Namer {
       if (rule.hf != pattern || !Applies(rule, model_.parts, model_.KindOf(layer))) continue;
       known = true;
       const std::string gguf = absl::StrCat("blk.", layer, ".", rule.gguf);
-      RETURN_IF_ERROR(expert < 0 ? AddTensor(gguf, rule, source) : AddExpert(gguf, source, expert));
+      if (expert >= 0) {
+        RETURN_IF_ERROR(AddExpert(gguf, source, expert));
+        continue;
+      }
+      ASSIGN_OR_RETURN(const TensorRule resolved, InItsLayout(rule, source));
+      RETURN_IF_ERROR(AddTensor(gguf, resolved, source));
     }
     return known ? absl::OkStatus() : Unknown(source);
+  }
+
+  // Returns the rule for the layout that the source has.
+  absl::StatusOr<TensorRule> InItsLayout(TensorRule rule, const TensorSource& source) const {
+    if (!rule.either_layout) return rule;
+    const std::string other = OtherExpertTensor(source.tensor->name);
+    const auto found = sources_.find(other);
+    if (found == sources_.end()) return Missing(other);
+    ASSIGN_OR_RETURN(rule.take, TakeInItsLayout(model_, rule, source, *found->second));
+    return rule;
   }
 
   absl::Status Unknown(const TensorSource& source) const {
@@ -224,7 +240,7 @@ class Namer {
   }
 
   absl::Status AddExpert(const std::string& name, const TensorSource& source, int64_t expert) {
-    if (expert >= model_.experts) return Unknown(source);
+    if (expert >= model_.experts.count) return Unknown(source);
     const auto [found, is_new] = tensors_.try_emplace(name);
     GgufTensor& stack = found->second;
     const TensorRule as_stored = {.hf = "", .gguf = "", .take = Take::kAll};
@@ -238,12 +254,12 @@ class Namer {
     if (is_new) {
       stack = one;
       stack.dim_count = 3;
-      stack.dims[2] = model_.experts;
-      stack.bytes = one.bytes * model_.experts;
-      stack.slabs.resize(model_.experts);
+      stack.dims[2] = model_.experts.count;
+      stack.bytes = one.bytes * model_.experts.count;
+      stack.slabs.resize(model_.experts.count);
       set_.origins.emplace(name, OriginOfExperts(source, expert));
     }
-    const bool same = stack.slabs.size() == static_cast<size_t>(model_.experts) &&
+    const bool same = stack.slabs.size() == static_cast<size_t>(model_.experts.count) &&
                       one.type == stack.type && one.dims[0] == stack.dims[0] &&
                       one.dims[1] == stack.dims[1];
     if (!same) {

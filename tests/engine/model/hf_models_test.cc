@@ -57,11 +57,12 @@ TEST_P(HfFamilyTest, ExactGreedyIdsAreTransformers) { CompareGreedyIds(GetParam(
 
 INSTANTIATE_TEST_SUITE_P(
     Families, HfFamilyTest,
-    testing::Values("qwen2_vl", "qwen2_vl_flat", "qwen2_5_vl", "qwen3_vl", "qwen3_next", "qwen3_5",
-                    "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "lfm2", "lfm2_moe", "olmo2",
-                    "olmoe", "granite", "granitemoe", "granitemoeshared", "phi3",
-                    "phi3_longrope_short", "phi3_longrope_long", "smollm3", "gemma", "gemma2",
-                    "gemma3_text", "gemma3_vision", "glm4", "glm4_moe", "ernie4_5", "ernie4_5_moe",
+    testing::Values("qwen2_vl", "qwen2_vl_flat", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe",
+                    "qwen3_vl_moe_saved", "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe",
+                    "qwen3_5_moe_text", "lfm2", "lfm2_moe", "olmo2", "olmoe", "granite",
+                    "granitemoe", "granitemoeshared", "phi3", "phi3_longrope_short",
+                    "phi3_longrope_long", "smollm3", "gemma", "gemma2", "gemma3_text",
+                    "gemma3_vision", "glm4", "glm4_moe", "ernie4_5", "ernie4_5_moe",
                     "hunyuan_v1_dense", "hunyuan_v1_moe", "seed_oss", "gpt_oss_mxfp4",
                     "gpt_oss_bf16", "deepseek_v2_lite", "deepseek_v2", "deepseek_v3",
                     "deepseek_v3_plain_yarn", "qwen3_yarn", "qwen3_dynamic", "llama_bias"),

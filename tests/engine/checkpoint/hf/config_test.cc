@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "engine/checkpoint/gguf_file_writer.h"
 #include "engine/checkpoint/gguf_parser.h"
 #include "engine/checkpoint/hf/json_file.h"
@@ -30,14 +31,18 @@ std::string ReadAll(const std::filesystem::path& path) {
 }
 
 // Returns the model's config.json with the keys of `edit`. A key with "remove" is removed.
+// A name that begins with "text_config." is a key of text_config.
 Json Edited(const std::string& model, const std::string& edit) {
   Json config = Json::parse(ReadAll("tests/golden/hf/" + model + "/config.json"));
   const Json edits = Json::parse(edit);
   for (const auto& [key, value] : edits.items()) {
+    absl::string_view name = key;
+    const bool inner = absl::ConsumePrefix(&name, "text_config.");
+    Json& keys = inner ? config["text_config"] : config;
     if (value == "remove") {
-      config.erase(key);
+      keys.erase(std::string(name));
     } else {
-      config[key] = value;
+      keys[std::string(name)] = value;
     }
   }
   return config;
@@ -156,6 +161,31 @@ TEST(HfConfig, TakesKeysAsTransformersDoes) {
        "", "model_type: \"paligemma\" is not supported"},
       {"gemma3_vision", R"({"text_config": {"model_type": "llama", "quantization_config": {}}})",
        "", "text_config.quantization_config: this quantised checkpoint is not supported"},
+      // The published Qwen3-VL-MoE models have the older names of some keys.
+      {"qwen3_vl_moe",
+       R"({"text_config.rope_parameters": "remove", "text_config.rope_theta": 5e6,
+           "text_config.rope_scaling": {"mrope_interleaved": true, "mrope_section": [3, 2, 1],
+                                        "rope_type": "default"},
+           "text_config.num_local_experts": "remove", "text_config.num_experts": 6,
+           "text_config.norm_topk_prob": true})",
+       "qwen3vlmoe.rope.dimension_sections", "i32[4] {3, 2, 1, 0}"},
+      {"qwen3_vl_moe", R"({"text_config.rope_parameters": "remove"})", "qwen3vlmoe.rope.freq_base",
+       "500000"},
+      {"qwen3_vl_moe", R"({"vision_config": {"deepstack_visual_indexes": [0, 1, 2]}})",
+       "qwen3vlmoe.n_deepstack_layers", "3"},
+      {"qwen3_vl_moe", R"({"text_config.norm_topk_prob": false})", "",
+       "text_config.norm_topk_prob: false is not supported, expected true"},
+      {"qwen3_vl_moe", R"({"text_config.shared_expert_intermediate_size": 20})", "",
+       "text_config.shared_expert_intermediate_size: 20 is not understood"},
+      {"qwen3_vl_moe", R"({"text_config.num_key_value_heads": null})", "",
+       "text_config.num_key_value_heads: null, expected a value"},
+      {"qwen3_vl_moe", R"({"text_config.mlp_only_layers": [1]})", "",
+       "text_config.mlp_only_layers: [1] is not supported, expected no layer without experts"},
+      {"qwen3_vl_moe", R"({"text_config.mlp_only_layers": [0, 1]})",
+       "qwen3vlmoe.leading_dense_block_count", "2"},
+      {"qwen3_vl_moe", R"({"text_config.head_dim": null, "text_config.hidden_size": 50,
+                           "text_config.rope_parameters": "remove"})",
+       "qwen3vlmoe.attention.key_length", "10"},
       // Experts.
       {"deepseek_v3", R"({"routed_scaling_factor": "remove"})", "deepseek2.expert_weights_scale",
        "2.5"},

@@ -44,10 +44,15 @@ class Directory {
 
   const fs::path& path() const { return path_; }
 
-  // Sets keys of config.json.
+  // Sets keys of config.json. A name that begins with "text_config." is a key of text_config.
   void Edit(const std::string& edit) const {
     hf::Json config = hf::Json::parse(ReadAll(path_ / "config.json"));
-    config.update(hf::Json::parse(edit));
+    const hf::Json edits = hf::Json::parse(edit);
+    for (const auto& [key, value] : edits.items()) {
+      absl::string_view name = key;
+      const bool inner = absl::ConsumePrefix(&name, "text_config.");
+      (inner ? config["text_config"] : config)[std::string(name)] = value;
+    }
     Write("config.json", config.dump());
   }
 
@@ -116,6 +121,12 @@ TEST(HfErrors, ShapesAreThoseOfTheFile) {
        "model.layers.0.block_sparse_moe.input_linear.weight: shape [6, 24, 40], expected [6, 28, "
        "40]"},
       {"granitemoe", R"({"num_local_experts": 8})", "shape [6, 40], expected [8, 40]"},
+      {"qwen3_vl_moe", R"({"text_config.moe_intermediate_size": 14})",
+       "model.safetensors: model.language_model.layers.0.mlp.experts.down_proj: shape [6, 12, 40], "
+       "expected [6, 14, 40] or [6, 40, 14]"},
+      {"qwen3_vl_moe_saved", R"({"text_config.num_local_experts": 8})",
+       "model.language_model.layers.1.mlp.experts.down_proj: shape [6, 24, 12], expected [8, 12, "
+       "24] or [8, 24, 12]"},
       {"gpt_oss_bf16", R"({"intermediate_size": 22})",
        "model.layers.0.mlp.experts.gate_up_proj: shape [6, 36, 40], expected [6, 36, 44]"},
       {"gpt_oss_mxfp4", R"({"intermediate_size": 64})",
@@ -179,6 +190,10 @@ TEST(HfErrors, RowsAreThoseOfTheFile) {
       // The matrices of gpt-oss are transposed, so that the rows in memory are columns in the file.
       {"gpt_oss_bf16", "model.layers.0.mlp.experts.gate_up_proj", 50,
        "model.layers.0.mlp.experts.gate_up_proj: has a NaN"},
+      {"qwen3_vl_moe", "model.language_model.layers.1.mlp.experts.gate_up_proj", 50,
+       "model.language_model.layers.1.mlp.experts.gate_up_proj: has a NaN"},
+      {"qwen3_vl_moe_saved", "model.language_model.layers.1.mlp.experts.gate_up_proj", 29 * 24,
+       "model.language_model.layers.1.mlp.experts.gate_up_proj: row 29 has a NaN"},
       {"deepseek_v3", "model.layers.0.self_attn.kv_b_proj.weight", 13 * 24,
        "model.layers.0.self_attn.kv_b_proj.weight: row 13 has a NaN"},
   };

@@ -47,8 +47,10 @@ uint32_t Checksum(const std::vector<float>& values) {
 
 std::vector<float> Values(const GgufTensor& tensor) {
   std::vector<float> values(tensor.elements());
+  std::vector<std::byte> bytes(tensor.row_bytes());
   for (int64_t row = 0; row < tensor.rows(); ++row) {
-    Dequantize(tensor.type, tensor.row(row),
+    tensor.CopyRows(row, 1, bytes.data());
+    Dequantize(tensor.type, bytes.data(),
                absl::MakeSpan(values).subspan(row * tensor.dims[0], tensor.dims[0]));
   }
   return values;
