@@ -24,6 +24,7 @@
 #include "moe/replay/trace.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/model/test_backend.h"
+#include "tests/moe/tier_checks.h"
 #include "tools/synthetic/checkpoint.h"
 #include "tools/synthetic/shape.h"
 
@@ -174,6 +175,7 @@ TEST_F(EngineOffloadTest, ChangesAtAnyMomentChangeNoBit) {
         const EngineStats stats = served.engine->Stats();
         EXPECT_EQ(stats.offload->slots, settings->slots);
         EXPECT_EQ(stats.offload->policy, moe::PolicyName(settings->policy));
+        moe::ExpectMemoryHolds(*stats.offload);
       } else {
         EXPECT_EQ(settings.status().code(), absl::StatusCode::kFailedPrecondition);
       }
@@ -235,6 +237,7 @@ TEST_F(EngineOffloadTest, SharesOfUsageAddUp) {
     }
   }
   const EngineStats stats = served.engine->Stats();
+  EXPECT_GT(sum.expert_demand_bytes, 0);
   EXPECT_EQ(sum.expert_hits, stats.expert_hits);
   EXPECT_EQ(sum.expert_misses, stats.expert_misses);
   EXPECT_EQ(sum.expert_hits, stats.offload->placement.hits);
@@ -257,9 +260,18 @@ bool IsMixed(const moe::TraceEntry& entry) {
   return differ(entry.requests) && differ(entry.phases);
 }
 
-// An engine's counters for many concurrent requests equal those of `replay` on its own trace.
+// Hits and misses depend on which copies to the device are too slow to be made.
+void ExpectSameLookups(const moe::ReplayResult& replayed, const moe::OffloadStats& stats) {
+  EXPECT_EQ(stats.placement.lookups(), replayed.counters.lookups());
+  moe::ExpectMissesAddUp(stats);
+  // A copy to the device may keep an expert in the host's memory after its eviction.
+  EXPECT_GT(stats.demand_bytes, 0);
+  EXPECT_LE(stats.demand_bytes, stats.host->placement.misses() * stats.record_bytes);
+}
+
+// An engine's counters for many concurrent requests equal those of `replay` on its own trace. On a
+// device, each lookup is a hit, a copy or work of the CPU.
 TEST_F(EngineOffloadTest, CountsAsReplayOfItsTraceDoes) {
-  if (on_device_) GTEST_SKIP() << "copies that would be too slow are not made";
   const std::string profile = folder_ + "/lru.jsonl.zst";  // trace of the first run
   for (const moe::PolicyKind kind : {moe::PolicyKind::kLru, moe::PolicyKind::kTide,
                                      moe::PolicyKind::kAdaptive, moe::PolicyKind::kStatic}) {
@@ -288,13 +300,16 @@ TEST_F(EngineOffloadTest, CountsAsReplayOfItsTraceDoes) {
     const auto placement = moe::MakePlacement(*trace, stats.offload->slots, {name, policy});
     ASSERT_TRUE(placement.ok()) << placement.status();
     const moe::ReplayResult replayed = moe::Replay(*trace, {}, placement->get());
-    EXPECT_EQ(replayed.counters.hits, stats.offload->placement.hits);
-    EXPECT_TRUE(replayed.counters == stats.offload->placement);
-    EXPECT_EQ(replayed.counters.hits, stats.expert_hits);
-    EXPECT_EQ(replayed.counters.misses(), stats.expert_misses);
-    EXPECT_EQ(replayed.bytes_moved, stats.offload->demand_bytes);
-    EXPECT_GT(replayed.counters.hits, 100);
-    EXPECT_GT(replayed.counters.misses(), 100);
+    if (on_device_) {
+      ExpectSameLookups(replayed, *stats.offload);
+    } else {
+      EXPECT_TRUE(replayed.counters == stats.offload->placement);
+      EXPECT_EQ(replayed.bytes_moved, stats.offload->demand_bytes);
+    }
+    EXPECT_EQ(stats.offload->placement.hits, stats.expert_hits);
+    EXPECT_EQ(stats.offload->placement.misses(), stats.expert_misses);
+    EXPECT_GT(stats.expert_hits, 100);
+    EXPECT_GT(stats.expert_misses, 100);
   }
 }
 

@@ -66,9 +66,11 @@ class ProtectedBackend final : public KernelBackend {
   }
   absl::Status CopyOut(const std::byte* from, absl::Span<std::byte> to) override {
     UseArray(from, to.size());
-    RunAll();
-    if (!error_.ok()) return error_;
-    memory_.WhileOpen([&] { error_ = cpu_->CopyOut(from, to); });
+    memory_.WhileOpen([&] {
+      RunOpen(queue_.size());
+      if (error_.ok()) error_ = cpu_->CopyOut(from, to);
+    });
+    AfterAll();
     return error_;
   }
   void CopyWithin(const std::byte* from, std::byte* to, size_t bytes) override {
@@ -347,6 +349,10 @@ class ProtectedBackend final : public KernelBackend {
 
   void RunAll() {
     Run(queue_.size());
+    AfterAll();
+  }
+  // Requires: the queue is empty.
+  void AfterAll() {
     queued_bytes_ = 0;
     // Freed memory may be the target of a copy.
     if (copies_.all_have_run()) memory_.Release();
@@ -359,15 +365,16 @@ class ProtectedBackend final : public KernelBackend {
   }
   // Runs the first `count` ops of the queue.
   void Run(size_t count) {
-    if (count == 0) return;
-    memory_.WhileOpen([&] {
-      for (; count > 0; --count, queue_.pop_front()) {
-        if (next_op_++ == failing_op_) {
-          error_ = absl::InternalError(absl::StrCat("op ", failing_op_, " of the device failed"));
-        }
-        if (error_.ok()) queue_.front()(*cpu_);
+    if (count > 0) memory_.WhileOpen([&] { RunOpen(count); });
+  }
+  // The same while the memory is open.
+  void RunOpen(size_t count) {
+    for (; count > 0; --count, queue_.pop_front()) {
+      if (next_op_++ == failing_op_) {
+        error_ = absl::InternalError(absl::StrCat("op ", failing_op_, " of the device failed"));
       }
-    });
+      if (error_.ok()) queue_.front()(*cpu_);
+    }
   }
 
   ProtectedMemory memory_;

@@ -22,6 +22,8 @@
 #include "gtest/gtest.h"
 #include "kernels/base/check.h"
 #include "kernels/base/mutex.h"
+#include "kernels/device.h"
+#include "tests/engine/model/test_backend.h"
 #include "tools/synthetic/checkpoint.h"
 #include "tools/synthetic/shape.h"
 
@@ -80,9 +82,21 @@ class TieredModelTest : public testing::Test {
   }
   ~TieredModelTest() override { std::filesystem::remove_all(folder_); }
 
+  // On a device, if experts have a memory limit. The host's memory then has the same limit.
+  static LoadOptions OptionsFor(ExpertOptions experts, int threads = 2) {
+    LoadOptions options = {.threads = threads, .experts = std::move(experts)};
+    if (options.experts.memory.kind == ExpertMemoryKind::kAuto) return options;
+    options.device = TestDevice();
+    options.make_backend = MakeLoaderBackend;
+    if (options.device == kernels::Device::kCuda) {
+      options.experts.host_memory = options.experts.memory;
+    }
+    return options;
+  }
+
   static std::unique_ptr<ModelBundle> MustLoad(const std::string& path, ExpertOptions experts,
                                                int threads = 2) {
-    auto bundle = LoadModel(path, {.threads = threads, .experts = std::move(experts)});
+    auto bundle = LoadModel(path, OptionsFor(std::move(experts), threads));
     CHECK_OK(bundle.status());
     return *std::move(bundle);
   }
