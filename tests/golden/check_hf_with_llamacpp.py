@@ -41,7 +41,8 @@ KNOWN = {
     "phi3": "llama.cpp has switched windows off in this family (published: Phi-3)",
     "phi3_longrope_short": "llama.cpp chooses the long factors by the size of its context, at least 256",
     "qwen3_next": "llama.cpp requires heads of equal size for keys and values in delta nets",
-    "qwen3_yarn": BIAS, "smollm3": BIAS,
+    "qwen3_vl": BIAS, "qwen3_vl_moe": BIAS, "qwen3_yarn": BIAS, "smollm3": BIAS,
+    "qwen3_vl_moe_saved": "llama.cpp requires experts in every layer of this family",
 }
 
 
