@@ -1,13 +1,11 @@
 #include "service/store/redis_check.h"
 
 #include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "kernels/base/status_macros.h"
 #include "service/store/redis_scripts.h"
@@ -90,8 +88,8 @@ absl::Status CheckSchema(RedisLink* link) {
 absl::Status CheckRedisServer(RedisLink* link, RedisSafety safety) {
   ASSIGN_OR_RETURN(const std::string version, Info(link, "server", "redis_version"));
   int major = 0;
-  const std::vector<absl::string_view> numbers = absl::StrSplit(version, '.');
-  if (!absl::SimpleAtoi(numbers[0], &major) || major < kOldestMajor) {
+  const std::string first = version.substr(0, version.find('.'));
+  if (!absl::SimpleAtoi(first, &major) || major < kOldestMajor) {
     return absl::FailedPreconditionError(absl::StrCat("the server is Redis ", version, "; version ",
                                                       kOldestMajor, " or newer is required"));
   }

@@ -4,6 +4,7 @@
 
 #include "gtest/gtest.h"
 #include "moe/offload_stats.h"
+#include "moe/replay/replay.h"
 
 namespace tidepool::moe {
 
@@ -24,6 +25,13 @@ inline void ExpectMissesAddUp(const OffloadStats& stats) {
   const HostTierStats& host = *stats.host;
   EXPECT_EQ(host.copied + host.copied_ahead + host.computed_on_cpu, stats.placement.misses());
   EXPECT_EQ(host.placement.lookups() + host.copied_ahead, stats.placement.misses());
+}
+
+// Expects the lookups of a replay of a device's trace. Hits and misses depend on which copies to
+// the device are too slow to be made.
+inline void ExpectSameLookups(const ReplayResult& replayed, const OffloadStats& stats) {
+  EXPECT_EQ(stats.placement.lookups(), replayed.counters.lookups());
+  ExpectMissesAddUp(stats);
 }
 
 }  // namespace tidepool::moe

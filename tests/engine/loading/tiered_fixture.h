@@ -30,8 +30,8 @@
 namespace tidepool::engine {
 
 inline std::vector<int32_t> Tokens(int count) {
-  std::vector<int32_t> tokens;
-  for (int i = 0; i < count; ++i) tokens.push_back((i * 37 + 11) % 290);
+  std::vector<int32_t> tokens(count);
+  for (int i = 0; i < count; ++i) tokens[i] = (i * 37 + 11) % 290;
   return tokens;
 }
 
@@ -136,7 +136,7 @@ class TieredModelTest : public testing::Test {
                        .dim_count = taken->dim_count,
                        .dims = taken->dims});
     }
-    const std::string mixed = folder_ + "/mixed.gguf";
+    std::string mixed = folder_ + "/mixed.gguf";
     auto writer =
         GgufFileWriter::Create(mixed, metadata, std::move(plans), base::ExistingFile::kReplace);
     CHECK_OK(writer.status());
@@ -151,16 +151,16 @@ class TieredModelTest : public testing::Test {
   void FlipRecords() const {
     const auto size = static_cast<int64_t>(std::filesystem::file_size(pack_));
     const int64_t record = (size - 4096) / 48;
-    std::vector<int64_t> places;
-    for (int i = 0; i < 16; ++i) places.push_back(4096 + (16 + i) * record + record / 2);
+    std::vector<int64_t> places(16);
+    for (int i = 0; i < 16; ++i) places[i] = 4096 + (16 + i) * record + record / 2;
     Flip(pack_, places);
   }
   void FlipExperts() const {
     const GgufTensor tensor = *GgufFile::Open(model_)->FindTensor("blk.1.ffn_up_exps.weight");
-    std::vector<int64_t> places;
+    std::vector<int64_t> places(16);
     const auto expert = static_cast<int64_t>(tensor.bytes / 16);
     for (int i = 0; i < 16; ++i) {
-      places.push_back(static_cast<int64_t>(tensor.file_offset) + (i + 1) * expert - 9);
+      places[i] = static_cast<int64_t>(tensor.file_offset) + (i + 1) * expert - 9;
     }
     Flip(model_, places);
   }

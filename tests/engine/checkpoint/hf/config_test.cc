@@ -10,7 +10,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "engine/checkpoint/gguf_file_writer.h"
 #include "engine/checkpoint/gguf_parser.h"
 #include "engine/checkpoint/hf/json_file.h"
@@ -18,6 +17,7 @@
 #include "engine/checkpoint/open_checkpoint.h"
 #include "gtest/gtest.h"
 #include "kernels/base/check.h"
+#include "tests/engine/checkpoint/hf/edit_config.h"
 
 namespace tidepool::engine {
 namespace {
@@ -30,21 +30,10 @@ std::string ReadAll(const std::filesystem::path& path) {
   return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
 }
 
-// Returns the model's config.json with the keys of `edit`. A key with "remove" is removed.
-// A name that begins with "text_config." is a key of text_config.
+// Returns the model's config.json with the keys of `edit`.
 Json Edited(const std::string& model, const std::string& edit) {
   Json config = Json::parse(ReadAll("tests/golden/hf/" + model + "/config.json"));
-  const Json edits = Json::parse(edit);
-  for (const auto& [key, value] : edits.items()) {
-    absl::string_view name = key;
-    const bool inner = absl::ConsumePrefix(&name, "text_config.");
-    Json& keys = inner ? config["text_config"] : config;
-    if (value == "remove") {
-      keys.erase(std::string(name));
-    } else {
-      keys[std::string(name)] = value;
-    }
-  }
+  hf::EditConfig(edit, &config);
   return config;
 }
 

@@ -1,4 +1,5 @@
 // Errors about Hugging Face directories name files, tensors, shapes and keys as the directory does.
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -17,6 +18,7 @@
 #include "engine/model/transformer_weights.h"
 #include "gtest/gtest.h"
 #include "kernels/base/check.h"
+#include "tests/engine/checkpoint/hf/edit_config.h"
 
 namespace tidepool::engine {
 namespace {
@@ -44,15 +46,10 @@ class Directory {
 
   const fs::path& path() const { return path_; }
 
-  // Sets keys of config.json. A name that begins with "text_config." is a key of text_config.
+  // Changes config.json as EditConfig does.
   void Edit(const std::string& edit) const {
     hf::Json config = hf::Json::parse(ReadAll(path_ / "config.json"));
-    const hf::Json edits = hf::Json::parse(edit);
-    for (const auto& [key, value] : edits.items()) {
-      absl::string_view name = key;
-      const bool inner = absl::ConsumePrefix(&name, "text_config.");
-      (inner ? config["text_config"] : config)[std::string(name)] = value;
-    }
+    hf::EditConfig(edit, &config);
     Write("config.json", config.dump());
   }
 
@@ -180,21 +177,22 @@ TEST(HfErrors, RowsAreThoseOfTheFile) {
       {"llama_f32", "model.layers.1.mlp.down_proj.weight", 7 * 56 + 3,
        "model.safetensors: model.layers.1.mlp.down_proj.weight: row 7 has a NaN or an infinity"},
       // In memory, the rows of the two halves of a head alternate.
-      {"llama_f32", "model.layers.0.self_attn.q_proj.weight", 8 * 30,
+      {"llama_f32", "model.layers.0.self_attn.q_proj.weight", int64_t{8} * 30,
        "model.safetensors: model.layers.0.self_attn.q_proj.weight: row 8 has a NaN"},
       {"llama_f32", "model.norm.weight", 3, "model.safetensors: model.norm.weight: has a NaN"},
-      {"qwen3_moe_bf16", "model.layers.1.mlp.experts.4.up_proj.weight", 5 * 50,
+      {"qwen3_moe_bf16", "model.layers.1.mlp.experts.4.up_proj.weight", int64_t{5} * 50,
        "mlp.experts.4.up_proj.weight: row 5 has a NaN"},
-      {"granitemoe", "model.layers.1.block_sparse_moe.input_linear.weight", (24 + 15) * 40,
+      {"granitemoe", "model.layers.1.block_sparse_moe.input_linear.weight", int64_t{24 + 15} * 40,
        "block_sparse_moe.input_linear.weight: row 39 has a NaN"},
       // The matrices of gpt-oss are transposed, so that the rows in memory are columns in the file.
       {"gpt_oss_bf16", "model.layers.0.mlp.experts.gate_up_proj", 50,
        "model.layers.0.mlp.experts.gate_up_proj: has a NaN"},
       {"qwen3_vl_moe", "model.language_model.layers.1.mlp.experts.gate_up_proj", 50,
        "model.language_model.layers.1.mlp.experts.gate_up_proj: has a NaN"},
-      {"qwen3_vl_moe_saved", "model.language_model.layers.1.mlp.experts.gate_up_proj", 29 * 24,
+      {"qwen3_vl_moe_saved", "model.language_model.layers.1.mlp.experts.gate_up_proj",
+       int64_t{29} * 24,
        "model.language_model.layers.1.mlp.experts.gate_up_proj: row 29 has a NaN"},
-      {"deepseek_v3", "model.layers.0.self_attn.kv_b_proj.weight", 13 * 24,
+      {"deepseek_v3", "model.layers.0.self_attn.kv_b_proj.weight", int64_t{13} * 24,
        "model.layers.0.self_attn.kv_b_proj.weight: row 13 has a NaN"},
   };
   for (const NanRow& row : rows) {
