@@ -34,6 +34,10 @@ HEAD = "llama.cpp requires an output head of its own in this family"
 KNOWN = {
     "deepseek_v2": "llama.cpp scores a group of experts by its two best, not by its best (published: DeepSeek V2)",
     "deepseek_v2_lite": "llama.cpp allows queries without low rank only with 26 or 27 layers",
+    # With rms_norm_eps 1e-6, and attn_q_b.weight divided by the square of that factor, it agrees to 1e-6.
+    "deepseek_v3_plain_yarn": "llama.cpp multiplies all scores by the square of YaRN's attention factor, not "
+                              "only the rotated part, and normalises low ranks with rms_norm_eps, not 1e-6 "
+                              "(published: mscale and mscale_all_dim are equal, and rms_norm_eps is 1e-6)",
     "gemma2": SCALE, "gemma3_text": SCALE, "gemma3_vision": SCALE,
     "gpt_oss_bf16": HEAD, "qwen2_moe_bf16": HEAD,
     "mistral_window_bf16": "llama.cpp has no window in the architecture llama (published: Mistral 7B v0.1)",
