@@ -121,18 +121,22 @@ std::vector<Ranked<float>> AdaptivePolicy::FindVictims(const Residency& residenc
     const float chance = predictor_.limits(layer).least_chance;
     visits_.push_back({Value(TermsOf(shape, layer), chance, 0.0f) - MaxLoss(layer), layer});
   }
-  std::sort(visits_.begin(), visits_.end());
+  const auto is_later = [](const Ranked<float>& a, const Ranked<float>& b) { return b < a; };
   const auto is_draft = [&](const Ranked<float>& victim) {
     return victim.value <= value && predictor_.forecast().is_draft[victim.index] != 0;
   };
   for (float finished = std::min(value, usual_value_);; finished = value) {
     LeastValuable<float> least(count);
-    for (const Ranked<float>& visit : visits_) {
+    // A heap, because most layers are never visited.
+    std::make_heap(visits_.begin(), visits_.end(), is_later);
+    for (auto end = visits_.end(); end != visits_.begin(); --end) {
+      const Ranked<float> visit = visits_.front();
       const float most = least.full() ? std::min(value, least.worst().value) : value;
       if (visit.value > most) break;
       const auto layer = static_cast<int>(visit.index);
       FinishBelow(residency, layer, std::min(most, finished));
       least.Add(residency, values_, layer, MaxVictims(residency, layer, last_layer_));
+      std::pop_heap(visits_.begin(), end, is_later);
     }
     std::vector<Ranked<float>> victims = least.Take();
     if (std::any_of(victims.begin(), victims.end(), is_draft)) continue;
@@ -143,18 +147,30 @@ std::vector<Ranked<float>> AdaptivePolicy::FindVictims(const Residency& residenc
 
 void AdaptivePolicy::FinishBelow(const Residency& residency, int layer, float value) {
   const PoolShape& shape = residency.shape();
+  const ReuseForecast& forecast = predictor_.forecast();
   ComputeValues(shape, layer);
   drafts_.clear();
+  const int64_t begin = int64_t{layer} * shape.experts;
+  const float* values = &values_[begin];
+  const int32_t* resident = &residency.resident()[begin];
+  const float* is_draft = &forecast.is_draft[begin];
   for (int32_t e = 0; e < shape.experts; ++e) {
-    const int64_t index = residency.IndexOf({layer, e});
-    if (values_[index] <= value && residency.resident()[index] != 0 &&
-        predictor_.forecast().is_draft[index] != 0) {
-      drafts_.push_back(e);
+    // Most experts are skipped, four at a time.
+    if (e + kLanes <= shape.experts &&
+        !AnyOf4((Load4(values + e) <= value) & (LoadInt4(resident + e) != 0) &
+                (Load4(is_draft + e) != 0))) {
+      e += kLanes - 1;
+      continue;
     }
+    if (values[e] <= value && resident[e] != 0 && is_draft[e] != 0) drafts_.push_back(e);
   }
   if (drafts_.empty()) return;
   predictor_.Finish(layer, drafts_);
-  ComputeValues(shape, layer);
+  const Terms terms = TermsOf(shape, layer);
+  for (const int32_t e : drafts_) {
+    const int64_t index = begin + e;
+    values_[index] = Value(terms, forecast.chance[index], forecast.forwards[index]);
+  }
 }
 
 void AdaptivePolicy::UpdatePrice(const Residency& residency, absl::Span<const Swap> swaps) {

@@ -1,7 +1,7 @@
 #include "moe/policy/logistic_model.h"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <utility>
 
 #include "moe/policy/vec4.h"
@@ -102,8 +102,8 @@ void LogisticModel::Learn(const Samples& samples, const float* outcomes, const f
     AddCurvature(forgetting_, &group);
     changed_.push_back(&group);
   }
-  for (size_t i = 0; i < changed_.size(); i += 2) {
-    Step(absl::MakeConstSpan(changed_).subspan(i, 2));
+  for (size_t i = 0; i < changed_.size(); i += Double8::kSize) {
+    Step(absl::MakeConstSpan(changed_).subspan(i, Double8::kSize));
   }
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (int f = 0; f < size_; ++f) {
@@ -148,30 +148,36 @@ void LogisticModel::AddCurvature(double forgetting, Part* part) const {
   }
 }
 
-// Each element of a vector belongs to one of the parts. A single part is in both.
+// Each of the eight elements belongs to one of the parts. Those past the last part repeat it.
 void LogisticModel::Step(absl::Span<Part* const> parts) {
-  const Part& first = *parts.front();
-  const Part& last = *parts.back();
+  std::array<const Part*, Double8::kSize> lanes;
+  for (size_t i = 0; i < lanes.size(); ++i) lanes[i] = parts[std::min(i, parts.size() - 1)];
+  const auto gather = [&](const std::vector<double> Part::*values, int at) {
+    const auto value = [&](int lane) { return (lanes[lane]->*values)[at]; };
+    return Double8{{Double2{value(0), value(1)}, Double2{value(2), value(3)},
+                    Double2{value(4), value(5)}, Double2{value(6), value(7)}}};
+  };
   // Computes the Cholesky factor L. Its diagonal has the inverses of the elements.
   for (int i = 0; i < size_; ++i) {
-    Double2* row = factor_.data() + i * size_;
+    Double8* row = factor_.data() + i * size_;
     for (int j = 0; j <= i; ++j) {
-      const Double2* other = factor_.data() + j * size_;
-      Double2 rest = {first.curvature[i * size_ + j], last.curvature[i * size_ + j]};
+      const Double8* other = factor_.data() + j * size_;
+      Double8 rest = gather(&Part::curvature, i * size_ + j);
       if (i == j) rest += kRidge;
       for (int k = 0; k < j; ++k) rest -= row[k] * other[k];
-      row[j] = i == j ? 1 / Double2{std::sqrt(rest[0]), std::sqrt(rest[1])} : rest * other[j];
+      row[j] = i == j ? InverseRoot8(rest) : rest * other[j];
     }
   }
   for (int i = 0; i < size_; ++i) {
-    step_[i] = Double2{first.gradient[i], last.gradient[i]};
-    for (int k = 0; k < i; ++k) step_[i] -= factor_[i * size_ + k] * step_[k];
-    step_[i] *= factor_[i * size_ + i];
+    Double8 rest = gather(&Part::gradient, i);
+    for (int k = 0; k < i; ++k) rest -= factor_[i * size_ + k] * step_[k];
+    step_[i] = rest * factor_[i * size_ + i];
   }
   for (int i = size_ - 1; i >= 0; --i) {
-    for (int k = i + 1; k < size_; ++k) step_[i] -= factor_[k * size_ + i] * step_[k];
-    step_[i] *= factor_[i * size_ + i];
-    for (size_t p = 0; p < parts.size(); ++p) parts[p]->weights[i] += step_[i][p];
+    Double8 rest = step_[i];
+    for (int k = i + 1; k < size_; ++k) rest -= factor_[k * size_ + i] * step_[k];
+    step_[i] = rest * factor_[i * size_ + i];
+    for (size_t p = 0; p < parts.size(); ++p) parts[p]->weights[i] += step_[i][static_cast<int>(p)];
   }
 }
 

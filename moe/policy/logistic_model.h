@@ -66,7 +66,7 @@ class LogisticModel {
   void SumSamples(const Samples& samples, int group, const float* outcomes, const float* chances);
   // Sets the part's curvature to itself times `forgetting`, plus increment_.
   void AddCurvature(double forgetting, Part* part) const;
-  // Makes a step of Newton's method for one or two parts.
+  // Makes a step of Newton's method for one to eight parts.
   void Step(absl::Span<Part* const> parts);
 
   const int size_;
@@ -78,8 +78,8 @@ class LogisticModel {
   std::vector<Part*> changed_;  // the shared part, and the groups with samples
   // The same shape as Part::curvature: the increment of one group's curvature.
   std::vector<double> increment_;
-  std::vector<Double2> factor_;  // [size, size], lower half: Cholesky factors of two parts
-  std::vector<Double2> step_;    // [size]
+  std::vector<Double8> factor_;  // [size, size], lower half: the Cholesky factors of the parts
+  std::vector<Double8> step_;    // [size]
   std::vector<float> errors_;    // for the samples of one group, in vectors of four
   std::vector<float> variances_;
   std::vector<float> products_;

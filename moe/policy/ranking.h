@@ -55,19 +55,22 @@ class LeastValuable {
     limit = std::min(limit, count_);
     if (limit <= 0) return;
     layer_heap_.clear();
-    const bool was_full = full();
+    // Of the residents found so far, the one that the next must be below, if there is one.
+    const Ranked<T>* bound = full() ? &worst() : nullptr;
     const int64_t end = (int64_t{layer} + 1) * residency.shape().experts;
     for (int64_t index = end - residency.shape().experts; index < end; ++index) {
       // Most residents are skipped, four at a time.
-      if (was_full && index + 4 <= end && !AnyAtMost4(&values[index], worst().value)) {
+      if (bound != nullptr && index + 4 <= end && !AnyAtMost4(&values[index], bound->value)) {
         index += 3;
         continue;
       }
       if (residency.resident()[index] == 0) continue;
       const Ranked<T> ranked{values[index], index};
-      if (was_full && !(ranked < worst())) continue;
+      if (bound != nullptr && !(ranked < *bound)) continue;
       if (residency.IsPinned(residency.At(index))) continue;
       Keep(&layer_heap_, limit, ranked);
+      if (static_cast<int64_t>(layer_heap_.size()) < limit) continue;
+      if (bound == nullptr || layer_heap_.front() < *bound) bound = &layer_heap_.front();
     }
     for (const Ranked<T>& ranked : layer_heap_) Keep(&heap_, count_, ranked);
   }

@@ -60,8 +60,8 @@ void ReusePredictor::Update(const LayerNeeds& needs, const Residency& residency,
   Finish(index, lost_);
   Layer& layer = layers_[index];
   SetExcessDemand(layer, needs.experts.size());
-  is_used_.assign(experts_, false);
-  for (const ExpertNeed& need : needs.experts) is_used_[need.expert] = true;
+  is_used_.assign(experts_, 0);
+  for (const ExpertNeed& need : needs.experts) is_used_[need.expert] = 1;
   Learn(needs, &layer);
   Draft(index, residency, slot_price);
 }
@@ -84,9 +84,9 @@ void ReusePredictor::SetExcessDemand(const Layer& layer, size_t needed) {
 void ReusePredictor::Learn(const LayerNeeds& needs, Layer* layer) {
   if (!layer->chances.empty()) {
     for (int i = 0; i < experts_; ++i) {
-      const bool is_used = is_used_[layer->order[i]];
-      outcomes_[i] = is_used ? 1.0f : 0.0f;
-      tables_.gaps.Add(layer->features.gap_cases[i], 1, is_used ? 1 : 0);
+      const int is_used = is_used_[layer->order[i]];
+      outcomes_[i] = static_cast<float>(is_used);
+      tables_.gaps.Add(layer->features.gap_cases[i], 1, is_used);
     }
     model_.Learn(layer->features.samples(), outcomes_.data(), layer->chances.data());
   }
@@ -105,7 +105,7 @@ void ReusePredictor::Draft(int index, const Residency& residency, float slot_pri
   float least_chance = 1;
   for (int i = 0; i < experts_; ++i) {
     const ExpertRef ref{index, layer.order[i]};
-    if (!is_used_[ref.expert] && !residency.IsResident(ref)) continue;
+    if (is_used_[ref.expert] == 0 && !residency.IsResident(ref)) continue;
     const int64_t at = residency.IndexOf(ref);
     forecast_.chance[at] = layer.chances[i];
     forecast_.forwards[at] = 0;

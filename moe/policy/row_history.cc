@@ -62,13 +62,17 @@ void RowHistory::Add(const LayerRouting& routing, FrequencyTable* table) {
   }
 }
 
-float RowHistory::UnusedChance(int32_t expert, int32_t idle, absl::Span<const float> rates) const {
-  float unused = 1;
+void RowHistory::UseChances(absl::Span<const int32_t> experts, int32_t idle,
+                            absl::Span<const float> rates, float* chances) const {
+  std::fill_n(chances, experts.size(), 1.0f);  // that it is not used
   for (const int position : active_) {
-    const uint32_t uses = idle < 32 ? rows_[position].uses[expert] << idle : 0;
-    unused *= std::max(1 - rates[CaseOf(uses)], kMinUnusedChance);
+    const std::vector<uint32_t>& uses = rows_[position].uses;
+    for (size_t i = 0; i < experts.size(); ++i) {
+      const uint32_t recent = idle < 32 ? uses[experts[i]] << idle : 0;
+      chances[i] *= std::max(1 - rates[CaseOf(recent)], kMinUnusedChance);
+    }
   }
-  return unused;
+  for (size_t i = 0; i < experts.size(); ++i) chances[i] = 1 - chances[i];
 }
 
 int RowHistory::FindRow(int64_t request, int number) {

@@ -37,9 +37,10 @@ class RowHistory {
   // Adds one forward pass, and adds the uses of its decoding rows to `table`.
   void Add(const LayerRouting& routing, FrequencyTable* table);
 
-  // Returns the chance that no row of the last forward pass uses the expert, after `idle` more
-  // forward passes without a use. rates: [kCases], the rates of the table.
-  float UnusedChance(int32_t expert, int32_t idle, absl::Span<const float> rates) const;
+  // Sets chances[i] to the chance that a row of the last forward pass uses experts[i], after `idle`
+  // more forward passes without a use. rates: [kCases], the rates of the table.
+  void UseChances(absl::Span<const int32_t> experts, int32_t idle, absl::Span<const float> rates,
+                  float* chances) const;
 
  private:
   struct Row {

@@ -116,12 +116,24 @@ class UsageProjection {
   void Compute(const HazardRates& rates, UsageFeatures* features) const;
 
  private:
+  // So few experts are computed one by one, with the rates as the elements of vectors. All others
+  // are computed rate by rate, with the experts as the elements. Both ways give the same bits.
+  static constexpr size_t kFew = 2;
+
+  bool has_few() const { return order_.size() <= kFew; }
+  // Sets the groups, gap_cases and the chances of the gap feature.
+  void SetGaps(const HazardRates& rates, UsageFeatures* features) const;
+  void ComputeFew(const HazardRates& rates, UsageFeatures* features) const;
+  void ComputeMany(const HazardRates& rates, UsageFeatures* features) const;
+
   const int stride_;
   const UsageHistory* history_ = nullptr;
   int idle_ = 0;  // number of forward passes added by AddIdleForward
   std::vector<int32_t> order_;
-  std::vector<float> counts_;  // [kRates, stride]: counts by position
-  std::array<float, kRates> totals_{};
+  // Counts by position: [kRates, stride], or, if there are few experts, [experts, kFeatures], of
+  // which the first kRates are used.
+  std::vector<float> counts_;
+  std::array<float, kFeatures> totals_{};  // of the rates, and then 1
 };
 
 }  // namespace tidepool::moe

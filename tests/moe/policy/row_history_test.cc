@@ -27,7 +27,9 @@ void Add(const Forward& forward, RowHistory* history, FrequencyTable* table) {
 
 double UseChance(const RowHistory& history, const FrequencyTable& table, int32_t expert,
                  int32_t idle = 0) {
-  return 1 - history.UnusedChance(expert, idle, table.rates());
+  float chance = 0;
+  history.UseChances({expert}, idle, table.rates(), &chance);
+  return chance;
 }
 
 TEST(RowHistoryTest, CasesDistinguishRecentSteps) {
