@@ -77,6 +77,10 @@ bool CrashEvidence::IsProven(const Running& running) {
   return running.paused || running.made >= kProvenTokens;
 }
 
+bool CrashEvidence::HasPassed(const Running& running) const {
+  return running.paused || running.made >= kProvenTokens + ReachIn(kUnheard, running);
+}
+
 int64_t CrashEvidence::ProofOf(const Prompt& prompt) {
   return prompt.total < kManyCrashes ? kProvenTokens : kLongProof;
 }
@@ -123,8 +127,10 @@ CrashEvidence::Crash& CrashEvidence::Note(const WorkerSighting& worker) {
   Crash& crash = crashes_.emplace_back(Crash{.number = next_number_++, .worker = worker});
   for (const auto& [number, running] : running_) {
     if (running.work.worker != worker.link) continue;
-    crash.there.push_back(
-        {.prompt = running.work.prompt, .place = running.work.place, .proven = IsProven(running)});
+    crash.there.push_back({.prompt = running.work.prompt,
+                           .place = running.work.place,
+                           .proven = IsProven(running),
+                           .passed = HasPassed(running)});
   }
   HoldAnswered(&crash);
   return crash;
@@ -387,7 +393,7 @@ bool CrashEvidence::Explained(const Crash& crash, uint64_t digest, const Prompt&
       return !one.answered && one.place - place < proof && place - one.place < proof;
     }
     const auto other = prompts_.find(one.prompt);
-    return other != prompts_.end() && other->second.accused;
+    return !one.passed && other != prompts_.end() && other->second.accused;
   });
 }
 

@@ -35,8 +35,9 @@
 // dies without this prompt.
 //
 // Two kinds of death do not excuse a crash: the end of a worker that drains, and the death of a
-// worker that ran another prompt whose own trial has crashed. A broken connection looks like a
-// crash. This crash is dropped when the same process responds again.
+// worker that ran another prompt whose own trial has crashed, and that had not passed the position
+// of that crash. A broken connection looks like a crash. This crash is dropped when the same process
+// responds again.
 //
 // A prompt that crashes workers at another position each time is found, too. After kManyCrashes
 // crashes, its trial lasts until it has generated kLongProof tokens.
@@ -197,6 +198,7 @@ class CrashEvidence {
     uint64_t prompt = 0;
     int64_t place = 0;
     bool proven = false;
+    bool passed = false;    // see HasPassed
     bool answered = false;  // the worker had just responded to a Prepare of this prompt
   };
   struct Crash {
@@ -226,6 +228,10 @@ class CrashEvidence {
   };
 
   static bool IsProven(const Running& running);
+  // Returns whether the stream can only crash its worker at a position that no earlier attempt has
+  // reached: it has generated kProvenTokens tokens, besides those that an earlier worker may have
+  // generated before it crashed. Or its client does not read, so it computes nothing.
+  bool HasPassed(const Running& running) const;
   static int64_t ProofOf(const Prompt& prompt);
   static bool Counts(const Prompt& prompt, const NearCrash& near);
   static bool IsAt(const Prompt& prompt, const NearCrash& near, int64_t place);
