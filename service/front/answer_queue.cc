@@ -35,7 +35,7 @@ void AnswerQueue::MarkLogged() {
 }
 
 std::optional<v1::GenerateResponse> AnswerQueue::Take() {
-  if (under_way_ || waiting_.empty() || !waiting_.front().logged) return std::nullopt;
+  if (in_flight_ || waiting_.empty() || !waiting_.front().logged) return std::nullopt;
   v1::GenerateResponse response = std::move(waiting_.front().response);
   waiting_.pop_front();
   while (!waiting_.empty() && waiting_.front().logged &&
@@ -43,14 +43,14 @@ std::optional<v1::GenerateResponse> AnswerQueue::Take() {
     Merge(std::move(waiting_.front().response), &response);
     waiting_.pop_front();
   }
-  under_way_ = true;
+  in_flight_ = true;
   tokens_ = response.token_ids_size() + response.prompt_logprobs_size();
   last_ = response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
   return response;
 }
 
 int64_t AnswerQueue::OnTaken() {
-  under_way_ = false;
+  in_flight_ = false;
   return tokens_;
 }
 

@@ -29,7 +29,7 @@ class AnswerQueue {
   // tokens in a prompt report (prompt_report.h) are included.
   int64_t OnTaken();
   // Returns whether the client has received the last message of the response.
-  bool ended() const { return last_ && !under_way_; }
+  bool ended() const { return last_ && !in_flight_; }
   void Clear() { waiting_.clear(); }
 
  private:
@@ -40,7 +40,7 @@ class AnswerQueue {
 
   const int64_t resume_after_;
   std::deque<Message> waiting_;
-  bool under_way_ = false;  // the client has not received the current message yet
+  bool in_flight_ = false;  // the client has not received the current message yet
   int64_t tokens_ = 0;      // number of tokens in the current message
   bool last_ = false;       // the current message has a finish_reason
 };

@@ -55,7 +55,7 @@ FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* sto
 
 void FrontCore::TellQueueOfWorkers() {
   workers_.WhenChanged([this] {
-    failover_.resubmissions.OnWorkerAvailable();
+    failover_.queue.OnWorkerAvailable();
     TellQueueOfWorkers();
   });
 }

@@ -123,7 +123,7 @@ class Generation final : public AnswerStream,
 
   void Do(StreamStep step) override;
   // Prompt tokens in a prompt report are included.
-  int64_t told() const override {
+  int64_t reported() const override {
     return prompt_report_.received() + static_cast<int64_t>(output_ids_.size());
   }
   PickRequest MakePick() const override;

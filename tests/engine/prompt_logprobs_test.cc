@@ -219,9 +219,9 @@ TEST(PromptLogprobsTest, BrokenLogitsFailTheirSequenceOnly) {
   const auto first = test.Submit(MakeRequest({9, 8}, 2));
   test.model.WaitForForwards(before + 1);
   const auto fails = test.Submit(Scored(broken, 1, 3));
-  const auto goes_on = test.Submit(Scored(sound, 1, 0));
+  const auto next = test.Submit(Scored(sound, 1, 0));
   test.model.Release();
-  ExpectEqual(ReadPrompt(goes_on.get()), expected);
+  ExpectEqual(ReadPrompt(next.get()), expected);
   EXPECT_EQ(ReadAll(fails.get()).status.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(ReadAll(first.get()).tokens.size(), 2);
 }

@@ -278,7 +278,7 @@ void ScriptedModel::Answer(const engine::Batch& batch, const KvView& kv, kernels
     }
   }
   output->logits = logits.RowRange(0, batch.logit_rows());
-  output->best = absl::MakeConstSpan(best, static_cast<size_t>(batch.argmax_rows()));
+  output->argmax = absl::MakeConstSpan(best, static_cast<size_t>(batch.argmax_rows()));
 }
 
 // Reads back everything that the row sees, in every layer.

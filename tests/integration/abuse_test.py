@@ -80,7 +80,7 @@ class AbuseTest(unittest.TestCase):
                 connection.sendall(data)
         return connections
 
-    def check_answers(self, what, before=None, most_bytes=None):
+    def check_answers(self, what, before=None, max_bytes=None):
         """Checks that new clients of both ports are served in time. Prints this time, and the
         additional memory of the server."""
         begun = time.monotonic()
@@ -97,8 +97,8 @@ class AbuseTest(unittest.TestCase):
             grown = resident_bytes(self.server) - before
             line += f"; memory {before / MIB:.0f} MiB before, {grown / MIB:+.1f} MiB"
         print(line, flush=True)
-        if most_bytes is not None:
-            self.assertLess(grown, most_bytes + KEPT_FREED, what)
+        if max_bytes is not None:
+            self.assertLess(grown, max_bytes + KEPT_FREED, what)
 
     def test_idle_connections(self):
         before = resident_bytes(self.server)

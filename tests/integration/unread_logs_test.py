@@ -101,14 +101,14 @@ class UnreadLogsTest(unittest.TestCase):
         wait_until(lambda: metric(server, "log_lines_dropped_total"), "lines are dropped")
         said = b""
 
-        def told():
+        def noted():
             nonlocal said
             said += os.read(reader, 1 << 16)
             return re.search(rb"warning (\d+) log lines were dropped", said)
 
-        dropped = int(wait_until(told, lambda: said).group(1))
+        dropped = int(wait_until(noted, lambda: said).group(1))
         client.generate(text="a", max_tokens=1)
-        wait_until(lambda: told() and b"output_tokens=1 " in said, lambda: said[-1000:])
+        wait_until(lambda: noted() and b"output_tokens=1 " in said, lambda: said[-1000:])
         self.assertEqual(metric(server, "log_lines_dropped_total"), dropped)
 
     def test_a_full_disk(self):
