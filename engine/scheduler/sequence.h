@@ -71,10 +71,11 @@ struct Sequence {
 
   // Returns whether log-probabilities of prompt tokens must still be reported.
   bool scores_prompt() const { return prompt_reported < request.prompt_length; }
-  // The first slot that must be computed for these reports. KV before it may be taken from a cache.
+  // The first slot whose logits these reports need. The logits of slot i give the log-probability
+  // of token i + 1. KV of earlier slots may be taken from a cache.
   int64_t first_scored_slot() const { return prompt_reported > 0 ? prompt_reported - 1 : 0; }
-  // The tokens whose KV may be taken from a cache. These are all tokens except the last one. If
-  // prompt tokens must be reported, there are fewer.
+  // The argument of KvLease::FindPrefix and KvLease::AttachPrefix. The KV of these tokens, except
+  // for the last one, may be taken from a cache.
   absl::Span<const int32_t> reusable() const {
     const absl::Span<const int32_t> all = absl::MakeConstSpan(tokens);
     return scores_prompt() ? all.first(first_scored_slot() + 1) : all;
