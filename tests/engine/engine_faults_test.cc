@@ -26,7 +26,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// With so many experts, and so few per token, two short responses have few experts in common.
+// With many experts, and few per token, two short responses have few experts in common.
 constexpr int kExperts = 64;
 constexpr tools::Shape kShape = {.name = "many",
                                  .architecture = "qwen3moe",

@@ -27,7 +27,7 @@ CALLERS = int(sys.argv.pop(1)) if len(sys.argv) > 1 else 3000
 GRPC_MEMORY = 2048 << 20
 # A sanitizer keeps freed memory and pads allocations.
 KEPT_FREED = (512 << 20) if harness.SANITIZED else 0
-PATIENCE = 10  # seconds for a normal request, whatever else goes on
+PATIENCE = 10  # seconds for a normal request, whatever else happens
 HANDSHAKE_TIMEOUT = 10  # the server's, in seconds
 GENERATE = "/tidepool.v1.Inference/Generate"
 MIB = 1 << 20

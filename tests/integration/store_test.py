@@ -206,7 +206,7 @@ class StoreTest(unittest.TestCase):
                       raised.exception.details())
         self.assertIn("was deleted, renamed or replaced", server.stderr)
         away.rename(self.store)
-        harness.wait_until(ready, "/readyz tells that it is back")
+        harness.wait_until(ready, "/readyz reports that it is back")
         client.create_session("t")
         self.assertEqual(server.stop(), 0)
         result = run_tidepool("sessions", "verify", "--store", self.store)

@@ -154,7 +154,7 @@ class RotationTest(CommandTest):
         (old.folder / "server.pem").write_bytes(pair[0].read_bytes())
         wait_until(lambda: served_by(new) == ("OK", 200), "the new certificate is shown")
         self.assertEqual(served_by(old), ("UNAVAILABLE", "closed"))
-        self.assertGreater(len(list(stream)), 0, "a running stream goes on")
+        self.assertGreater(len(list(stream)), 0, "a running stream continues")
 
     def test_a_ca_that_goes_takes_its_clients_with_it(self):
         servers, old, new = Certificates(), Certificates(), Certificates()

@@ -287,7 +287,7 @@ TEST(TransformerTest, FewerRowsNeverNeedMore) {
   }
 }
 
-// The dry run is no Forward: it changes no count, and calls nobody.
+// The dry run is not a Forward. It changes no count, and calls nobody.
 TEST(TransformerTest, ADryRunChangesNothing) {
   const LoadedModel loaded = Load(Tiny("qwen3moe_f32"), {});
   int calls = 0;

@@ -66,7 +66,7 @@ TEST_F(BlameTest, APoisonedPromptKillsThreeWorkersAndIsRefusedToItsSender) {
                                  "workers crashed while they computed this prompt; it is refused "
                                  "to its sender for another 9m"))
         << *again->status;
-    poison_.clear();  // the workers were mended
+    poison_.clear();  // the workers were repaired
     const Client* other = Ask(prompt, "alice");
     Pass(absl::Seconds(10));
     EXPECT_FALSE(other->status.has_value());

@@ -215,10 +215,10 @@ TEST_F(DatedTemplateTest, NoAnswerIsMadeOfTwo) {
     EXPECT_TRUE(absl::StrContains(client.status->message(), "without resume_after"));
     worker->lose(absl::UnavailableError("gone"));
   }
-  Client anew;
-  worker = Ask(&anew, request, "d");
+  Client restarted;
+  worker = Ask(&restarted, request, "d");
   EXPECT_EQ(worker->runs.size(), 1);
-  anew.generation->Cancel(absl::CancelledError("end of the test"));
+  restarted.generation->Cancel(absl::CancelledError("end of the test"));
 }
 
 TEST(FirstRequestTimesTest, AreKeptForAWhileAndNotWithoutEnd) {
