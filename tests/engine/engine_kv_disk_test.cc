@@ -68,7 +68,7 @@ TEST_F(EngineKvDiskTest, TurnsThatLeftMemoryAreNotComputedAgain) {
   }
 }
 
-TEST_F(EngineKvDiskTest, ANewProcessGoesOnWithTheKvOfTheOldOne) {
+TEST_F(EngineKvDiskTest, ANewProcessUsesTheKvOfTheOldOne) {
   const GenerationRequest request = MakeRequest(Prompt(200, 3), 30);
   Answer first;
   {

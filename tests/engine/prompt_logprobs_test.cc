@@ -109,7 +109,7 @@ EngineOptions WithSpareRows(int64_t rows) {
   return options;
 }
 
-TEST(PromptLogprobsTest, TellsEachPromptTokenOnce) {
+TEST(PromptLogprobsTest, ReportsEachPromptTokenOnce) {
   const std::vector<int32_t> prompt = LongPrompt(100);
   for (const int64_t spare : {0, 7, 200}) {
     SCOPED_TRACE(spare);
@@ -136,7 +136,7 @@ TEST(PromptLogprobsTest, ComputesWhatTheCacheHas) {
   ExpectEqual(after, before);
 }
 
-TEST(PromptLogprobsTest, GoesOnWhereAnEarlierAttemptEnded) {
+TEST(PromptLogprobsTest, ContinuesWhereAnEarlierAttemptEnded) {
   const std::vector<int32_t> prompt = LongPrompt(100);
   TestEngine test(WithSpareRows(16));
   Follow(&test.model);

@@ -216,7 +216,7 @@ class AbuseTest(unittest.TestCase):
         for connection in slow:
             self.assertTrue(connection.recv(1 << 16).startswith(b"HTTP/1.1 408"))
 
-    def test_a_connection_is_told_how_many_streams_it_may_have(self):
+    def test_the_server_sends_its_maximum_number_of_streams(self):
         connection = connect(self.server.address)
         self.addCleanup(connection.close)
         connection.sendall(http2.hello())

@@ -187,7 +187,7 @@ class FileCommandTest(CommandTest):
         self.assertEqual(table.splitlines()[:20], summary.splitlines()[:20])
         self.assertGreater(table.index("token_embd.weight"), table.index("\nMemory\n"))
 
-    def test_inspect_leaves_a_blank_behind_each_label(self):
+    def test_inspect_has_a_blank_after_each_label(self):
         text = self.run_well("inspect", "--model", harness.TINY / "qwen2moe_f32.gguf").stdout
         self.assertRegex(text, r"(?m)^  shared expert width +\d+$")
 
@@ -389,7 +389,7 @@ class TroubleTest(CommandTest):
         self.assertEqual(len(warned.stderr.splitlines()), 1, warned.stderr)
         self.assertRegex(warned.stderr, r" warn(ing)? worker at ")
 
-    def test_a_debug_log_tells_of_runs(self):
+    def test_a_debug_log_reports_runs(self):
         worker = harness.worker("--name", "w1")
         self.addCleanup(worker.kill)
         front = harness.front([worker], "--log-level", "debug")

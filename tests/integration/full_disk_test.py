@@ -60,7 +60,7 @@ class FullDiskTest(unittest.TestCase):
         self.assertEqual(raised.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
         self.assertIn("has reached its size limit", raised.exception.details())
 
-    def test_streams_end_whole_and_go_on(self):
+    def test_streams_end_complete_and_sessions_continue(self):
         wanted, received, streams = [], [], []
         for number in range(STREAMS):
             for name in (f"calm-{number}", f"s-{number}"):

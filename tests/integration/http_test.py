@@ -94,7 +94,7 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(chunks[-1].usage.completion_tokens, 20)
         self.assertEqual(chunks[-2].choices[0].finish_reason, "length")
 
-    def test_usage_tells_of_experts(self):
+    def test_usage_reports_experts(self):
         folder = harness.scratch_folder()
         server = harness.serve("--expert-memory", "75%", "--cache-dir", folder, model=harness.MOE)
         self.addCleanup(server.kill)

@@ -212,7 +212,7 @@ class StoreTest(unittest.TestCase):
         result = run_tidepool("sessions", "verify", "--store", self.store)
         self.assertEqual(result.returncode, 0, result.stderr)
 
-    def test_lost_transactions_are_told_at_the_start(self):
+    def test_lost_transactions_are_reported_at_the_start(self):
         server, client = self.serve()
         for name in ("a", "b", "c"):
             client.create_session(name)

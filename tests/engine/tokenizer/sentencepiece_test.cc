@@ -80,7 +80,7 @@ TEST(SentencePieceTest, BestScoreFirstThenLeftmost) {
   EXPECT_EQ(Names(*ties, Encode(*ties, std::string(41, 'a'))).substr(0, 12), "▁|aa|aa|aa");
 }
 
-TEST(SentencePieceTest, SpacePrefixAtTheStartAndBehindSpecialTokens) {
+TEST(SentencePieceTest, SpacePrefixAtTheStartAndAfterSpecialTokens) {
   const auto tokenizer = Make(Spec(Letters()));
   EXPECT_EQ(Names(*tokenizer, Encode(*tokenizer, "a</s>b", SpecialTokens::kParse)), "▁a|</s>|▁|b");
   EXPECT_EQ(Encode(*tokenizer, ""), Ids());

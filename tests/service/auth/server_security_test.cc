@@ -61,7 +61,7 @@ class ServerSecurityTest : public testing::Test {
   std::deque<std::string> lines_ TIDEPOOL_GUARDED_BY(mutex_);
 };
 
-TEST_F(ServerSecurityTest, WithoutTokensNobodyIsAuthenticated) {
+TEST_F(ServerSecurityTest, WithoutTokensCallersAreNotAuthenticated) {
   const auto security = ServerSecurity::Open({});
   ASSERT_TRUE(security.ok());
   EXPECT_EQ((*security)->authenticator(), nullptr);
@@ -114,7 +114,7 @@ TEST_F(ServerSecurityTest, ReadsApiKeysLikeBearerTokens) {
   EXPECT_EQ(show("Basic a-proxys-own", "t1")->principal, "alice");
 }
 
-TEST_F(ServerSecurityTest, WhoIsRefusedIsToldOnceASecond) {
+TEST_F(ServerSecurityTest, LogsRefusedCallersAtMostOnceASecond) {
   Write(Line("t1"));
   const auto security = ServerSecurity::Open(Options());
   ASSERT_TRUE(security.ok()) << security.status();

@@ -81,7 +81,7 @@ TEST_F(WriteTimeoutsTest, OneThatIsLateMayBeginAnotherAndEndThem) {
   EXPECT_EQ(late_, (std::vector<int>{1, 3}));
 }
 
-TEST_F(WriteTimeoutsTest, OneThatBeginsAnotherDelaysNobody) {
+TEST_F(WriteTimeoutsTest, ACallbackMayBeginAWriteWithoutDelayingOthers) {
   WriteTimeouts::Write write;
   write = writes_->Begin([&] {
     late_.push_back(1);

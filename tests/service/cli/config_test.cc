@@ -75,7 +75,7 @@ TEST(ParseConfigTest, StoreFollowsXdg) {
   EXPECT_THAT(ParseConfig(args, {}).status().message(), HasSubstr("--store"));
 }
 
-TEST(ParseConfigTest, KvDiskLiesInTheCache) {
+TEST(ParseConfigTest, KvDiskIsInTheCacheFolder) {
   const auto folder = [](std::vector<std::string> more, const Environment& environment) {
     std::vector<std::string> args = {"worker", "--model=m", "--kv-disk", "2GiB"};
     args.insert(args.end(), more.begin(), more.end());

@@ -113,7 +113,7 @@ TEST(PromptIdTest, IsOfItsSenderAndOfWhatIsComputed) {
   EXPECT_NE(PromptIdOf("p", "m", other, {}).sent, digest);
 }
 
-TEST(PromptIdTest, TheContentIsTheSameWhoeverSendsIt) {
+TEST(PromptIdTest, TheContentDoesNotDependOnTheSender) {
   v1::GenerateRequest request;
   request.set_text("one");
   const uint64_t content = PromptIdOf("p", "m", request, {}).content;
@@ -290,7 +290,7 @@ TEST_F(FailoverQueueTest, SuspectsOfAllModelsGoInTheOrderOfAsking) {
 
 // Under random load, the number of restarting streams never exceeds the limit. In the end, every
 // stream has had its turn.
-TEST_F(FailoverQueueTest, NobodyIsForgottenUnderRandomLoad) {
+TEST_F(FailoverQueueTest, NoStreamIsForgottenUnderRandomLoad) {
   std::minstd_rand random{7};
   std::vector<int> in_flight;
   size_t seen = 0;
