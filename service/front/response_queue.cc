@@ -1,4 +1,4 @@
-#include "service/front/answer_queue.h"
+#include "service/front/response_queue.h"
 
 #include <algorithm>
 #include <utility>
@@ -24,17 +24,17 @@ void Merge(v1::GenerateResponse&& next, v1::GenerateResponse* into) {
 
 }  // namespace
 
-void AnswerQueue::Push(v1::GenerateResponse response, bool logged) {
+void ResponseQueue::Push(v1::GenerateResponse response, bool logged) {
   waiting_.push_back({.response = std::move(response), .logged = logged});
 }
 
-void AnswerQueue::MarkLogged() {
+void ResponseQueue::MarkLogged() {
   const auto first = std::find_if(waiting_.begin(), waiting_.end(),
                                   [](const Message& message) { return !message.logged; });
   if (first != waiting_.end()) first->logged = true;
 }
 
-std::optional<v1::GenerateResponse> AnswerQueue::Take() {
+std::optional<v1::GenerateResponse> ResponseQueue::Take() {
   if (in_flight_ || waiting_.empty() || !waiting_.front().logged) return std::nullopt;
   v1::GenerateResponse response = std::move(waiting_.front().response);
   waiting_.pop_front();
@@ -49,7 +49,7 @@ std::optional<v1::GenerateResponse> AnswerQueue::Take() {
   return response;
 }
 
-int64_t AnswerQueue::OnTaken() {
+int64_t ResponseQueue::OnTaken() {
   in_flight_ = false;
   return tokens_;
 }

@@ -1,8 +1,8 @@
-// AnswerQueue: the messages of one response that wait for the client. The client receives one
+// ResponseQueue: the messages of one response that wait for the client. The client receives one
 // message at a time. If the response belongs to a session, a message also waits until it is in the
 // session's log.
-#ifndef TIDEPOOL_SERVICE_FRONT_ANSWER_QUEUE_H_
-#define TIDEPOOL_SERVICE_FRONT_ANSWER_QUEUE_H_
+#ifndef TIDEPOOL_SERVICE_FRONT_RESPONSE_QUEUE_H_
+#define TIDEPOOL_SERVICE_FRONT_RESPONSE_QUEUE_H_
 
 #include <cstdint>
 #include <deque>
@@ -13,11 +13,11 @@
 namespace tidepool::service {
 
 // Thread-compatible.
-class AnswerQueue {
+class ResponseQueue {
  public:
   // The client resumes after `resume_after` tokens, so one message must end exactly there. 0: the
   // client does not resume.
-  explicit AnswerQueue(int64_t resume_after) : resume_after_(resume_after) {}
+  explicit ResponseQueue(int64_t resume_after) : resume_after_(resume_after) {}
 
   void Push(v1::GenerateResponse response, bool logged);
   // The oldest message that was not in the log is now in the log.
@@ -47,4 +47,4 @@ class AnswerQueue {
 
 }  // namespace tidepool::service
 
-#endif  // TIDEPOOL_SERVICE_FRONT_ANSWER_QUEUE_H_
+#endif  // TIDEPOOL_SERVICE_FRONT_RESPONSE_QUEUE_H_
