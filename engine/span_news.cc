@@ -26,9 +26,9 @@ void TellPrompt(std::vector<TokenLogprob> scored, absl::Duration now, Sequence* 
                 StreamChunk* chunk) {
   const int64_t prompt = sequence->request.prompt_length;
   const auto count = static_cast<int64_t>(scored.size());
-  chunk->prompt_position = sequence->prompt_told;
+  chunk->prompt_position = sequence->prompt_reported;
   chunk->prompt_logprobs = std::move(scored);
-  sequence->prompt_told += count;
+  sequence->prompt_reported += count;
   sequence->control->credit.fetch_sub(count);
   if (!sequence->request.progress || sequence->outputs() > 0) return;
   chunk->progress = {.total = prompt,

@@ -81,21 +81,21 @@ struct ArgMax {
 };
 
 // A product for which some rows are needed completely and others only as argmax. The complete rows
-// come first and are written to `out`; the argmax of each other row is written to `best`. Row r is
-// the sum of `terms` products, of x's rows r, r + rows(), r + 2 rows() ... The bias is added to
-// this sum, then it is multiplied by the scale, then the soft-cap is applied. `best` is the argmax
-// of the final outputs, which have the same bits as in `out`.
+// come first and are written to `out`; the argmax of each other row is written to `argmax`. Row r
+// is the sum of `terms` products, of x's rows r, r + rows(), r + 2 rows() ... The bias is added to
+// this sum, then it is multiplied by the scale, then the soft-cap is applied. `argmax` is the
+// argmax of the final outputs, which have the same bits as in `out`.
 struct HeadTarget {
   PackedMatrix weight;
   absl::Span<const float> bias;  // [weight.rows], or empty
   int terms = 1;
-  MatrixView out;           // [rows, weight.rows]
-  absl::Span<ArgMax> best;  // argmax over the outputs [0, argmax_vocab)
+  MatrixView out;             // [rows, weight.rows]
+  absl::Span<ArgMax> argmax;  // argmax over the outputs [0, argmax_vocab)
   int64_t argmax_vocab = 0;
   float scale = 1;     // outputs are multiplied by this
   float soft_cap = 0;  // if not 0, an output becomes soft_cap * tanh(output / soft_cap); see ops.h
 
-  int64_t rows() const { return out.rows + static_cast<int64_t>(best.size()); }
+  int64_t rows() const { return out.rows + static_cast<int64_t>(argmax.size()); }
 };
 
 // How RoPE pairs the rotated elements of a head: (2i, 2i + 1), or (i, i + n_rot / 2).
@@ -261,7 +261,7 @@ using CopyTicket = int64_t;
 //
 // In memory(), as far as a comment does not say otherwise: matrix views, PackedMatrix::data, arenas
 // of KV and of states, spans of weights (norms, biases, sinks, `decay` and so on), the gate of
-// AddGated, HeadTarget::best, and what Gate and ScanRows write. Ops may run after the call has
+// AddGated, HeadTarget::argmax, and what Gate and ScanRows write. Ops may run after the call has
 // returned, so host code must not access them, except through CopyIn and CopyOut.
 //
 // In host memory: the structs of arguments (FfnWeights, KvLayer, StateArray and so on), and lists:

@@ -182,7 +182,7 @@ void CheckHead(const Activation& x, const HeadTarget& target, Precision precisio
       << x.values.rows << " rows for " << target.terms << " terms of " << target.rows();
   CHECK(target.out.rows == 0 || target.out.cols == target.weight.rows);
   CHECK(IsBiasOf(target.bias, target.weight));
-  CHECK(target.best.empty() ||
+  CHECK(target.argmax.empty() ||
         (target.argmax_vocab >= 1 && target.argmax_vocab <= target.weight.rows))
       << "the best of " << target.argmax_vocab;
   CHECK(target.soft_cap >= 0) << "a soft-cap of " << target.soft_cap;

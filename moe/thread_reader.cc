@@ -18,7 +18,7 @@ constexpr int kThreads = 16;
 class ThreadReader final : public RecordReader {
  public:
   ThreadReader(RecordFile file, int64_t in_flight_bytes)
-      : file_(std::move(file)), most_in_flight_(in_flight_bytes) {}
+      : file_(std::move(file)), max_in_flight_(in_flight_bytes) {}
 
   ~ThreadReader() override {
     {
@@ -55,14 +55,14 @@ class ThreadReader final : public RecordReader {
       RecordRead read;
       {
         base::MutexLock lock(&mutex_);
-        while (!stop_ && (waiting_.empty() || in_flight_ >= most_in_flight_)) {
+        while (!stop_ && (waiting_.empty() || in_flight_ >= max_in_flight_)) {
           changed_.Wait(&mutex_);
         }
         if (stop_) return;
         read = waiting_.Pop();
         in_flight_ += read.bytes;
         // This thread was notified once, but there may be room for another read.
-        if (!waiting_.empty() && in_flight_ < most_in_flight_) changed_.NotifyOne();
+        if (!waiting_.empty() && in_flight_ < max_in_flight_) changed_.NotifyOne();
       }
       const absl::Status status = ReadWhole(read);
       {
@@ -90,7 +90,7 @@ class ThreadReader final : public RecordReader {
   }
 
   const RecordFile file_;
-  const int64_t most_in_flight_;
+  const int64_t max_in_flight_;
   Done done_;  // set before the threads start
   base::Mutex mutex_;
   base::CondVar changed_;

@@ -86,7 +86,7 @@ class Ring {
 class UringReader final : public RecordReader {
  public:
   UringReader(RecordFile file, const ReaderOptions& options)
-      : file_(std::move(file)), most_in_flight_(options.in_flight_bytes), note_(options.note) {}
+      : file_(std::move(file)), max_in_flight_(options.in_flight_bytes), note_(options.note) {}
 
   ~UringReader() override {
     {
@@ -231,7 +231,7 @@ class UringReader final : public RecordReader {
   void AwaitWork() {
     if (!blocking_.empty()) return;
     base::MutexLock lock(&mutex_);
-    if (!stop_ && !waiting_.empty() && in_flight_.bytes < most_in_flight_) return;
+    if (!stop_ && !waiting_.empty() && in_flight_.bytes < max_in_flight_) return;
     if (in_flight_.pieces > 0) {
       changed_.WaitFor(&mutex_, kLook);
     } else if (!stop_) {
@@ -275,7 +275,7 @@ class UringReader final : public RecordReader {
   // Submits reads as long as fewer than the maximum are in flight. Returns true if the reader must
   // stop.
   bool Begin() {
-    while (in_flight_.bytes < most_in_flight_ && in_flight_.pieces < kMaxPieces) {
+    while (in_flight_.bytes < max_in_flight_ && in_flight_.pieces < kMaxPieces) {
       if (current_ < 0) {
         base::MutexLock lock(&mutex_);
         if (stop_) return true;
@@ -326,7 +326,7 @@ class UringReader final : public RecordReader {
   }
 
   const RecordFile file_;
-  const int64_t most_in_flight_;
+  const int64_t max_in_flight_;
   const std::function<void(absl::string_view line)> note_;
   Ring ring_;
   Done done_;  // set before the thread starts

@@ -67,9 +67,9 @@ absl::Status ComputeLogits(TransformerModel* model, absl::Span<const int32_t> to
   RETURN_IF_ERROR(Validate(*model, tokens, options));
   const int64_t total = static_cast<int64_t>(tokens.size());
   const int64_t chunk = ChunkRows(*model, total, options);
-  const int64_t most_logits = options.rows == LogitRows::kAll ? chunk : 1;
+  const int64_t max_logits = options.rows == LogitRows::kAll ? chunk : 1;
   ASSIGN_OR_RETURN(kernels::Arena workspace,
-                   MakeWorkspace(*model, {.rows = chunk, .logit_rows = most_logits}));
+                   MakeWorkspace(*model, {.rows = chunk, .logit_rows = max_logits}));
   ASSIGN_OR_RETURN(ContiguousKv kv, ContiguousKv::Create(*model, 1, total));
 
   int64_t first = 0;

@@ -180,7 +180,7 @@ int32_t RegexPool::FreeCharacters(Regex regex) const {
   return IsAllButFinite(content) ? kNoLimit : 0;
 }
 
-// Returns whether the node matches any text but for some, which are certainly finite in number.
+// Returns whether the node matches all texts except for finitely many.
 bool RegexPool::IsAllButFinite(const Node& node) const {
   if (node.kind != Kind::kAnd) return false;
   for (const Regex kid : KidsOf(node)) {

@@ -121,7 +121,7 @@ class BlockPool {
   int32_t indexed(int group) const {
     return static_cast<size_t>(group) < indexed_.size() ? indexed_[group] : 0;
   }
-  // Number of free blocks, except for the wanted ones.
+  // Number of free blocks that no running sequence has asked to keep (see Want).
   int32_t free_unwanted() const { return free() - lists_[kWanted].size; }
   // Number of blocks that were never held.
   int32_t untouched() const { return total() - touched_; }

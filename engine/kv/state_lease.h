@@ -69,8 +69,9 @@ class StateLease {
   absl::Span<const int32_t> out() const { return out_; }
   // The snapshots that the next pass writes.
   std::vector<kernels::StateSnapshot> Snapshots() const;
-  // Number of blocks that the lease holds, and of those that only this lease holds.
+  // Number of blocks that the lease holds.
   int64_t blocks_held() const;
+  // Number of blocks that only this lease holds.
   int64_t blocks_held_alone() const;
 
   // Makes the checkpoint of a boundary the current state. Requires: it is in memory.

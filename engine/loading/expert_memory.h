@@ -34,8 +34,8 @@ struct MemoryLimits {
   // Bytes that this process can still allocate. If it is unknown (nullopt), everything is assumed
   // to fit.
   std::optional<int64_t> available_bytes;
-  // Bytes that must stay free. -1 means 1.5 GiB; in the host's memory a quarter of the available
-  // bytes if that is less, and in a GPU's memory 10 % of them if that is more.
+  // Bytes that must stay free. -1: of the host's memory, the smaller of 1.5 GiB and a quarter of
+  // the available bytes; of a GPU's memory, the larger of 1.5 GiB and 10 % of them.
   int64_t reserve_bytes = -1;
   int64_t kv_bytes = 0;       // -1: DefaultKvBytes; not accepted by PlanExpertSlots
   int64_t kv_tokens = 0;      // number of tokens whose KV is counted in addition to kv_bytes

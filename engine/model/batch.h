@@ -63,14 +63,14 @@ struct Batch {
   }
   // logit_rows() is the number of rows whose logits are requested. argmax_rows() is the number of
   // rows of which only the argmax is requested.
-  int64_t logit_rows() const { return WantedRows(/*best=*/false); }
-  int64_t argmax_rows() const { return WantedRows(/*best=*/true); }
+  int64_t logit_rows() const { return WantedRows(/*argmax=*/false); }
+  int64_t argmax_rows() const { return WantedRows(/*argmax=*/true); }
 
  private:
-  int64_t WantedRows(bool best) const {
+  int64_t WantedRows(bool argmax) const {
     int64_t total = 0;
     for (const RowSpan& span : spans) {
-      if ((span.argmax_vocab > 0) == best) total += static_cast<int64_t>(span.logit_rows.size());
+      if ((span.argmax_vocab > 0) == argmax) total += static_cast<int64_t>(span.logit_rows.size());
     }
     return total;
   }
@@ -83,7 +83,7 @@ struct StepOutput {
   // order.
   kernels::ConstMatrixView logits;
   // [batch.argmax_rows()], in the same order.
-  absl::Span<const kernels::ArgMax> best;
+  absl::Span<const kernels::ArgMax> argmax;
 };
 
 }  // namespace tidepool::engine

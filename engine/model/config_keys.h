@@ -134,8 +134,8 @@ struct ConfigSource {
 // config->draft_layers. Requires: hidden_size is set.
 absl::Status ReadLayers(const ConfigSource& source, ModelConfig* config);
 
-// Sets `mixer` of each layer, and the sizes of those that are not attention. Requires: the number
-// of layers is set.
+// Sets `mixer` of each layer, and the sizes of the mixers that are not attention. Requires: the
+// number of layers is set.
 absl::Status ReadMixers(const ConfigSource& source, ModelConfig* config);
 
 // Sets config->moe, and `ffn` and `ffn_width` of each layer. Requires: the layers are set.

@@ -141,7 +141,7 @@ class TransformerModel final : public Model {
   // Copies of a device's results on the host. They only grow, because a new element costs a write.
   struct HostCopies {
     std::vector<float> logits;
-    std::vector<kernels::ArgMax> best;
+    std::vector<kernels::ArgMax> argmax;
     std::vector<float> observed;  // the rows for the observer
   };
 

@@ -44,8 +44,8 @@ absl::StatusOr<StepOutput> TransformerModel::Head(const Pass& pass) const {
   target.out = pass.arena->AllocateMatrix(logits, config_.vocab_size);
   // The size does not depend on how many of the rows are argmax rows. So a pass in which logits are
   // requested for all rows needs the most memory.
-  target.best = absl::MakeSpan(pass.arena->Allocate<kernels::ArgMax>(count),
-                               static_cast<size_t>(count - logits));
+  target.argmax = absl::MakeSpan(pass.arena->Allocate<kernels::ArgMax>(count),
+                                 static_cast<size_t>(count - logits));
   if (HeadHasTwoTerms()) {
     target.terms = 2;
     pass.backend->MatMulHead(pass.backend->QuantizeInTwo(hidden, pass.arena), target, pass.arena);
@@ -58,7 +58,7 @@ absl::StatusOr<StepOutput> TransformerModel::Head(const Pass& pass) const {
 // Makes the checks of the pass that are left, and copies the results to the host.
 absl::StatusOr<StepOutput> TransformerModel::EndHead(const Pass& pass,
                                                      const kernels::HeadTarget& target) const {
-  StepOutput output = {target.out, target.best};
+  StepOutput output = {target.out, target.argmax};
   if (pass.dry()) return output;
   if (!pass.rows->checks.at_once()) {
     RETURN_IF_ERROR(pass.rows->checks.Finish());
@@ -74,9 +74,9 @@ absl::StatusOr<StepOutput> TransformerModel::EndHead(const Pass& pass,
           {reinterpret_cast<std::byte*>(to->data()), count * sizeof(*from)});
     };
     RETURN_IF_ERROR(copy_out(target.out.data, target.out.rows * target.out.cols, &copies.logits));
-    RETURN_IF_ERROR(copy_out(target.best.data(), target.best.size(), &copies.best));
+    RETURN_IF_ERROR(copy_out(target.argmax.data(), target.argmax.size(), &copies.argmax));
     output.logits = {copies.logits.data(), target.out.rows, target.out.cols};
-    output.best = absl::MakeConstSpan(copies.best).first(target.best.size());
+    output.argmax = absl::MakeConstSpan(copies.argmax).first(target.argmax.size());
   }
   RETURN_IF_ERROR(CheckLogits(output.logits));
   return output;

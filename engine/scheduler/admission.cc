@@ -256,8 +256,8 @@ void Admission::Preempt(Sequence* sequence) {
   parts_.waiting->Add(std::move(taken));
 }
 
-bool Admission::GiveBackRestore(int64_t most_priority) {
-  return parts_.restores != nullptr && parts_.restores->GiveBack(most_priority);
+bool Admission::GiveBackRestore(int64_t max_priority) {
+  return parts_.restores != nullptr && parts_.restores->GiveBack(max_priority);
 }
 
 }  // namespace tidepool::engine

@@ -47,9 +47,9 @@ class Admission {
   // Takes the KV of a running sequence. The sequence waits again, and its KV must be computed
   // again.
   void Preempt(Sequence* sequence);
-  // Ends a restore whose priority is at most `most_priority`, so that its blocks become free.
+  // Ends a restore whose priority is at most `max_priority`, so that its blocks become free.
   // Returns false if there is no such restore.
-  bool GiveBackRestore(int64_t most_priority);
+  bool GiveBackRestore(int64_t max_priority);
 
   // Totals since the start.
   int64_t admissions() const { return admissions_; }

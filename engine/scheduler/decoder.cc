@@ -59,10 +59,10 @@ class AutoregressiveDecoder final : public Decoder {
   absl::StatusOr<SpanOutput> Accept(const Sequence& sequence, const RowSpan& span,
                                     OutputCursor* output) override {
     const int64_t rows = span.argmax_vocab > 0 ? 0 : static_cast<int64_t>(span.logit_rows.size());
-    const int64_t behind = output->logit_row() + rows;
+    const int64_t next_row = output->logit_row() + rows;
     absl::StatusOr<SpanOutput> accepted = AcceptRows(sequence, span, output);
     // After an error, some rows may not have been read. Go to the rows of the next span.
-    output->GoToLogits(behind);
+    output->GoToLogits(next_row);
     return accepted;
   }
 
@@ -121,7 +121,7 @@ class AutoregressiveDecoder final : public Decoder {
                                                   OutputCursor* output) {
     std::vector<TokenLogprob> scored;
     // The first token is not predicted, because there is no token before it.
-    if (sequence.prompt_told == 0) scored.push_back({.token_id = sequence.tokens[0]});
+    if (sequence.prompt_reported == 0) scored.push_back({.token_id = sequence.tokens[0]});
     for (int64_t slot = span.first_slot; slot < span.first_slot + span.rows(); ++slot) {
       if (!ScoresRow(sequence, slot)) continue;
       ASSIGN_OR_RETURN(TokenLogprob token,

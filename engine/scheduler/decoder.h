@@ -29,17 +29,17 @@ class OutputCursor {
   // The number of the next row of logits. GoToLogits sets it.
   int64_t logit_row() const { return logit_row_; }
   void GoToLogits(int64_t row) { logit_row_ = row; }
-  const kernels::ArgMax& NextArgMax() { return output_.best[best_row_++]; }
+  const kernels::ArgMax& NextArgMax() { return output_.argmax[argmax_row_++]; }
 
  private:
   const StepOutput output_;
   int64_t logit_row_ = 0;
-  size_t best_row_ = 0;
+  size_t argmax_row_ = 0;
 };
 
 // The result of one span. Plain data.
 struct SpanOutput {
-  // log-probabilities of prompt tokens, from Sequence::prompt_told on
+  // log-probabilities of prompt tokens, from Sequence::prompt_reported on
   std::vector<TokenLogprob> prompt;
   std::vector<SampledToken> tokens;  // the next output tokens
   // The constraint's mask is not ready, so nothing was taken from the rows. They must not be

@@ -147,10 +147,10 @@ void KvRestores::End(size_t index) {
   for (size_t i = restore.held.size(); i-- > 0;) cache_->Release(restore.held[i]);
 }
 
-bool KvRestores::GiveBack(int64_t most_priority) {
+bool KvRestores::GiveBack(int64_t max_priority) {
   size_t last = restores_.size();
   for (size_t i = 0; i < restores_.size(); ++i) {
-    if (restores_[i].priority > most_priority) continue;
+    if (restores_[i].priority > max_priority) continue;
     if (last == restores_.size() || restores_[i].priority <= restores_[last].priority) last = i;
   }
   if (last == restores_.size()) return false;

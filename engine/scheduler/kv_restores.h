@@ -48,10 +48,10 @@ class KvRestores {
   // sequence. Returns nullopt if it does not have to wait.
   std::optional<int64_t> CoveredBlocks(Sequence* sequence);
 
-  // Ends the restore with the lowest priority, if that is at most `most_priority`. Among equal
+  // Ends the restore with the lowest priority, if that is at most `max_priority`. Among equal
   // priorities, it ends the latest restore. Other sequences can then use the blocks that it has
   // read, and its sequence may begin another restore. Returns false if there is no such restore.
-  bool GiveBack(int64_t most_priority);
+  bool GiveBack(int64_t max_priority);
   // Number of blocks that become free if GiveBack ends all restores with a lower priority than
   // this.
   int64_t BlocksBelow(int32_t priority) const;

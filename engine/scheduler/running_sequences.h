@@ -81,8 +81,9 @@ class RunningSequences {
   // The last sequence in order that has a lower priority and computes its prompt, or null if there
   // is none.
   Sequence* LastPrefillBelow(int32_t priority) const;
-  // Returns the number of rows of a sequence that decodes: that of its last sampled token, and
-  // those of the forced tokens after it, of which every sequence may have equally many in a step.
+  // Returns how many rows a decoding sequence computes in a step: one for its last sampled token,
+  // and one for each forced token after it. The maximum is limits.rows / max_sequences, so each
+  // sequence gets an equal share.
   int64_t DecodeRows(const Sequence& sequence) const;
   // Returns whether this running sequence must compute more rows than those of a sequence that
   // decodes.

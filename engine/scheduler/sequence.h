@@ -53,7 +53,7 @@ struct Sequence {
         tokens(std::move(request.token_ids)),
         text(std::move(output)) {
     control->credit = request.credit;
-    prompt_told =
+    prompt_reported =
         request.prompt_logprobs.has_value() ? request.prompt_logprobs_from : request.prompt_length;
   }
 
@@ -70,11 +70,12 @@ struct Sequence {
   bool decodes(int64_t pending) const { return pending <= 1 + forced; }
 
   // Returns whether log-probabilities of prompt tokens must still be reported.
-  bool scores_prompt() const { return prompt_told < request.prompt_length; }
-  // The first slot that must be computed for these reports. KV before it may be taken from a cache.
-  int64_t first_scored_slot() const { return prompt_told > 0 ? prompt_told - 1 : 0; }
-  // The tokens whose KV may be taken from a cache. These are all tokens except the last one. If
-  // prompt tokens must be reported, there are fewer.
+  bool scores_prompt() const { return prompt_reported < request.prompt_length; }
+  // The first slot whose logits these reports need. The logits of slot i give the log-probability
+  // of token i + 1. KV of earlier slots may be taken from a cache.
+  int64_t first_scored_slot() const { return prompt_reported > 0 ? prompt_reported - 1 : 0; }
+  // The argument of KvLease::FindPrefix and KvLease::AttachPrefix. The KV of these tokens, except
+  // for the last one, may be taken from a cache.
   absl::Span<const int32_t> reusable() const {
     const absl::Span<const int32_t> all = absl::MakeConstSpan(tokens);
     return scores_prompt() ? all.first(first_scored_slot() + 1) : all;
@@ -100,7 +101,7 @@ struct Sequence {
   bool has_credit = false;
   AdmissionState admission;
   // number of prompt tokens that are already reported; all, if no log-probabilities are requested
-  int64_t prompt_told = 0;
+  int64_t prompt_reported = 0;
   // tokens that are forbidden while must_go_on(); only set if there is a min_tokens
   std::vector<int32_t> end_tokens;
   std::shared_ptr<SequenceConstraint> constraint;  // null: none

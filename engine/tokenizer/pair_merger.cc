@@ -125,11 +125,11 @@ class PairMerger::Chain {
 
   void MergeAt(uint32_t left) {
     const uint32_t right = links_[left].next;
-    const uint32_t behind = links_[right].next;
+    const uint32_t after = links_[right].next;
     links_[left].symbol = merger_.FindRule(links_[left].symbol, links_[right].symbol).result;
     links_[right].rank = kNoRank;
-    links_[left].next = behind;
-    if (behind < end_) links_[behind].previous = left;
+    links_[left].next = after;
+    if (after < end_) links_[after].previous = left;
     UpdatePair(left);
     if (left > 0) UpdatePair(links_[left].previous);
   }

@@ -95,7 +95,7 @@ void MultiplyHead(const CpuContext& context, const Activation& x, const HeadTarg
   CHECK_LE(target.terms, kTileRows);
   const size_t mark = arena->used();
   const int threads = context.pool->threads();
-  const int64_t rows = static_cast<int64_t>(target.best.size());
+  const int64_t rows = static_cast<int64_t>(target.argmax.size());
   ArgMax* best = AllocateHeadScratch(target, threads, arena);  // [threads][rows]
   std::fill_n(best, threads * rows, ArgMax());
   // Outputs that are not needed are not computed.
@@ -109,8 +109,8 @@ void MultiplyHead(const CpuContext& context, const Activation& x, const HeadTarg
                               }
                             });
   for (int64_t i = 0; i < rows; ++i) {
-    target.best[i] = ArgMax();
-    for (int t = 0; t < threads; ++t) MergeArgMax(best[t * rows + i], &target.best[i]);
+    target.argmax[i] = ArgMax();
+    for (int t = 0; t < threads; ++t) MergeArgMax(best[t * rows + i], &target.argmax[i]);
   }
   arena->ResetTo(mark);
 }

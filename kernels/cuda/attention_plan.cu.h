@@ -16,8 +16,9 @@
 
 namespace tidepool::kernels::cuda {
 
-// The query vectors [first, first + count) of a span's rows, for one KV head, over the segments
-// [begin, end). Vector i belongs to row i / (heads per KV head) of the span.
+// Attention of some query vectors of a span, [first, first + count), to the segments [begin, end)
+// of one KV head. Only the vectors of this KV head are numbered, row by row. So vector i belongs to
+// row i / (heads per KV head) of the span.
 struct AttendTask {
   int32_t span;
   int32_t kv_head;

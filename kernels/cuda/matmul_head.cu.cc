@@ -24,8 +24,8 @@ struct HeadRows {
   const float* bias = nullptr;
   float scale = 1;
   float soft_cap = 0;
-  MatrixView out;          // of the rows that are complete
-  ArgMax* best = nullptr;  // [parts][argmax rows]
+  MatrixView out;            // of the rows that are complete
+  ArgMax* argmax = nullptr;  // [parts][argmax rows]
   int64_t argmax_vocab = 0;
 };
 
@@ -73,7 +73,7 @@ TIDEPOOL_KERNEL HeadKernel(HeadRows head) {
   }
   best = MergeThreads(best);
   if (ThreadIndex() != 0) return;
-  head.best[BlockX() * (head.rows - head.out.rows) + row - head.out.rows] = best;
+  head.argmax[BlockX() * (head.rows - head.out.rows) + row - head.out.rows] = best;
 }
 
 // A block merges the parts of a row.
@@ -131,7 +131,7 @@ void MultiplyHead(const CudaContext& context, const Activation& x, const HeadTar
                      .bias = target.bias.empty() ? nullptr : target.bias.data(),
                      .scale = target.scale,
                      .soft_cap = target.soft_cap,
-                     .best = parts,
+                     .argmax = parts,
                      .argmax_vocab = target.argmax_vocab};
     head.out = MatrixView(complete > 0 ? target.out.Row(first) : nullptr, complete, target.out.cols,
                           target.out.stride);
@@ -140,7 +140,7 @@ void MultiplyHead(const CudaContext& context, const Activation& x, const HeadTar
     if (complete == count) continue;
     Launch(context.stream, MergeKernel, {static_cast<int>(count - complete)}, kCudaThreads,
            kCudaThreads * static_cast<int>(sizeof(ArgMax)), parts, count - complete,
-           target.best.data() + (first + complete - target.out.rows));
+           target.argmax.data() + (first + complete - target.out.rows));
   }
   arena->ResetTo(mark);
 }

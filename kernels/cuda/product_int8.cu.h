@@ -249,10 +249,10 @@ inline constexpr int kMaxInt8Rows = [] {
 
 template <DType kType>
 void LaunchInt8Product(const ProductLaunch& launch) {
-  constexpr int kMost = kMaxInt8Rows<kType>;
+  constexpr int kMaxRows = kMaxInt8Rows<kType>;
   if (launch.rows == 1) return LaunchInt8Rows<kType, 1>(launch);
-  if constexpr (kMost > 1) {
-    if (launch.rows <= kMost) return LaunchInt8Rows<kType, kMost>(launch);
+  if constexpr (kMaxRows > 1) {
+    if (launch.rows <= kMaxRows) return LaunchInt8Rows<kType, kMaxRows>(launch);
   }
   LaunchMmaProduct<kType>(launch);
 }

@@ -160,7 +160,7 @@ class ReferenceBackend final : public HostBackend {
         if (i < target.out.rows) target.out.Row(i)[r] = value;
         if (r < target.argmax_vocab) AddToArgMax(static_cast<int32_t>(r), value, &best);
       }
-      if (i >= target.out.rows) target.best[i - target.out.rows] = best;
+      if (i >= target.out.rows) target.argmax[i - target.out.rows] = best;
     }
   }
 

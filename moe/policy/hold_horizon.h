@@ -20,7 +20,7 @@ class HoldHorizon {
   void Start(int count, float price);
 
   // hazards [count]: the chance of a use at the next forward, if there was no use before. Returns
-  // whether it may be worth it to hold any of the experts for more forwards.
+  // whether the gain of any expert can still increase if more forwards are added.
   bool Add(const std::vector<float>& hazards);
 
   // Both are [count]. chance(): the chance of a use while the slot is held. forwards(): the

@@ -56,9 +56,9 @@ void ServerSecurity::TellOfExpiry(const std::string& path) {
                                   left > absl::ZeroDuration() ? " expires on " : " expired on ",
                                   absl::FormatTime("%Y-%m-%d %H:%M UTC", end, absl::UTCTimeZone()),
                                   "; clients refuse an expired certificate: replace it");
-  if (line == told_of_expiry_) return;
+  if (line == logged_expiry_) return;
   log_(LogLevel::kWarn, line);
-  told_of_expiry_ = std::move(line);
+  logged_expiry_ = std::move(line);
 }
 
 absl::StatusOr<Caller> ServerSecurity::Identify(const Credentials& credentials,
@@ -86,11 +86,11 @@ void ServerSecurity::OnRefused(const absl::Status& answer) const {
     base::MutexLock lock(&refused_mutex_);
     const absl::Duration now = base::Clock::Real().Monotonic();
     if (now < next_refused_line_) {
-      ++refused_untold_;
+      ++refused_unlogged_;
       return;
     }
     next_refused_line_ = now + kBetweenRefusedLines;
-    others = std::exchange(refused_untold_, 0);
+    others = std::exchange(refused_unlogged_, 0);
   }
   std::string line = absl::StrCat("a caller was refused: ", answer.message());
   if (others > 0) absl::StrAppend(&line, " (", others, " more since the last such line)");

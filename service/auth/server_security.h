@@ -61,10 +61,10 @@ class ServerSecurity final : public Authenticator {
   std::unique_ptr<WatchedFiles<TokenTable>> tokens_;  // null: no tokens are accepted
   std::unique_ptr<WatchedFiles<TlsIdentity>> tls_;    // null: plain text
   mutable base::Mutex refused_mutex_;
-  mutable int64_t refused_untold_ TIDEPOOL_GUARDED_BY(refused_mutex_) = 0;
+  mutable int64_t refused_unlogged_ TIDEPOOL_GUARDED_BY(refused_mutex_) = 0;
   mutable absl::Duration next_refused_line_ TIDEPOOL_GUARDED_BY(refused_mutex_) =
       -absl::InfiniteDuration();  // on the monotonic clock
-  std::string told_of_expiry_;    // the last warning; after Open, used only on the thread of watch_
+  std::string logged_expiry_;     // the last warning; after Open, used only on the thread of watch_
   FileWatch watch_;               // last, so it is destroyed first
 };
 

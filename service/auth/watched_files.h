@@ -37,9 +37,9 @@ class WatchedFiles {
 
   // Errors are those of ReadFile and of `make`.
   static absl::StatusOr<std::unique_ptr<WatchedFiles>> Open(std::vector<std::string> paths,
-                                                            size_t most_bytes, Make make) {
+                                                            size_t max_bytes, Make make) {
     auto files = std::unique_ptr<WatchedFiles>(
-        new WatchedFiles(std::move(paths), most_bytes, std::move(make)));
+        new WatchedFiles(std::move(paths), max_bytes, std::move(make)));
     RETURN_IF_ERROR(files->Reread().status());
     return files;
   }
@@ -69,19 +69,19 @@ class WatchedFiles {
   }
 
  private:
-  WatchedFiles(std::vector<std::string> paths, size_t most_bytes, Make make)
-      : paths_(std::move(paths)), most_bytes_(most_bytes), make_(std::move(make)) {}
+  WatchedFiles(std::vector<std::string> paths, size_t max_bytes, Make make)
+      : paths_(std::move(paths)), max_bytes_(max_bytes), make_(std::move(make)) {}
 
   absl::StatusOr<std::vector<std::string>> Read() const {
     std::vector<std::string> contents;
     for (const std::string& path : paths_) {
-      ASSIGN_OR_RETURN(contents.emplace_back(), ReadFile(path, most_bytes_));
+      ASSIGN_OR_RETURN(contents.emplace_back(), ReadFile(path, max_bytes_));
     }
     return contents;
   }
 
   const std::vector<std::string> paths_;
-  const size_t most_bytes_;
+  const size_t max_bytes_;
   const Make make_;
   std::vector<std::string> contents_;  // the contents that were read last
   absl::Status read_fault_;            // the status of the last read

@@ -9,7 +9,7 @@
 
 namespace tidepool::service {
 
-absl::StatusOr<std::string> ReadFile(const std::string& path, size_t most_bytes) {
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
   struct Close {
     void operator()(std::FILE* file) const {
       if (file != stdin) std::fclose(file);
@@ -23,9 +23,9 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t most_bytes)
   size_t got = 0;
   while ((got = std::fread(buffer, 1, sizeof(buffer), file.get())) > 0) {
     text.append(buffer, got);
-    if (text.size() > most_bytes) {
+    if (text.size() > max_bytes) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "cannot read ", path, ": it exceeds the limit of ", most_bytes >> 20, " MiB"));
+          "cannot read ", path, ": it exceeds the limit of ", max_bytes >> 20, " MiB"));
     }
   }
   if (std::ferror(file.get()) != 0) {

@@ -14,9 +14,9 @@ namespace tidepool::service {
 inline constexpr size_t kMaxTextBytes = size_t{256} << 20;
 
 // Reads a file, or stdin if `path` is "-". Returns NOT_FOUND, PERMISSION_DENIED, or
-// INVALID_ARGUMENT if the path is a directory or the file has more than `most_bytes`. It never
+// INVALID_ARGUMENT if the path is a directory or the file has more than `max_bytes`. It never
 // reads more than that, so it also returns for files without an end.
-absl::StatusOr<std::string> ReadFile(const std::string& path, size_t most_bytes);
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
 
 }  // namespace tidepool::service
 

@@ -19,7 +19,7 @@ absl::Status Refused(const std::string& reason) {
 }  // namespace
 
 struct WholeAnswer::All {
-  explicit All(int64_t most) : most_bytes(most) {}
+  explicit All(int64_t max) : max_bytes(max) {}
 
   // Adds `more` bytes, which may be negative. Returns the total of all principals, and the total of
   // this principal.
@@ -32,7 +32,7 @@ struct WholeAnswer::All {
     return {bytes, its_bytes};
   }
 
-  const int64_t most_bytes;
+  const int64_t max_bytes;
   base::Mutex mutex;
   int64_t bytes TIDEPOOL_GUARDED_BY(mutex) = 0;
   // by principal; no value is 0
@@ -43,10 +43,10 @@ absl::Status WholeAnswer::Grow(int64_t bytes) {
   bytes_ += bytes;
   const auto [all, own] = all_->Add(principal_, bytes);
   if (bytes_ <= kSmallBytes) return absl::OkStatus();
-  const int64_t free = all_->most_bytes - all;
+  const int64_t free = all_->max_bytes - all;
   if (free < 0) {
     return Refused(
-        absl::StrCat("the unsent responses exceed the limit of ", all_->most_bytes, " bytes"));
+        absl::StrCat("the unsent responses exceed the limit of ", all_->max_bytes, " bytes"));
   }
   if (principal_.empty() || own <= free) return absl::OkStatus();
   return Refused(absl::StrCat("of the ", all, " bytes of unsent responses, '", principal_, "' has ",
@@ -57,8 +57,8 @@ void WholeAnswer::Clear() {
   if (bytes_ != 0) all_->Add(principal_, -std::exchange(bytes_, 0));
 }
 
-ResponseBudget::ResponseBudget(int64_t most_bytes)
-    : all_(std::make_shared<WholeAnswer::All>(most_bytes)) {}
+ResponseBudget::ResponseBudget(int64_t max_bytes)
+    : all_(std::make_shared<WholeAnswer::All>(max_bytes)) {}
 
 int64_t ResponseBudget::bytes() const {
   base::MutexLock lock(&all_->mutex);

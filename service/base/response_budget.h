@@ -6,7 +6,7 @@
 // principal can use half of the budget, and two principals can use a third each. Another principal
 // always finds free bytes.
 //
-//   ResponseBudget responses(most_bytes);
+//   ResponseBudget responses(max_bytes);
 //   WholeAnswer response = responses.Begin(principal);
 //   if (absl::Status room = response.Grow(bytes); !room.ok()) return Fail(room);
 #ifndef TIDEPOOL_SERVICE_BASE_RESPONSE_BUDGET_H_
@@ -58,8 +58,8 @@ class WholeAnswer {
 // Thread-safe. Responses may outlive this object.
 class ResponseBudget {
  public:
-  // Requires: most_bytes >= 0.
-  explicit ResponseBudget(int64_t most_bytes);
+  // Requires: max_bytes >= 0.
+  explicit ResponseBudget(int64_t max_bytes);
 
   // Without authentication, all responses have the empty principal, which may use the whole budget.
   WholeAnswer Begin(std::string principal) const { return {all_, std::move(principal)}; }

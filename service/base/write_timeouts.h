@@ -31,7 +31,7 @@ class WriteTimeouts {
     Write& operator=(Write&& other) noexcept;
     ~Write() { Reset(); }
     void Reset();
-    bool under_way() const { return !writes_.expired(); }
+    bool pending() const { return !writes_.expired(); }
 
    private:
     friend class WriteTimeouts;

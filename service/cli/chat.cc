@@ -24,7 +24,7 @@ constexpr int kSignalled = 128;
 constexpr absl::string_view kHelp =
     "/help          show this\n"
     "/quit, /exit   end the chat, as Ctrl-D does\n"
-    "Ctrl-C         stop the answer\n"
+    "Ctrl-C         stop the response\n"
     "Any other line is a message to the model.\n";
 
 // Thread-safe. Handles Ctrl-C: while the model loads or the server is checked, it ends the process;
@@ -134,7 +134,7 @@ absl::Status RunChat(const Config& config, Console* console) {
 
   if (console->err_is_terminal()) {
     console->Note(
-        "[a line is a message; Ctrl-C stops an answer, /quit or Ctrl-D ends the chat, /help]\n");
+        "[a line is a message; Ctrl-C stops a response, /quit or Ctrl-D ends the chat, /help]\n");
   }
   WaitLine waiting(console);
   AnswerHooks hooks;
@@ -174,7 +174,7 @@ absl::Status RunChat(const Config& config, Console* console) {
     Report(config, result, console);
   }
   RETURN_IF_ERROR(console->out_status());
-  if (refused > 0 && answered == 0) return absl::AbortedError("no message was answered");
+  if (refused > 0 && answered == 0) return absl::AbortedError("all messages were refused");
   return absl::OkStatus();
 }
 

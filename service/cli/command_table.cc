@@ -40,9 +40,9 @@ constexpr CommandSpec kCommands[] = {
     {Command::kStats, "stats", "show the counters of a running server, once or continuously",
      "If experts have a memory budget, a map of them is shown below the counters, if the\n"
      "terminal has room. It has one line per layer, and one character per expert (or per few\n"
-     "neighbouring experts). The characters - + * # are experts in memory. A blank and . : !\n"
-     "are experts that are not in memory. In each of the two lists, the characters go from\n"
-     "unused to most used in the last seconds. Each line ends with the hit rate of the layer.\n"
+     "neighbouring experts). The characters - + * # are experts in memory, from unused to most\n"
+     "used in the last seconds. A blank and . : ! are experts that are not in memory, in the\n"
+     "same order. Each line ends with the hit rate of the layer.\n"
      "The environment variable NO_COLOR turns colours off.",
      "tidepool stats --server 127.0.0.1:50051 --once"},
     {Command::kBench, "bench", "measure the speed of a model, or of a running server",
@@ -98,8 +98,9 @@ constexpr CommandSpec kCommands[] = {
      "computed when it has been read and the expert before it is finished. Its weights are\n"
      "then read once from memory. Attention and all other work are ignored.\n"
      "With --device-costs, the slots are those of a GPU, and all experts are in the host's\n"
-     "memory. The report then has the speed of decoding that the costs predict, and the share\n"
-     "of the misses that the CPU computes and that are copied. docs/gpu.md describes the file.",
+     "memory. The report then has the speed of decoding that the costs predict, the share of\n"
+     "the misses that the CPU computes, and the share that is copied to the GPU. docs/gpu.md\n"
+     "describes the file.",
      "tidepool replay --trace trace.jsonl.zst --slots 25%,50% --policy tide,lru --json"},
     {Command::kSessions, "sessions", "export, import or verify the sessions of a store",
      "export writes each session as one JSON line. import reads such lines into a store. It\n"

@@ -38,9 +38,9 @@ absl::StatusOr<engine::ExpertMemory> ParseExpertMemory(absl::string_view value) 
 absl::StatusOr<engine::ExpertMemory> ParseExpertMemoryOrAuto(absl::string_view value) {
   if (value == "auto") return engine::ExpertMemory();
   absl::StatusOr<engine::ExpertMemory> memory = ParseExpertMemory(value);
-  if (memory.ok()) return memory;
-  return absl::InvalidArgumentError(
-      absl::StrCat(memory.status().message(), "; also auto, or a percentage such as 50%"));
+  if (memory.ok() || absl::EndsWith(value, "%")) return memory;
+  return absl::InvalidArgumentError(absl::StrCat(
+      memory.status().message(), "; the flag also accepts auto, or a percentage such as 50%"));
 }
 
 absl::StatusOr<moe::Prefetch> ParsePrefetch(absl::string_view value) {

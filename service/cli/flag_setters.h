@@ -95,12 +95,12 @@ absl::Status SetNumber(absl::string_view value, Config* config) {
 // Sets a number greater than 0.
 template <int most, auto... path>
 absl::Status SetPositiveNumber(absl::string_view value, Config* config) {
-  ASSIGN_OR_RETURN(const float number, ParseNumber(value, 0, most));
-  if (number == 0) {
+  const absl::StatusOr<float> number = ParseNumber(value, 0, most);
+  if (!number.ok() || *number == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("must be greater than 0 and at most ", most, " (got ", value, ")"));
+        absl::StrCat("must be a number greater than 0 and at most ", most, " (got ", value, ")"));
   }
-  FieldOf<path...>(config) = number;
+  FieldOf<path...>(config) = *number;
   return absl::OkStatus();
 }
 

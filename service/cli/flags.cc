@@ -159,13 +159,14 @@ constexpr FlagSpec kFlags[] = {
      "The flag has no effect on models without experts",
      kPlanning, kValue, SetExpertMemory},
     {"host-expert-memory", 0, kExperts, "SIZE", "auto",
-     "with --device cuda: memory of this machine for experts below --expert-memory; values as "
-     "there. It is pinned, so the system cannot swap it. The CPU computes experts from it, or they "
-     "are copied to the GPU, whichever is sooner. Experts that do not fit are read from disk",
+     "with --device cuda: memory of this machine, not of the GPU, for routed experts. SIZE has the "
+     "same forms as for --expert-memory. The memory is pinned, so the system cannot swap it. The "
+     "CPU computes experts from it, or they are copied to the GPU, whichever is sooner. Experts "
+     "that do not fit are read from disk",
      kPlanning, kValue, SetHostExpertMemory},
     {"reserve-memory", 0, kExperts, "SIZE",
-     "1.5GiB, or a quarter of the free memory if that is less; of a GPU's memory 10% if that is "
-     "more",
+     "of this machine's memory, the smaller of 1.5GiB and a quarter of what is free; of a GPU's "
+     "memory, the larger of 1.5GiB and 10% of what is free",
      "memory that --expert-memory auto and --host-expert-memory auto leave free", kPlanning, kValue,
      SetReserveMemory},
     {"offload-policy", 0, kExperts, "POLICY", "adaptive",
@@ -227,7 +228,8 @@ constexpr FlagSpec kFlags[] = {
      "drop each token whose probability is less than P times that of the most probable token",
      kTalking, kValue, SetNumber<0, 1, &Config::generation, &G::min_p>},
     {"typical-p", 0, kSampling, "P", "that of the model file, or 1",
-     "keep the tokens whose information is nearest to the entropy, up to the probability P",
+     "keep the tokens whose information (-ln p) is nearest to the entropy of all tokens, "
+     "until their probabilities add up to P",
      kTalking, kValue, SetPositiveNumber<1, &Config::generation, &G::typical_p>},
     {"top-n-sigma", 0, kSampling, "N", "0",
      "keep the tokens whose logits are within N standard deviations of the largest; 0 keeps all",

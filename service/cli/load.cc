@@ -113,17 +113,17 @@ void LoadProgressLine::Show(LoadStage stage, double fraction) {
 // progress.
 void LoadProgressLine::Tell(double packed) {
   const std::string what = absl::StrCat("packing the experts of ", model_);
-  if (told_ < 0) console_->NoteLine(absl::StrCat(what, ", once"), LogLevel::kInfo);
+  if (printed_tenths_ < 0) console_->NoteLine(absl::StrCat(what, ", once"), LogLevel::kInfo);
   const int tenths = static_cast<int>(packed * 10);
-  if (tenths > 0 && tenths > told_) {
+  if (tenths > 0 && tenths > printed_tenths_) {
     console_->NoteLine(absl::StrFormat("%s: %d %%", what, tenths * 10), LogLevel::kInfo);
   }
-  told_ = std::max(told_, tenths);
+  printed_tenths_ = std::max(printed_tenths_, tenths);
 }
 
 void LoadProgressLine::TellHashing(double fraction) {
-  if (told_hashing_ || fraction >= 1) return;
-  told_hashing_ = true;
+  if (printed_hashing_ || fraction >= 1) return;
+  printed_hashing_ = true;
   console_->NoteLine(
       absl::StrFormat("hashing %s, once: %d %%", model_, static_cast<int>(fraction * 100)),
       LogLevel::kInfo);

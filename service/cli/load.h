@@ -39,9 +39,9 @@ class LoadProgressLine {
   const std::string model_;
   Console* const console_;
   std::string shown_;
-  int told_ = -1;  // number of printed tenths of a pack; -1: none
+  int printed_tenths_ = -1;  // number of printed tenths of a pack; -1: none
   const absl::Duration begun_;
-  bool told_hashing_ = false;
+  bool printed_hashing_ = false;
 };
 
 // Gets a note about a fault that was handled, as one line without newline. Thread-safe.

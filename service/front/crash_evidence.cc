@@ -154,7 +154,7 @@ void CrashEvidence::HoldAnswered(Crash* crash) {
                             .prepare = true,
                             .answered = true};
     prompt.near.push_back(near);
-    if (prompt.near.size() > kMaxCrashes) prompt.near.erase(prompt.near.begin());
+    if (prompt.near.size() > kMaxStoredCrashes) prompt.near.erase(prompt.near.begin());
     Judge(work, *crash, near, &prompt);
   }
 }
@@ -198,7 +198,7 @@ CrashEvidence::Prompt& CrashEvidence::Touch(uint64_t prompt) {
 void CrashEvidence::DropOld() {
   const absl::Duration now = clock_->Monotonic();
   while (!crashes_.empty() &&
-         (crashes_.size() >= kMaxCrashes || crashes_.front().worker.at + kKept < now)) {
+         (crashes_.size() >= kMaxStoredCrashes || crashes_.front().worker.at + kKept < now)) {
     crashes_.pop_front();
   }
   std::erase_if(prompts_, [&](const auto& entry) {
@@ -230,7 +230,7 @@ void CrashEvidence::OnCrash(Attempt* attempt, const WorkerSighting& worker) {
                                    [&](const NearCrash& one) { return one.crash == near.crash; });
   if (!counted) ++prompt.total;
   prompt.near.push_back(near);
-  if (prompt.near.size() > kMaxCrashes) prompt.near.erase(prompt.near.begin());
+  if (prompt.near.size() > kMaxStoredCrashes) prompt.near.erase(prompt.near.begin());
   Judge(running.work, crash, near, &prompt);
 }
 

@@ -98,7 +98,7 @@ class CrashEvidence {
   // How long evidence is kept.
   static constexpr absl::Duration kKept = absl::Minutes(10);
   static constexpr size_t kMaxPrompts = 1024;
-  static constexpr size_t kMaxCrashes = 4096;
+  static constexpr size_t kMaxStoredCrashes = 4096;
   static constexpr size_t kMaxProven = 4096;
   static constexpr size_t kMaxAnswered = 4096;
 

@@ -31,11 +31,11 @@ class CreditWindow {
   // Sets how many earlier tokens still wait for the client.
   void SetUntaken(int64_t tokens) { untaken_ = tokens; }
 
-  // Returns the total number of tokens that the worker may report. It has reported `told` tokens
-  // until now.
-  int64_t Limit(int64_t told) const {
+  // Returns the total number of tokens that the worker may report. It has reported `reported`
+  // tokens until now.
+  int64_t Limit(int64_t reported) const {
     const int64_t each = std::max<int64_t>(1, token_bytes_);
-    return told - untaken_ + std::clamp(kBytes / each, int64_t{1}, kTokens);
+    return reported - untaken_ + std::clamp(kBytes / each, int64_t{1}, kTokens);
   }
 
  private:

@@ -30,7 +30,7 @@ struct Failover {
   Failover(Executor* loop, const base::Clock* clock, Sources sources)
       : poisoned(clock),
         evidence(clock, std::move(sources.look), [this](uint64_t sent) { poisoned.Refuse(sent); }),
-        resubmissions(loop, std::move(sources.running), std::move(sources.serving)) {}
+        queue(loop, std::move(sources.running), std::move(sources.serving)) {}
   Failover(const Failover&) = delete;
   Failover& operator=(const Failover&) = delete;
 
@@ -38,7 +38,7 @@ struct Failover {
 
   PoisonedPrompts poisoned;
   CrashEvidence evidence;
-  FailoverQueue resubmissions;
+  FailoverQueue queue;
   StreamTransitions transitions;  // counts for all streams
   std::minstd_rand random{std::random_device{}()};
   int64_t moved_total = 0;     // number of streams that moved to another worker after a failure

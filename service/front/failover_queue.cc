@@ -25,8 +25,8 @@ void FailoverQueue::Ticket::HoldFor(absl::Duration time) {
 void FailoverQueue::Ticket::GoTo(const std::string& worker) {
   if (line_ == nullptr) return;
   worker_ = worker;
-  const auto found = line_->under_way_.find(number_);
-  if (found == line_->under_way_.end()) return;
+  const auto found = line_->in_flight_.find(number_);
+  if (found == line_->in_flight_.end()) return;
   const std::string left = std::exchange(found->second.worker, worker);
   const bool moved = !left.empty() && left != worker;
   if (moved && found->second.kind == Kind::kAlone) line_->EndTrial();
@@ -44,7 +44,7 @@ std::vector<std::string> FailoverQueue::WithTrials() const { return WorkersOf({K
 
 std::vector<std::string> FailoverQueue::WorkersOf(const std::vector<Kind>& kinds) const {
   std::vector<std::string> workers;
-  for (const auto& [number, one] : under_way_) {
+  for (const auto& [number, one] : in_flight_) {
     const bool asked = std::find(kinds.begin(), kinds.end(), one.kind) != kinds.end();
     if (asked && !one.worker.empty()) workers.push_back(one.worker);
   }
@@ -71,27 +71,27 @@ FailoverQueue::Ticket FailoverQueue::Enter(Kind kind, const std::string& model_d
 }
 
 void FailoverQueue::HoldFor(uint64_t number, absl::Duration time) {
-  const auto held = under_way_.find(number);
-  if (held == under_way_.end()) return;
+  const auto held = in_flight_.find(number);
+  if (held == in_flight_.end()) return;
   held->second.stays = true;
   loop_->PostAfter(time, [this, weak = std::weak_ptr<int>(alive_), number] {
     if (weak.expired()) return;
-    const auto found = under_way_.find(number);
-    if (found == under_way_.end()) return;
+    const auto found = in_flight_.find(number);
+    if (found == in_flight_.end()) return;
     found->second.stays = false;
     if (found->second.left) Leave(number);
   });
 }
 
 void FailoverQueue::Leave(uint64_t number) {
-  const auto found = under_way_.find(number);
-  if (found != under_way_.end() && found->second.stays) {
+  const auto found = in_flight_.find(number);
+  if (found != in_flight_.end() && found->second.stays) {
     found->second.left = true;
     return;
   }
-  if (found != under_way_.end()) {
+  if (found != in_flight_.end()) {
     if (found->second.kind == Kind::kAlone) EndTrial();
-    under_way_.erase(found);
+    in_flight_.erase(found);
   }
   const auto is_it = [number](const Waiting& one) { return one.number == number; };
   std::erase_if(usual_, is_it);
@@ -105,13 +105,13 @@ void FailoverQueue::Leave(uint64_t number) {
 void FailoverQueue::Advance() {
   const int64_t limit =
       std::max(kAlways, static_cast<int64_t>(kShare * static_cast<double>(running_())));
-  while (under_way() < limit && !usual_.empty()) Send({.kind = Kind::kUsual}, &usual_);
+  while (in_flight() < limit && !usual_.empty()) Send({.kind = Kind::kUsual}, &usual_);
   SendSuspects(Kind::kSuspect, &suspects_, limit);
   SendSuspects(Kind::kAlone, &trials_, limit);
 }
 
 void FailoverQueue::SendSuspects(Kind kind, Lines* lines, int64_t limit) {
-  while (under_way() < limit) {
+  while (in_flight() < limit) {
     const auto next = NextSuspects(kind, lines);
     if (next == lines->end()) return;
     Send({.kind = kind, .model_digest = next->first}, &next->second);
@@ -131,7 +131,7 @@ FailoverQueue::Lines::iterator FailoverQueue::NextSuspects(Kind kind, Lines* lin
 
 bool FailoverQueue::HasWorker(Kind kind, const std::string& model_digest) const {
   int64_t taken = 0;
-  for (const auto& [number, one] : under_way_) {
+  for (const auto& [number, one] : in_flight_) {
     if (one.kind == Kind::kUsual || one.model_digest != model_digest) continue;
     if (kind == Kind::kAlone && one.kind == Kind::kAlone) return false;
     ++taken;
@@ -142,10 +142,10 @@ bool FailoverQueue::HasWorker(Kind kind, const std::string& model_digest) const 
 void FailoverQueue::Send(OnItsWay way, Line* line) {
   Waiting next = std::move(line->front());
   line->pop_front();
-  under_way_[next.number] = std::move(way);
+  in_flight_[next.number] = std::move(way);
   loop_->Post(
       [this, weak = std::weak_ptr<int>(alive_), number = next.number, go = std::move(next.go)] {
-        if (!weak.expired() && under_way_.contains(number)) go();
+        if (!weak.expired() && in_flight_.contains(number)) go();
       });
 }
 

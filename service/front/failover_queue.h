@@ -84,7 +84,7 @@ class FailoverQueue {
   // A worker has become available. Streams that waited for one start.
   void OnWorkerAvailable() { Advance(); }
   int64_t waiting() const;
-  int64_t under_way() const { return static_cast<int64_t>(under_way_.size()); }
+  int64_t in_flight() const { return static_cast<int64_t>(in_flight_.size()); }
 
  private:
   struct Waiting {
@@ -121,7 +121,7 @@ class FailoverQueue {
   Lines suspects_;
   Lines trials_;
   std::vector<std::function<void()>> after_trial_;
-  std::map<uint64_t, OnItsWay> under_way_;
+  std::map<uint64_t, OnItsWay> in_flight_;
   const std::shared_ptr<int> alive_ = std::make_shared<int>();
 };
 

@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/random_hex.h"
-#include "service/front/answer_collector.h"
 #include "service/front/choices.h"
 #include "service/front/hanging_workers.h"
+#include "service/front/response_collector.h"
 #include "service/front/served_models.h"
 #include "service/grpc/check_request.h"
 
@@ -55,7 +55,7 @@ FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* sto
 
 void FrontCore::TellQueueOfWorkers() {
   workers_.WhenChanged([this] {
-    failover_.resubmissions.OnWorkerAvailable();
+    failover_.queue.OnWorkerAvailable();
     TellQueueOfWorkers();
   });
 }
@@ -199,7 +199,7 @@ void FrontCore::KeepAskedTime(const IdempotencyCache::Name& key, const Generatio
 void FrontCore::Complete(GenerationInput input, WholeAnswer* answer,
                          Done<v1::CompleteResponse> done,
                          std::function<void(std::shared_ptr<AnswerStream>)> on_start) {
-  auto* collector = new AnswerCollector(loop_, answer, std::move(done));
+  auto* collector = new ResponseCollector(loop_, answer, std::move(done));
   collector->SetCompletions(std::clamp(input.request.n(), 1, kMaxChoices));
   // Progress is only useful in a stream. A single response would contain it when everything is
   // done.

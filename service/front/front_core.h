@@ -97,7 +97,7 @@ class FrontCore {
   void KeepAskedTime(const IdempotencyCache::Name& key, const Generation& generation);
   // Periodically moves streams away from workers that send nothing or are stuck.
   void LeaveHangingWorkers();
-  // From now on, tells failover_.resubmissions when a worker becomes available.
+  // From now on, tells failover_.queue when a worker becomes available.
   void TellQueueOfWorkers();
   Executor* loop_;
   const base::Clock* clock_;

@@ -261,9 +261,11 @@ int32_t Generation::Needs() const {
 void Generation::Run() {
   if (!placement_.TakeWorker(StreamStep::kRun)) return;
   const PickedWorker& picked = placement_.worker();
-  if (numerics_.Take(picked.numerics_id, told() > 0)) ++context_.failover->numerics_changed_total;
+  if (numerics_.Take(picked.numerics_id, reported() > 0)) {
+    ++context_.failover->numerics_changed_total;
+  }
   run_ = context_.workers->NoteSent(picked.link, prepared_.token_ids_size());
-  granted_ = std::max(CreditLimit(), told());
+  granted_ = std::max(CreditLimit(), reported());
   NoteStandstill();
   RunEvents events;
   // Both callbacks can end this generation, and then its owner may release it. `self` keeps it
@@ -289,7 +291,7 @@ worker::v1::Start Generation::MakeStart() const {
   start.set_attempt(placement_.attempt());
   *start.mutable_caller() = CallerOf(input_);
   start.set_priority(std::min(request.priority(), input_.limits.max_priority));
-  start.set_credit(granted_ - told());
+  start.set_credit(granted_ - reported());
   prompt_report_.Fill(&start);
   CopyConstraint(request, &start);
   start.set_logprobs(request.logprobs());
@@ -332,7 +334,7 @@ void Generation::OnResponse(int32_t attempt, worker::v1::RunResponse response) {
 // If the client does not read, the worker computes nothing for this stream. So the stream does not
 // count as a trial any more, and other streams do not wait for it.
 void Generation::NoteStandstill() {
-  granted_ > told() ? placement_.OnCredit() : placement_.OnStandstill();
+  granted_ > reported() ? placement_.OnCredit() : placement_.OnStandstill();
 }
 
 void Generation::AppendToLog(const v1::GenerateResponse& response) {
@@ -382,12 +384,12 @@ void Generation::OnWritten() {
 }
 
 int64_t Generation::CreditLimit() const {
-  int64_t limit = window_.Limit(told());
-  limit = std::max(limit, told() + placement_.ProofTokens());
+  int64_t limit = window_.Limit(reported());
+  limit = std::max(limit, reported() + placement_.ProofTokens());
   const int64_t resumed = static_cast<int64_t>(input_.request.resume_after());
   if (resumed == 0) return limit;
   const int64_t end = prompt_report_.Expected(prepared_.token_ids_size()) + resumed;
-  return told() < end ? std::min(limit, end) : limit;
+  return reported() < end ? std::min(limit, end) : limit;
 }
 
 void Generation::GrantCredit() {
@@ -408,7 +410,7 @@ void Generation::OnRunEnd(int32_t attempt, absl::Status status, EndedBy by) {
   if (IsWorkerFailure(status)) {
     // The worker had nothing to compute for this stream, because the client does not read. So this
     // stream cannot be the reason why the worker failed.
-    const bool idle = granted_ == told();
+    const bool idle = granted_ == reported();
     if (idle && (by == EndedBy::kCrash || by == EndedBy::kSilent)) {
       return placement_.ComeBack(status);
     }

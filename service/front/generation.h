@@ -17,13 +17,13 @@
 #include "absl/time/time.h"
 #include "service/auth/caller.h"
 #include "service/base/trace_context.h"
-#include "service/front/answer_queue.h"
 #include "service/front/credit_window.h"
 #include "service/front/generation_context.h"
 #include "service/front/output_events.h"
 #include "service/front/pick_worker.h"
 #include "service/front/prompt_report.h"
 #include "service/front/request_digests.h"
+#include "service/front/response_queue.h"
 #include "service/front/session_turn.h"
 #include "service/front/stream_numerics.h"
 #include "service/front/stream_placement.h"
@@ -123,7 +123,7 @@ class Generation final : public AnswerStream,
 
   void Do(StreamStep step) override;
   // Prompt tokens in a prompt report are included.
-  int64_t told() const override {
+  int64_t reported() const override {
     return prompt_report_.received() + static_cast<int64_t>(output_ids_.size());
   }
   PickRequest MakePick() const override;
@@ -189,7 +189,7 @@ class Generation final : public AnswerStream,
   int64_t granted_ = 0;                 // total number of tokens that the worker may report
   std::vector<int32_t> output_ids_;
   bool finish_received_ = false;
-  AnswerQueue queue_;
+  ResponseQueue queue_;
   CreditWindow window_;
 };
 

@@ -130,9 +130,9 @@ class RunReactor final
 
   EndedBy WhoEnded(const grpc::Status& status) const {
     const auto& trailer = context_.GetServerTrailingMetadata();
-    const auto told = trailer.find(kToldByWorker);
-    if (IsFrontRefused(status) || told == trailer.end()) return WhoLost(status, context_, taken_);
-    return told->second == kWorkerDrains ? EndedBy::kDrain : EndedBy::kWorker;
+    const auto sender = trailer.find(kSentByWorker);
+    if (IsFrontRefused(status) || sender == trailer.end()) return WhoLost(status, context_, taken_);
+    return sender->second == kWorkerDrains ? EndedBy::kDrain : EndedBy::kWorker;
   }
 
   void WriteCredit() {
@@ -349,11 +349,11 @@ class GrpcWorkerLink final : public WorkerLink {
   }
 
   void OpenWatch() {
-    watch_told_ = false;
+    watch_has_state_ = false;
     watch_ = std::make_shared<WatchReactor>(
         loop_,
         [this](const worker::v1::WatchResponse& state) {
-          watch_told_ = true;
+          watch_has_state_ = true;
           watch_failures_ = 0;
           on_state_(state);
         },
@@ -363,7 +363,7 @@ class GrpcWorkerLink final : public WorkerLink {
 
   void OnWatchEnd(const absl::Status& status) {
     watch_.reset();
-    if (status.ok() && watch_told_) {
+    if (status.ok() && watch_has_state_) {
       // Reopen the stream without back-off, because nothing has failed. The handshake of the new
       // connection already takes some time.
       on_lost_(status);
@@ -386,8 +386,8 @@ class GrpcWorkerLink final : public WorkerLink {
   std::shared_ptr<WatchReactor> watch_;
   std::function<void(const worker::v1::WatchResponse&)> on_state_;
   std::function<void(absl::Status)> on_lost_;
-  bool watch_told_ = false;  // a state has arrived on the current stream
-  int watch_failures_ = 0;   // failures since the last success
+  bool watch_has_state_ = false;  // a state has arrived on the current stream
+  int watch_failures_ = 0;        // failures since the last success
   std::minstd_rand random_{std::random_device{}()};
 };
 

@@ -19,7 +19,7 @@ absl::Status TooManyReaders(const std::string& request_id) {
       base::kUsualRetryAfter);
 }
 
-// The error for a position that is no longer kept. Running the request again is no solution: it
+// The error for a position that is no longer kept. Running the request again would not help: it
 // would end the stream of the reader that is further ahead, and that client would then do the same.
 absl::Status KeptNoMore(const std::string& request_id, const NamedRequest& request) {
   return absl::FailedPreconditionError(absl::StrCat(

@@ -53,8 +53,8 @@ class IdempotencyCache {
   // Adds a request. Requires: Find has returned null for this name.
   std::shared_ptr<NamedRequest> Add(const Name& name, const v1::GenerateRequest& request,
                                     const std::string& digest);
-  // The generation of this request has ended, and its sink is told next. The caller must keep the
-  // result until then. If the request has failed, it is forgotten, because a retry may succeed.
+  // The generation of this request has ended, and its sink is notified next. The caller must keep
+  // the result until then. If the request has failed, it is forgotten, because a retry may succeed.
   std::shared_ptr<NamedRequest> OnEnd(const Name& name, const absl::Status& end);
   // Ends all readers. The responses stay in the cache.
   void EndReaders(const absl::Status& status);

@@ -24,7 +24,7 @@ absl::StatusOr<std::optional<LoggedTurn>> TakeLoggedTurn(absl::string_view reque
       std::find_if(log->turns.begin(), log->turns.end(),
                    [request_id](const StoredTurn& turn) { return turn.request_id == request_id; });
   if (found == log->turns.end()) return std::optional<LoggedTurn>();
-  LoggedTurn logged = {.goes_on = found->finish == TurnFinish::kRunning, .turn = *found};
+  LoggedTurn logged = {.running = found->finish == TurnFinish::kRunning, .turn = *found};
   const StoredTurn& turn = logged.turn;
   const bool rewritten = std::any_of(found + 1, log->turns.end(), [&turn](const StoredTurn& later) {
     return later.start < turn.end;
@@ -40,13 +40,13 @@ absl::StatusOr<std::optional<LoggedTurn>> TakeLoggedTurn(absl::string_view reque
   return logged;
 }
 
-std::string TextBehind(absl::string_view answer, absl::string_view received,
-                       const v1::Stopping& stopping) {
+std::string UnreceivedText(absl::string_view answer, absl::string_view received,
+                           const v1::Stopping& stopping) {
   const std::vector<std::string> stops(stopping.stop().begin(), stopping.stop().end());
   engine::StopMatcher matcher(
       stops, stopping.include_stop() ? engine::StopText::kKeep : engine::StopText::kDrop);
-  const std::string told = matcher.Append(CutAnswer(answer, received)).text;
-  return std::string(answer.substr(std::min(told.size(), answer.size())));
+  const std::string sent = matcher.Append(CutAnswer(answer, received)).text;
+  return std::string(answer.substr(std::min(sent.size(), answer.size())));
 }
 
 }  // namespace tidepool::service

@@ -17,7 +17,7 @@ namespace tidepool::service {
 
 struct LoggedTurn {
   // the turn was running, and BeginTurn has opened it again; false: it has ended
-  bool goes_on = false;
+  bool running = false;
   StoredTurn turn;
   std::vector<int32_t> prompt_ids;  // all tokens of the log before the turn's output
   std::vector<int32_t> output_ids;
@@ -35,8 +35,8 @@ absl::StatusOr<std::optional<LoggedTurn>> TakeLoggedTurn(absl::string_view reque
 // Returns the part of `answer` that the client has not received. `received` is the text of the
 // tokens that the client has. The end of that text may have been held back, because it could have
 // been the beginning of a stop string in `stopping`. If so, the result begins with that end.
-std::string TextBehind(absl::string_view answer, absl::string_view received,
-                       const v1::Stopping& stopping);
+std::string UnreceivedText(absl::string_view answer, absl::string_view received,
+                           const v1::Stopping& stopping);
 
 }  // namespace tidepool::service
 

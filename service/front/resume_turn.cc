@@ -68,9 +68,9 @@ void Generation::Resume(const std::string& received_text) {
   response.set_position(std::min(received, logged.output_size()));
   if (received < logged.output_size()) {
     response.mutable_token_ids()->Assign(output_ids_.begin() + received, output_ids_.end());
-    response.set_text(TextBehind(logged.turn.answer, received_text, request.stopping()));
+    response.set_text(UnreceivedText(logged.turn.answer, received_text, request.stopping()));
   }
-  if (!logged.goes_on) {
+  if (!logged.running) {
     response.set_finish_reason(ToProto(logged.turn.finish));
     response.mutable_usage()->set_prompt_tokens(prepared_.token_ids_size());
     response.mutable_usage()->set_completion_tokens(logged.output_size());

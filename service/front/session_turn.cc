@@ -36,7 +36,7 @@ void SessionTurn::OnBegun(const std::string& request_id, absl::StatusOr<OpenTurn
   auto logged = TakeLoggedTurn(request_id, &turn_.log);
   if (!logged.ok()) return listener_->OnTurn(logged.status());
   logged_ = *std::move(logged);
-  begun_ = logged_.has_value() && logged_->goes_on;
+  begun_ = logged_.has_value() && logged_->running;
   KeepLease();
   listener_->OnTurn(absl::OkStatus());
 }

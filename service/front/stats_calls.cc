@@ -30,7 +30,7 @@ void StatsCalls::Get(const v1::GetStatsRequest& request, Done<v1::GetStatsRespon
   front->set_failovers_total(front_.failover->moved_total);
   front->set_migrations_total(front_.failover->migrated_total);
   front->set_numerics_changed_total(front_.failover->numerics_changed_total);
-  front->set_failovers_waiting(front_.failover->resubmissions.waiting());
+  front->set_failovers_waiting(front_.failover->queue.waiting());
   front->set_poisoned_prompts_refused_total(front_.failover->poisoned.refused_total());
   front->set_log_lines_dropped_total(front_.requests->log()->dropped_lines());
   gathering->done = std::move(done);

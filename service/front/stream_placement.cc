@@ -53,7 +53,7 @@ WorkerSighting StreamPlacement::Sight() const {
 
 bool StreamPlacement::MayResume() {
   if (!trial_.IsUnprovenPause() || tried_alone()) return true;
-  FailoverQueue& line = context_.failover->resubmissions;
+  FailoverQueue& line = context_.failover->queue;
   if (!Contains(line.WithTrials(), worker_.name)) {
     hold_.reset();
     return true;
@@ -127,7 +127,7 @@ int64_t StreamPlacement::ProofTokens() const {
 PickRequest StreamPlacement::Pick() const {
   PickRequest pick = owner_->MakePick();
   pick.avoid = failed_workers_;
-  const FailoverQueue& line = context_.failover->resubmissions;
+  const FailoverQueue& line = context_.failover->queue;
   const bool suspect = ticket_.held() && kind_ != FailoverQueue::Kind::kUsual;
   pick.spare = suspect ? line.WithSuspects() : line.WithTrials();
   pick.prefer = tried_alone() ? std::vector{ticket_.worker()}
@@ -244,7 +244,7 @@ bool StreamPlacement::EndIfConvicted(StreamStep step) {
 
 Suspicion StreamPlacement::SuspicionAt(StreamStep step) const {
   if (step != StreamStep::kPrepare && step != StreamStep::kRun) return Suspicion::kNone;
-  return context_.failover->evidence.Of(prompt_.content, owner_->told());
+  return context_.failover->evidence.Of(prompt_.content, owner_->reported());
 }
 
 void StreamPlacement::Try(StreamStep step) {
@@ -273,7 +273,7 @@ void StreamPlacement::Resubmit(StreamStep step) {
   const auto go = [this, weak = owner_->Life(), step] {
     if (const auto self = weak.lock(); self && !ended()) OnTurnInLine(step);
   };
-  ticket_ = context_.failover->resubmissions.Enter(kind_, model_, go);
+  ticket_ = context_.failover->queue.Enter(kind_, model_, go);
 }
 
 void StreamPlacement::OnTurnInLine(StreamStep step) {
@@ -309,7 +309,7 @@ bool StreamPlacement::TakeWorker(StreamStep step) {
        .name = worker_.name,
        .prompt = prompt_.content,
        .sender = prompt_.sent,
-       .place = owner_->told(),
+       .place = owner_->reported(),
        .prepares = prepares,
        .under = tried_alone() ? Suspicion::kAlone : Suspicion::kNone});
   if (prepares) {
@@ -343,13 +343,13 @@ bool StreamPlacement::WaitsAt(const PickedWorker& worker, StreamStep step) {
     Later(kTrialPoll, &StreamPlacement::OnTurnInLine, step);
     return true;
   }
-  if (!Contains(failover.resubmissions.WithTrials(), worker.name)) return false;
+  if (!Contains(failover.queue.WithTrials(), worker.name)) return false;
   const absl::Duration left = PatienceEnd() - context_.clock->Monotonic();
   if (left <= absl::ZeroDuration()) return false;
   ticket_.Reset();  // other streams may start before the trial ends
   GoTo(StreamState::kWaitingForWorker);
   const auto resume = ResumeOnce(step);
-  failover.resubmissions.AfterTrial(resume);
+  failover.queue.AfterTrial(resume);
   context_.workers->WhenChanged(resume);
   context_.loop->PostAfter(left, resume);
   return true;

@@ -42,7 +42,7 @@ class StreamPlacement {
     // Does the step now. The stream may end during this call.
     virtual void Do(StreamStep step) = 0;
     // Returns how many tokens the workers have reported until now.
-    virtual int64_t told() const = 0;
+    virtual int64_t reported() const = 0;
     // Returns the request for PickWorker. The placement adds what earlier attempts require.
     virtual PickRequest MakePick() const = 0;
     virtual void End(absl::Status status) = 0;

@@ -71,9 +71,9 @@ class WorkerLink {
                         Done<v1::TokenizeResponse> done) = 0;
   virtual void Detokenize(v1::DetokenizeRequest request, absl::Duration deadline,
                           Done<v1::DetokenizeResponse> done) = 0;
-  // Does the same as Detokenize, but for a text that the front needs for a request of this
-  // principal. The call waits in the principal's queue of prompts, not behind the Tokenize and
-  // Detokenize calls of clients.
+  // Like Detokenize, for a text that the front needs for a request of this principal. The call
+  // waits in the principal's queue of prompts, not in the queue of clients' Tokenize and Detokenize
+  // calls.
   virtual void TextOf(v1::DetokenizeRequest request, const std::string& principal,
                       absl::Duration deadline, Done<v1::DetokenizeResponse> done) = 0;
   virtual void GetStats(absl::Duration deadline, Done<v1::GetStatsResponse> done) = 0;

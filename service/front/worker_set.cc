@@ -28,7 +28,7 @@ WorkerHealth HealthOf(worker::v1::WorkerState state) {
 
 // Logs each reason only once, because the link keeps trying to connect.
 void TellUnreachable(const LogSink& log, WorkerSet::Member* member, const absl::Status& status) {
-  if (std::exchange(member->told, status.code()) == status.code()) return;
+  if (std::exchange(member->reported, status.code()) == status.code()) return;
   const absl::string_view reason =
       absl::IsUnimplemented(status) ? "the endpoint is not a Tidepool worker" : status.message();
   log(LogLevel::kWarn,
@@ -251,7 +251,7 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
   member->heard = true;
   member->connected = true;
   member->failed = false;
-  member->told = absl::StatusCode::kOk;
+  member->reported = absl::StatusCode::kOk;
   member->last_state = clock_->Monotonic();
   member->heard_at = member->last_state;
   member->sent.clear();

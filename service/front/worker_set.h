@@ -127,7 +127,7 @@ class WorkerSet {
     absl::Duration heard_at;  // when the last state arrived
     bool failed = false;      // a call has failed since the last state
     // code of the latest logged reason why the worker cannot be watched
-    absl::StatusCode told = absl::StatusCode::kOk;
+    absl::StatusCode reported = absl::StatusCode::kOk;
     // when the last state arrived; in the future while the next stream is being opened
     absl::Duration last_state;
     // runs since the last state, with the number of their prompt tokens

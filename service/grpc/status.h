@@ -18,7 +18,7 @@ absl::Status FromGrpcStatus(const grpc::Status& status);
 // front could not know, because gRPC itself uses the same codes when a connection breaks.
 // kWorkerStays: the worker keeps running. kWorkerDrains: the worker shuts down and has refused or
 // ended the run.
-inline constexpr char kToldByWorker[] = "tidepool-told-by-worker";
+inline constexpr char kSentByWorker[] = "tidepool-told-by-worker";
 inline constexpr char kWorkerStays[] = "1";
 inline constexpr char kWorkerDrains[] = "drains";
 // Key of initial metadata that a worker sends as soon as it has accepted a Prepare or a Run. If a

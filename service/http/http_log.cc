@@ -41,10 +41,10 @@ void HttpLog::OnResponse(absl::string_view route, const HttpHead& head,
   }
   // Callers without a valid token are logged elsewhere, and a failed probe is reported by its
   // sender.
-  const bool told =
+  const bool logged_elsewhere =
       response.failure_log == HttpResponse::FailureLog::kElsewhere || response.status == 401;
   int64_t left_out = 0;
-  if (response.status < 400 || told || !log_ || !TakeLine(&left_out)) return;
+  if (response.status < 400 || logged_elsewhere || !log_ || !TakeLine(&left_out)) return;
   std::string code, param;
   if (const absl::StatusOr<Json> body = ParseJsonBody(response.body);
       body.ok() && body->contains("error") && (*body)["error"].is_object()) {

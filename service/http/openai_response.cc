@@ -258,7 +258,7 @@ std::string ChoiceRenderer::GivePromptLogprobs() {
   return list.empty() ? "" : absl::StrCat("[", list, "]");
 }
 
-void ChoiceRenderer::TakeLogprob(const v1::TokenLogprob& token, int32_t most_top) {
+void ChoiceRenderer::TakeLogprob(const v1::TokenLogprob& token, int32_t max_top) {
   if (endpoint_ == OpenAiEndpoint::kChat) {
     return AppendElement(ChatLogprob(token), &logprobs_.tokens);
   }
@@ -266,7 +266,7 @@ void ChoiceRenderer::TakeLogprob(const v1::TokenLogprob& token, int32_t most_top
   const bool first = prompt_token_due_ && IsFirstOfPrompt(token);
   prompt_token_due_ = false;
   AppendElement(first ? Json() : Json(Finite(token.logprob())), &logprobs_.values);
-  AppendElement(first ? Json() : LegacyTop(token, most_top), &logprobs_.tops);
+  AppendElement(first ? Json() : LegacyTop(token, max_top), &logprobs_.tops);
   AppendElement(offset_, &logprobs_.offsets);
   offset_ += Characters(token.token());
   logprobs_.any_top = logprobs_.any_top || token.top_size() > 0;

@@ -115,7 +115,7 @@ class ChoiceRenderer {
 
   // A chat response consists of events, any other response of text.
   void TakeEvent(const v1::OutputEvent& event);
-  void TakeLogprob(const v1::TokenLogprob& token, int32_t most_top);
+  void TakeLogprob(const v1::TokenLogprob& token, int32_t max_top);
   void TakePromptLogprob(const v1::TokenLogprob& token);
   void TakePrompt(const v1::GenerateResponse& message);
   // Returns the pieces of tool calls for a stream, or the whole calls.

@@ -247,11 +247,11 @@ absl::StatusOr<bool> ReadLine(std::istream& in, std::string* line) {
 
 // INVALID_ARGUMENT if the number in the last line is not the number of sessions before it.
 absl::Status CheckEnd(const Json& json, int64_t sessions) {
-  int64_t told = 0;
-  RETURN_IF_ERROR(Take(json, "sessions", &told));
-  if (told == sessions) return absl::OkStatus();
+  int64_t stated = 0;
+  RETURN_IF_ERROR(Take(json, "sessions", &stated));
+  if (stated == sessions) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("it states ", told, " sessions, but ", sessions, " precede it"));
+      absl::StrCat("it states ", stated, " sessions, but ", sessions, " precede it"));
 }
 
 absl::StatusOr<SessionLogData> ToSession(absl::string_view line, const Json& json) {

@@ -22,7 +22,7 @@ enum class TextEnd : uint8_t { kOpen, kLast };
 class ArgumentReader {
  public:
   enum class State : uint8_t {
-    kMore,    // the arguments may go on
+    kMore,    // the arguments may continue
     kDone,    // the arguments are complete
     kBroken,  // what follows is not a part of the arguments
   };

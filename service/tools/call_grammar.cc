@@ -115,8 +115,8 @@ absl::StatusOr<Expr> CallGrammar::EmitFree() {
     return FreeTextWithParts(texts_.MarkerOf(format_.trigger), part,
                              parallel ? Parts::kMany : Parts::kOne, &ir_);
   }
-  // Calls are only at the beginning, where they can be told from other text by their first
-  // character.
+  // Calls are only at the beginning, where their first character distinguishes them from
+  // other text.
   ASSIGN_OR_RETURN(const Expr calls, EmitAll(""));
   const absl::string_view first = format_.begin.empty() ? format_.call_begin : format_.begin;
   const Regex text = TextNotBeginning(first.front(), &pool_);

@@ -29,9 +29,9 @@ using OutputPieces = std::vector<OutputPiece>;
 inline void AddText(OutputPiece::Kind kind, int32_t call, absl::string_view text,
                     OutputPieces* pieces) {
   if (text.empty()) return;
-  const bool goes_on = !pieces->empty() && pieces->back().kind == kind &&
-                       pieces->back().call == call && kind != OutputPiece::Kind::kCall;
-  if (!goes_on) pieces->push_back({.kind = kind, .call = call, .text = {}});
+  const bool continues = !pieces->empty() && pieces->back().kind == kind &&
+                         pieces->back().call == call && kind != OutputPiece::Kind::kCall;
+  if (!continues) pieces->push_back({.kind = kind, .call = call, .text = {}});
   pieces->back().text.append(text.data(), text.size());
 }
 

@@ -159,13 +159,13 @@ Match ParameterReader::FindEnd(absl::string_view text, TextEnd end, size_t* valu
       return Match::kPartial;
     }
     *value_end = WithoutLineBreak(text, marker);
-    const size_t behind = marker + value_end_.size();
+    const size_t marker_end = marker + value_end_.size();
     // On its own line, a repeated end marker is a mistake of the model. Elsewhere, it is text.
     const bool own_line = *value_end < marker || (marker == 0 && !value_begun_);
-    const Matched follows = Follows(text.substr(behind));
+    const Matched follows = Follows(text.substr(marker_end));
     const bool repeated = follows.length > 0;
     if (follows.match != Match::kNo && (!repeated || own_line)) {
-      *after = behind + follows.length;
+      *after = marker_end + follows.length;
       if (follows.match == Match::kYes || end == TextEnd::kLast) return Match::kYes;
       *after = marker;
       return Match::kPartial;

@@ -194,14 +194,14 @@ bool FindSeam(const engine::ChatTemplate& chat_template, engine::ChatInputs inpu
   const std::string marked = JoinPieces(*marked_pieces);
   const size_t at = marked.rfind(word);
   if (at == std::string::npos) return false;
-  const absl::string_view behind = absl::string_view(marked).substr(at + word.size());
-  if (rendered.size() < at + behind.size() || !absl::EndsWith(rendered, behind) ||
+  const absl::string_view rest = absl::string_view(marked).substr(at + word.size());
+  if (rendered.size() < at + rest.size() || !absl::EndsWith(rendered, rest) ||
       rendered.substr(0, at) != absl::string_view(marked).substr(0, at)) {
     return false;
   }
   seam->content_begin = at;
-  seam->content_end = rendered.size() - behind.size();
-  seam->behind = DropFront(*std::move(marked_pieces), at + word.size());
+  seam->content_end = rendered.size() - rest.size();
+  seam->after = DropFront(*std::move(marked_pieces), at + word.size());
   return true;
 }
 

@@ -43,7 +43,7 @@ std::string JoinPieces(const std::vector<engine::TextPiece>& pieces);
 struct Seam {
   size_t content_begin = 0;
   size_t content_end = 0;
-  std::vector<engine::TextPiece> behind;
+  std::vector<engine::TextPiece> after;
 };
 
 // Finds the content of message `index`: renders the conversation again, with a unique word in place

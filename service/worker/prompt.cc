@@ -66,7 +66,7 @@ absl::Status CheckLog(const worker::v1::PrepareRequest& request, absl::Span<cons
 }
 
 // Returns whether a BOS token is put before text that is appended to the log.
-AddBos BehindLog(const engine::Tokenizer& tokenizer, absl::Span<const int32_t> log) {
+AddBos BosAfterLog(const engine::Tokenizer& tokenizer, absl::Span<const int32_t> log) {
   if (log.empty()) return AddBos::kModelDefault;
   const int32_t last = log.back();
   return tokenizer.IsValid(last) && tokenizer.IsSpecial(last) ? AddBos::kNo : AddBos::kContinue;
@@ -115,7 +115,7 @@ absl::StatusOr<Prompt> ChatPrompt(const worker::v1::PrepareRequest& request,
     if (FindSeam(chat_template, chat_text.inputs, last, rendered, &seam) &&
         SameHistory(log_text, rendered, seam)) {
       ASSIGN_OR_RETURN(const std::vector<int32_t> suffix,
-                       tokenizer.EncodePieces(seam.behind, BehindLog(tokenizer, log_ids)));
+                       tokenizer.EncodePieces(seam.after, BosAfterLog(tokenizer, log_ids)));
       Prompt prompt = {.token_ids = log_ids,
                        .kept = static_cast<int64_t>(log_ids.size()),
                        .in_reasoning = chat_text.in_reasoning};
@@ -148,7 +148,7 @@ absl::StatusOr<Prompt> TokensPrompt(const worker::v1::PrepareRequest& request,
   const engine::Tokenizer& tokenizer = *context.model->tokenizer;
   ASSIGN_OR_RETURN(std::vector<int32_t> ids,
                    tokenizer.Encode(request.request().text(), SpecialTokens::kParse,
-                                    BehindLog(tokenizer, prompt.token_ids)));
+                                    BosAfterLog(tokenizer, prompt.token_ids)));
   // Some tokenizers append EOS to a text. Remove it, because the model would treat the prompt as
   // finished.
   if (log.empty() && tokenizer.adds_eos() && !ids.empty() && ids.back() == tokenizer.eos_id()) {

@@ -118,7 +118,7 @@ class RunReactor final
   }
   void Finish(absl::Status status) override {
     const bool leaves = core_->draining() && absl::IsUnavailable(status);
-    context_->AddTrailingMetadata(kToldByWorker, leaves ? kWorkerDrains : kWorkerStays);
+    context_->AddTrailingMetadata(kSentByWorker, leaves ? kWorkerDrains : kWorkerStays);
     grpc::ServerBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>::Finish(
         ToGrpcStatus(status));
   }

@@ -27,7 +27,7 @@ def open_stalled(server, count):
         request.logprobs, request.top_logprobs = True, 20
         streams.append(client.inference.Generate(request))
         next(streams[-1])
-    harness.wait_until(lambda: harness.stall_of(clients[0]), "the streams stand still", 120)
+    harness.wait_until(lambda: harness.stall_of(clients[0]), "the streams stop", 120)
 
     def close():
         for stream, client in zip(streams, clients):

@@ -50,7 +50,7 @@ from offload_runs import Measurements, Progress, note, quartiles, record_profile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "tests/integration"))
-from memory_group import MemoryGroup  # noqa: E402 (lies in a folder that is no package)
+from memory_group import MemoryGroup  # noqa: E402 (its folder is not a package)
 
 GIB = 1 << 30
 PEER = "llama.cpp"

@@ -220,7 +220,7 @@ TEST_P(EngineFamiliesTest, ForksAndTruncations) {
     const int64_t computed = std::min<int64_t>(cut, kPrompt + kOutput - 1);
     EXPECT_GE(answer.usage.cached_tokens, engine.Found(computed / kTokens * kTokens));
   }
-  // The first session goes on as if there were no forks.
+  // The first session continues as if there were no forks.
   const GenerationRequest next = MakeLogged(tokens, 40);
   alone.Start(Options());
   const Answer answer = engine.Run(next);

@@ -26,7 +26,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// With so many experts, and so few per token, two short responses have few experts in common.
+// With many experts, and few per token, two short responses have few experts in common.
 constexpr int kExperts = 64;
 constexpr tools::Shape kShape = {.name = "many",
                                  .architecture = "qwen3moe",
@@ -128,7 +128,7 @@ class EngineFaultsTest : public testing::Test {
   std::string what_;  // part of the error message
 };
 
-TEST_F(EngineFaultsTest, ADiskThatReturnsErrorsFailsWhoNeedsTheExpert) {
+TEST_F(EngineFaultsTest, DiskErrorsFailTheRequestsThatNeedTheExpert) {
   what_ = "cannot be read: Input/output error";
   PuppetEngine engine(&models_, &base::Clock::Real());
   moe::PuppetReader* const puppet = engine.model.puppet;
@@ -147,7 +147,7 @@ TEST_F(EngineFaultsTest, ADiskThatReturnsErrorsFailsWhoNeedsTheExpert) {
   EXPECT_EQ(engine.engine->Stats().requests_failed, 2);
 }
 
-TEST_F(EngineFaultsTest, AReadThatDoesNotEndFailsWhoNeedsTheExpert) {
+TEST_F(EngineFaultsTest, AStuckReadFailsTheRequestsThatNeedTheExpert) {
   what_ = "has not been read for 30s; check the disk";
   moe::HangClock clock(kPatience / 20);
   PuppetEngine engine(&models_, &clock);
@@ -172,7 +172,7 @@ TEST_F(EngineFaultsTest, AReadThatDoesNotEndFailsWhoNeedsTheExpert) {
 }
 
 // The read is slow but ends before the timeout, so no request fails.
-TEST_F(EngineFaultsTest, AReadThatComesLateFailsNobody) {
+TEST_F(EngineFaultsTest, ALateReadFailsNoRequest) {
   PuppetEngine engine(&models_, &base::Clock::Real());
   moe::PuppetReader* const puppet = engine.model.puppet;
   puppet->set_held([bad = bad_](const moe::RecordRead& read) { return read.ticket == bad; });

@@ -68,7 +68,7 @@ TEST_F(EngineKvDiskTest, TurnsThatLeftMemoryAreNotComputedAgain) {
   }
 }
 
-TEST_F(EngineKvDiskTest, ANewProcessGoesOnWithTheKvOfTheOldOne) {
+TEST_F(EngineKvDiskTest, ANewProcessUsesTheKvOfTheOldOne) {
   const GenerationRequest request = MakeRequest(Prompt(200, 3), 30);
   Answer first;
   {
@@ -87,8 +87,8 @@ TEST_F(EngineKvDiskTest, ANewProcessGoesOnWithTheKvOfTheOldOne) {
   std::filesystem::remove(other.kv_disk_path);
   std::filesystem::copy_file(path_, other.kv_disk_path);
   other.cache_seed = "another model";
-  TestEngine stranger(other);
-  EXPECT_EQ(stranger.Run(request).usage.cached_tokens, 0);
+  TestEngine other_engine(other);
+  EXPECT_EQ(other_engine.Run(request).usage.cached_tokens, 0);
 }
 
 TEST_F(EngineKvDiskTest, ManyAtOnceGetWhatTheyGetAlone) {

@@ -129,7 +129,7 @@ TEST_P(EngineModelTest, TheBestTokenIsThatOfTheLogits) {
 }
 
 // A reused block still has its previous contents, in the worst case NaNs.
-TEST_P(EngineModelTest, WhatLiesInUnwrittenSlotsDoesNotMatter) {
+TEST_P(EngineModelTest, ContentsOfUnwrittenSlotsDoNotMatter) {
   const LoadedModel loaded =
       Load(std::string("tests/golden/tiny/") + GetParam() + ".gguf", {.kv_dtype = DType::kF32});
   const std::vector<int32_t> tokens = {5, 9, 2, 33, 17, 4, 8};

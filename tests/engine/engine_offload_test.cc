@@ -312,7 +312,7 @@ TEST_F(EngineOffloadTest, CountsAsReplayOfItsTraceDoes) {
   }
 }
 
-TEST(EngineInboxTest, TooManyCallsAreToldWhenToComeBack) {
+TEST(EngineInboxTest, TooManyCallsGetARetryHint) {
   EngineInbox shared(4);
   absl::Status posted;
   int taken = 0;
@@ -338,7 +338,7 @@ TEST(EngineInboxTest, WhatIsPostedBeforeTheEndIsHandedOut) {
   EXPECT_EQ(told, absl::UnavailableError("the end"));
 }
 
-TEST_F(EngineOffloadTest, AnEngineThatEndsAnswersWhoWaits) {
+TEST_F(EngineOffloadTest, AnEndingEngineRespondsToPendingCalls) {
   TestEngine test;
   test.model.Hold();
   const auto stream = test.Submit(MakeRequest({1, 2, 3}, 8));

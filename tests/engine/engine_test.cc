@@ -308,7 +308,7 @@ TEST(EngineTest, AFailedForwardFailsItsBatchOnly) {
 }
 
 // If an expert cannot be read, the requests of the batch that do not need it succeed.
-TEST(EngineTest, AFailedForwardFailsOnlyWhoNeedsIt) {
+TEST(EngineTest, AFailedForwardFailsOnlyItsSequences) {
   TestEngine test;
   const Answer undisturbed = test.Run(MakeRequest({65, 1, 2}, 50));
   const int64_t before = test.model.forwards();

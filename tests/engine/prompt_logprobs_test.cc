@@ -17,7 +17,7 @@ namespace {
 constexpr int kVocab = fakes::kByteVocabSize;
 
 // The logits after a history, as the test expects them.
-std::vector<float> LogitsBehind(absl::Span<const int32_t> history) {
+std::vector<float> LogitsAfter(absl::Span<const int32_t> history) {
   std::vector<float> logits(kVocab);
   for (int id = 0; id < kVocab; ++id) {
     logits[id] = static_cast<float>((history.back() * 7 + history.size() * 3 + id * 13) % 50) / 10;
@@ -27,7 +27,7 @@ std::vector<float> LogitsBehind(absl::Span<const int32_t> history) {
 
 void Follow(fakes::ScriptedModel* model) {
   model->SetScript([](absl::Span<const int32_t> history, absl::Span<float> logits) {
-    const std::vector<float> wanted = LogitsBehind(history);
+    const std::vector<float> wanted = LogitsAfter(history);
     std::copy(wanted.begin(), wanted.end(), logits.begin());
   });
 }
@@ -74,7 +74,7 @@ void ExpectEntry(const TokenLogprob& entry, absl::Span<const int32_t> prompt, si
     EXPECT_EQ(entry.rank, 0);
     return;
   }
-  const std::vector<float> logits = LogitsBehind(prompt.first(at));
+  const std::vector<float> logits = LogitsAfter(prompt.first(at));
   double total = 0;
   for (const float logit : logits) total += std::exp(static_cast<double>(logit));
   EXPECT_NEAR(entry.logprob, logits[prompt[at]] - std::log(total), 1e-5) << at;
@@ -109,7 +109,7 @@ EngineOptions WithSpareRows(int64_t rows) {
   return options;
 }
 
-TEST(PromptLogprobsTest, TellsEachPromptTokenOnce) {
+TEST(PromptLogprobsTest, ReportsEachPromptTokenOnce) {
   const std::vector<int32_t> prompt = LongPrompt(100);
   for (const int64_t spare : {0, 7, 200}) {
     SCOPED_TRACE(spare);
@@ -136,7 +136,7 @@ TEST(PromptLogprobsTest, ComputesWhatTheCacheHas) {
   ExpectEqual(after, before);
 }
 
-TEST(PromptLogprobsTest, GoesOnWhereAnEarlierAttemptEnded) {
+TEST(PromptLogprobsTest, ContinuesWhereAnEarlierAttemptEnded) {
   const std::vector<int32_t> prompt = LongPrompt(100);
   TestEngine test(WithSpareRows(16));
   Follow(&test.model);
@@ -204,7 +204,7 @@ TEST(PromptLogprobsTest, LosesAndRepeatsNothingWhenItIsPreempted) {
 TEST(PromptLogprobsTest, BrokenLogitsFailTheirSequenceOnly) {
   TestEngine test(WithSpareRows(30));
   test.model.SetScript([](absl::Span<const int32_t> history, absl::Span<float> logits) {
-    const std::vector<float> wanted = LogitsBehind(history);
+    const std::vector<float> wanted = LogitsAfter(history);
     std::copy(wanted.begin(), wanted.end(), logits.begin());
     if (history.back() == 255) logits[3] = std::nanf("");
   });
@@ -219,9 +219,9 @@ TEST(PromptLogprobsTest, BrokenLogitsFailTheirSequenceOnly) {
   const auto first = test.Submit(MakeRequest({9, 8}, 2));
   test.model.WaitForForwards(before + 1);
   const auto fails = test.Submit(Scored(broken, 1, 3));
-  const auto goes_on = test.Submit(Scored(sound, 1, 0));
+  const auto next = test.Submit(Scored(sound, 1, 0));
   test.model.Release();
-  ExpectEqual(ReadPrompt(goes_on.get()), expected);
+  ExpectEqual(ReadPrompt(next.get()), expected);
   EXPECT_EQ(ReadAll(fails.get()).status.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(ReadAll(first.get()).tokens.size(), 2);
 }

@@ -141,7 +141,7 @@ TEST(StreamTextTest, PenaltiesCountPromptAndOutput) {
 
 // At every position, with every stateful feature on, the resumed stream equals the rest of the
 // original.
-TEST(StreamResumeTest, GoesOnAsIfNothingHadHappened) {
+TEST(StreamResumeTest, ContinuesWithTheSameTokens) {
   TestEngine test;
   GenerationRequest request = MakeRequest(ByteTokens("What is the tide?"), 90);
   request.sampling.temperature = 0.9f;
@@ -320,7 +320,7 @@ TEST(StreamDeadlineTest, ExpiredWorkStops) {
   EXPECT_EQ(dialogue.test.model.forwards(), 3);
 }
 
-TEST(StreamCallbackTest, TellsOfEveryChange) {
+TEST(StreamCallbackTest, ReportsEveryChange) {
   Dialogue dialogue({});
   dialogue.request.credit = 5;
   auto stream = dialogue.test.Submit(dialogue.request);
@@ -355,7 +355,7 @@ TEST(StreamCallbackTest, DestructionWaitsForTheCallback) {
   }
 }
 
-TEST(StreamCallbackTest, BehindTheEnd) {
+TEST(StreamCallbackTest, NothingFollowsTheEnd) {
   Dialogue dialogue({});
   dialogue.request.stopping.max_tokens = 1;
   auto stream = dialogue.test.Submit(dialogue.request);

@@ -181,9 +181,9 @@ int64_t ScriptedModel::largest_batch() const {
   return largest_batch_;
 }
 
-int64_t ScriptedModel::most_spans() const {
+int64_t ScriptedModel::max_spans() const {
   base::MutexLock lock(&mutex_);
-  return most_spans_;
+  return max_spans_;
 }
 
 size_t ScriptedModel::WorkspaceBytes(const engine::BatchLimits& limits) const {
@@ -196,7 +196,7 @@ absl::Status ScriptedModel::Begin(const engine::Batch& batch) {
   ++forwards_;
   rows_ += batch.rows();
   largest_batch_ = std::max(largest_batch_, batch.rows());
-  most_spans_ = std::max<int64_t>(most_spans_, batch.spans.size());
+  max_spans_ = std::max<int64_t>(max_spans_, batch.spans.size());
   changed_.NotifyAll();
   // A copy, because the thread-safety analysis does not see the lock inside a lambda.
   const int64_t failing = failing_request_;
@@ -278,7 +278,7 @@ void ScriptedModel::Answer(const engine::Batch& batch, const KvView& kv, kernels
     }
   }
   output->logits = logits.RowRange(0, batch.logit_rows());
-  output->best = absl::MakeConstSpan(best, static_cast<size_t>(batch.argmax_rows()));
+  output->argmax = absl::MakeConstSpan(best, static_cast<size_t>(batch.argmax_rows()));
 }
 
 // Reads back everything that the row sees, in every layer.

@@ -59,7 +59,7 @@ class ScriptedModel final : public engine::Model {
   int64_t forwards() const;       // begun
   int64_t rows() const;           // rows of all forwards
   int64_t largest_batch() const;  // rows
-  int64_t most_spans() const;     // maximum number of spans in a batch
+  int64_t max_spans() const;      // maximum number of spans in a batch
 
   int vocab_size() const override { return options_.vocab_size; }
   int hidden_size() const override { return 1; }
@@ -98,7 +98,7 @@ class ScriptedModel final : public engine::Model {
   int64_t forwards_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
   int64_t rows_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
   int64_t largest_batch_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
-  int64_t most_spans_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
+  int64_t max_spans_ TIDEPOOL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace tidepool::fakes

@@ -79,9 +79,9 @@ void CheckNothingIsLost(const service::ResponseFormat& format, absl::string_view
   const size_t kept = Letters(found.reasoning) + Letters(found.content) + Letters(found.calls);
   size_t markers = reasons ? 5 * (Count(text, "<think>") + Count(text, "</think>")) : 0;
   // A header of harmony, or the markers and other members of a call.
-  constexpr size_t kMost = 1200;
-  markers += kMost * static_cast<size_t>(found.call_count);
-  if (harmony) markers += kMost * (Count(text, "<|message|>") + 1) + 10 * Count(text, "<|");
+  constexpr size_t kMaxMarker = 1200;
+  markers += kMaxMarker * static_cast<size_t>(found.call_count);
+  if (harmony) markers += kMaxMarker * (Count(text, "<|message|>") + 1) + 10 * Count(text, "<|");
   CHECK(kept + markers >= Letters(text)) << "of " << text.size() << " bytes";
 }
 

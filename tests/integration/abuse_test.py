@@ -27,7 +27,7 @@ CALLERS = int(sys.argv.pop(1)) if len(sys.argv) > 1 else 3000
 GRPC_MEMORY = 2048 << 20
 # A sanitizer keeps freed memory and pads allocations.
 KEPT_FREED = (512 << 20) if harness.SANITIZED else 0
-PATIENCE = 10  # seconds for a normal request, whatever else goes on
+PATIENCE = 10  # seconds for a normal request, whatever else happens
 HANDSHAKE_TIMEOUT = 10  # the server's, in seconds
 GENERATE = "/tidepool.v1.Inference/Generate"
 MIB = 1 << 20
@@ -80,7 +80,7 @@ class AbuseTest(unittest.TestCase):
                 connection.sendall(data)
         return connections
 
-    def check_answers(self, what, before=None, most_bytes=None):
+    def check_answers(self, what, before=None, max_bytes=None):
         """Checks that new clients of both ports are served in time. Prints this time, and the
         additional memory of the server."""
         begun = time.monotonic()
@@ -97,8 +97,8 @@ class AbuseTest(unittest.TestCase):
             grown = resident_bytes(self.server) - before
             line += f"; memory {before / MIB:.0f} MiB before, {grown / MIB:+.1f} MiB"
         print(line, flush=True)
-        if most_bytes is not None:
-            self.assertLess(grown, most_bytes + KEPT_FREED, what)
+        if max_bytes is not None:
+            self.assertLess(grown, max_bytes + KEPT_FREED, what)
 
     def test_idle_connections(self):
         before = resident_bytes(self.server)
@@ -216,7 +216,7 @@ class AbuseTest(unittest.TestCase):
         for connection in slow:
             self.assertTrue(connection.recv(1 << 16).startswith(b"HTTP/1.1 408"))
 
-    def test_a_connection_is_told_how_many_streams_it_may_have(self):
+    def test_the_server_sends_its_maximum_number_of_streams(self):
         connection = connect(self.server.address)
         self.addCleanup(connection.close)
         connection.sendall(http2.hello())

@@ -88,6 +88,7 @@ class BenchServerTest(CommandTest):
         server = self.serve()
         ask = ("bench", "--server", server.address)
         self.refuse(*ask, named=("--rate", "--concurrency"))
+        self.refuse(*ask, "--rate", "-1", named="greater than 0 and at most 1000000 (got -1)")
         self.refuse(*ask, "--rate", "1", "--model", harness.LLAMA, named="--model")
         self.refuse(*ask, "--rate", "1", "-p", "4000", "-n", "200", named=("4200", "4096"))
         self.refuse(*ask, "--rate", "1", "-p", "8,100", "--shared-prompt-tokens", "8",

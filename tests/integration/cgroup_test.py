@@ -62,8 +62,8 @@ class CgroupTest(CommandTest):
         self.make_model()
         group = self.join(self.model.stat().st_size // 2)
         memory = self.run_json("inspect", "--model", self.model)["memory"]
-        foretold = memory["experts_in_memory"]
-        self.assertLess(foretold, memory["experts"])
+        planned = memory["experts_in_memory"]
+        self.assertLess(planned, memory["experts"])
         self.assertLess(memory["kv_bytes"], self.model.stat().st_size // 8 + 1)
         server = harness.serve(model=self.model)
         try:
@@ -73,7 +73,7 @@ class CgroupTest(CommandTest):
             offload = client.worker_stats().offload
             self.assertLess(offload.slots, offload.experts)
             # The free memory changes between the two measurements.
-            self.assertAlmostEqual(offload.slots / foretold, 1, delta=0.15)
+            self.assertAlmostEqual(offload.slots / planned, 1, delta=0.15)
             self.assertIn(f"experts   {offload.slots} of {offload.experts} in ", server.stdout)
             client.close()
         finally:

@@ -127,7 +127,7 @@ class Cluster:
         links = [front * WORKERS + worker for front in range(FRONTS)]
         for link in links:
             harm(link)
-        return lambda: [self.links.mend(link) for link in links]
+        return lambda: [self.links.repair(link) for link in links]
 
     def kill_front(self, index):
         self.earlier_moves += self._moves_of(index)

@@ -39,7 +39,7 @@ class Stream:
     def stands_still(self):
         return not self.ended and time.monotonic() - self.heard > STALL
 
-    def goes_on_after(self, moment):
+    def continues_after(self, moment):
         # The first time is that of the request.
         return self.ended or (len(self.times) > 1 and self.times[-1] > moment)
 

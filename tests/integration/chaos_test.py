@@ -6,7 +6,7 @@ Two fronts, three workers and a Redis, temperature 1 with seeds; a random model,
 if TIDEPOOL_TEST_HYBRID is set, or the real one where TIDEPOOL_TEST_MODEL names it, whose pauses are
 printed but have no limit (two cores compute a prompt of 500 tokens for longer than that). Workers
 and fronts are killed, stopped, drained and restarted, links are cut, Redis is killed and stopped. A
-client that a front leaves, or whose stream stands still, comes back to any front with its
+client that a front leaves, or whose stream stops, comes back to any front with its
 request_id and resume_after. At least HITS of the faults have to meet a running stream. Prints how
 long streams paused, by the kind of fault. The seed of the faults is printed, and may be given as
 TIDEPOOL_TEST_SEED. If the test fails, its last line says why.
@@ -295,8 +295,8 @@ class Run:
         """Waits until every stream that runs now has a new message or has ended."""
         now = time.monotonic()
         running = [stream for stream in self.streams if not stream.ended]
-        harness.wait_until(lambda: self.failed or all(stream.goes_on_after(now) for stream in running),
-                           "every stream goes on", 2 * STALL + PATIENCE)
+        harness.wait_until(lambda: self.failed or all(stream.continues_after(now) for stream in running),
+                           "every stream continues", 2 * STALL + PATIENCE)
 
     def blame(self):
         """From now on, all running streams count as blamed for a fault."""
@@ -363,11 +363,11 @@ class ChaosTest(unittest.TestCase):
         load = harness.wait_until(self.busy, "streams run")
         target = max(load, key=load.get) if fault.name in OF_WORKERS else dice.randrange(FRONTS)
         moment = time.monotonic()
-        mend = getattr(self.cluster, fault.name)(target)
+        repair = getattr(self.cluster, fault.name)(target)
         time.sleep(fault.lasts)
-        mend()
-        mended = time.monotonic()
-        time.sleep(max(0.0, moment + fault.shows - mended))
+        repair()
+        repaired = time.monotonic()
+        time.sleep(max(0.0, moment + fault.shows - repaired))
         if fault.name in BLAMING:
             run.blame()  # some streams began during the fault
         if fault.name not in OF_WORKERS:

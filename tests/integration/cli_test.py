@@ -187,7 +187,7 @@ class FileCommandTest(CommandTest):
         self.assertEqual(table.splitlines()[:20], summary.splitlines()[:20])
         self.assertGreater(table.index("token_embd.weight"), table.index("\nMemory\n"))
 
-    def test_inspect_leaves_a_blank_behind_each_label(self):
+    def test_inspect_has_a_blank_after_each_label(self):
         text = self.run_well("inspect", "--model", harness.TINY / "qwen2moe_f32.gguf").stdout
         self.assertRegex(text, r"(?m)^  shared expert width +\d+$")
 
@@ -370,7 +370,7 @@ class TroubleTest(CommandTest):
             self.assertIn(address, end)
             return f"{address}: 127.0.0.1:1: " in waiting
         # On a busy machine, the front may hear from its worker after more than a second.
-        harness.wait_met(tells_why_it_waits, "the worker's trouble is told")
+        harness.wait_met(tells_why_it_waits, "the worker's trouble is reported")
         result = run_tidepool("stats", "--once", "--server", address)
         self.assertEqual(result.returncode, 1)
         self.assertIn("does not respond", result.stdout)
@@ -389,13 +389,13 @@ class TroubleTest(CommandTest):
         self.assertEqual(len(warned.stderr.splitlines()), 1, warned.stderr)
         self.assertRegex(warned.stderr, r" warn(ing)? worker at ")
 
-    def test_a_debug_log_tells_of_runs(self):
+    def test_a_debug_log_reports_runs(self):
         worker = harness.worker("--name", "w1")
         self.addCleanup(worker.kill)
         front = harness.front([worker], "--log-level", "debug")
         self.addCleanup(front.kill)
         run_tidepool("generate", "--server", front.address, "--prompt", "a", "--max-tokens", "2")
-        harness.wait_until(lambda: "at w1 has ended" in front.stderr, "the run's end is told")
+        harness.wait_until(lambda: "at w1 has ended" in front.stderr, "the run's end is logged")
         self.assertRegex(front.stderr, r" debug run \d+ of \d+ prompt tokens begins at w1\n")
 
     def test_a_worker_that_is_none(self):
@@ -421,8 +421,8 @@ class TroubleTest(CommandTest):
         failed = run_tidepool("chat", *MODEL, "--max-tokens", "2", stdin=long)
         self.assertEqual(failed.returncode, 1, failed.stderr)
         self.assertIn("4096", failed.stderr)
-        mended = run_tidepool("chat", *MODEL, "--max-tokens", "2", stdin=long + b"Hello\n")
-        self.assertEqual(mended.returncode, 0, mended.stderr)
+        retried = run_tidepool("chat", *MODEL, "--max-tokens", "2", stdin=long + b"Hello\n")
+        self.assertEqual(retried.returncode, 0, retried.stderr)
 
     def test_what_does_not_start_leaves_no_store(self):
         first = harness.serve()

@@ -72,7 +72,7 @@ class StreamTest(unittest.TestCase):
         self.assertEqual(answer.finish, "LENGTH")
         self.assertEqual(answer.usage.prompt_tokens + len(answer.ids), 4096)
 
-    def test_a_slow_reader_loses_nothing_and_holds_nobody_up(self):
+    def test_a_slow_reader_loses_nothing_and_delays_no_others(self):
         fields = {"text": "Take your time", "max_tokens": 3800, "temperature": 1.0, "seed": 2}
         expected = self.client.generate(**fields)
         stream = self.client.stream(**fields)
@@ -85,7 +85,7 @@ class StreamTest(unittest.TestCase):
         self.assertEqual(received.answer().ids, expected.ids)
         self.assertEqual(received.text, expected.text)
 
-    def test_cancels_leave_nothing_behind(self):
+    def test_cancelled_requests_leave_nothing(self):
         before = self.client.wait_idle()
 
         def cancelled(number):

@@ -156,8 +156,8 @@ def tensors(victim):
         yield changed(f"offset-{offset}", set_to(offset=offset))
     yield changed("overlap-first", set_to(offset=0), "overlaps")
     victim.build()
-    behind = victim.marks[f"{key}.data"] - victim.marks["data"]
-    yield changed("overlap-by-a-block", set_to(offset=behind - victim.alignment), "overlaps")
+    end = victim.marks[f"{key}.data"] - victim.marks["data"]
+    yield changed("overlap-by-a-block", set_to(offset=end - victim.alignment), "overlaps")
     for dims in ([], [0, 32], [64, 0], [1 << 63, 2], [1 << 32, 1 << 32], [1 << 48, 1 << 20],
                  [63, 32], [64, 32, 1, 1, 1], [64, 1 << 30]):
         yield changed(f"dims-{'x'.join(map(str, dims)) or 'none'}", set_to(dims=dims))
@@ -213,7 +213,7 @@ def splits(victim):
     first = part(0, victim.tensors[:half]).build()
     second = part(1, victim.tensors[half:]).build()
     yield case("split-whole", {PARTS[0]: first, PARTS[1]: second}, NOBODY)
-    yield case("split-from-behind", {PARTS[1]: second, PARTS[0]: first}, NOBODY)
+    yield case("split-in-reverse", {PARTS[1]: second, PARTS[0]: first}, NOBODY)
     yield case("split-part-missing", {PARTS[0]: first}, named=PARTS[1])
     yield case("split-part-cut", {PARTS[0]: first, PARTS[1]: second[:-5000]}, named=PARTS[1])
     yield case("split-part-twice", {PARTS[0]: first, PARTS[1]: first}, named="split.no")

@@ -60,7 +60,7 @@ class FullDiskTest(unittest.TestCase):
         self.assertEqual(raised.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
         self.assertIn("has reached its size limit", raised.exception.details())
 
-    def test_streams_end_whole_and_go_on(self):
+    def test_streams_end_complete_and_sessions_continue(self):
         wanted, received, streams = [], [], []
         for number in range(STREAMS):
             for name in (f"calm-{number}", f"s-{number}"):
@@ -72,7 +72,7 @@ class FullDiskTest(unittest.TestCase):
             streams.append(self.stream(f"s-{number}", number, received[number], logprobs=True))
         for stream, part in zip(streams, received):
             harness.take_tokens(stream, part, 3)
-        harness.wait_until(lambda: harness.stall_of(self.watcher), "the streams stand still")
+        harness.wait_until(lambda: harness.stall_of(self.watcher), "the streams stop")
         for number in range(STREAMS):
             self.assertLess(len(self.output_in_log(f"s-{number}")), TOKENS)
 

@@ -241,7 +241,7 @@ class ExpertLayoutTest(CommandTest):
             error = numpy.abs(self.logits(model) - numpy.load(HF / f"{name}.npy"))
             self.assertLess(error.max(), 1e-3, name)
 
-    def test_a_layout_that_shapes_do_not_tell_is_refused(self):
+    def test_a_layout_that_shapes_do_not_determine_is_refused(self):
         name = "qwen3_vl_moe_saved"
         self.refuse_changed(name, transpose(self.GATE_UP, self.DOWN), f"layers.1.{self.GATE_UP}", "[6, 24, 24]",
                             f"layers.1.{self.DOWN} has the shape [6, 12, 24]", "[experts, outputs, inputs]")

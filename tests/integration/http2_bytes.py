@@ -50,7 +50,7 @@ def read_settings(connection):
         data = b""
         while len(data) < count:
             more = connection.recv(count - len(data))
-            assert more, f"the connection ended behind {data}"
+            assert more, f"the connection ended after {data}"
             data += more
         return data
     length, kind = struct.unpack(">I", b"\0" + read(3))[0], read(6)[0]

@@ -35,7 +35,7 @@ def open_client(server):
                          http_client=openai.DefaultHttpxClient(trust_env=False))
 
 
-def most_resident_bytes(process):
+def peak_resident_bytes(process):
     """Peak resident memory."""
     with open(f"/proc/{process.pid}/status") as status:
         return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
@@ -94,7 +94,7 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(chunks[-1].usage.completion_tokens, 20)
         self.assertEqual(chunks[-2].choices[0].finish_reason, "length")
 
-    def test_usage_tells_of_experts(self):
+    def test_usage_reports_experts(self):
         folder = harness.scratch_folder()
         server = harness.serve("--expert-memory", "75%", "--cache-dir", folder, model=harness.MOE)
         self.addCleanup(server.kill)
@@ -175,10 +175,10 @@ class OpenAiTest(unittest.TestCase):
 
     def test_an_answer_that_is_too_long_to_be_sent_at_once(self):
         self.chat(n=32, max_tokens=1500)  # so that the server already has memory for 32 sequences
-        before = most_resident_bytes(self.server)
+        before = peak_resident_bytes(self.server)
         with self.assertRaises(openai.BadRequestError) as caught:
             self.chat(n=32, max_tokens=1500, temperature=1, logprobs=True, top_logprobs=20)
-        grown = most_resident_bytes(self.server) - before
+        grown = peak_resident_bytes(self.server) - before
         print(f"refused with at most {grown / 2**20:.1f} MiB more")
         self.assertEqual(caught.exception.body["param"], "stream")
         self.assertIn("exceeds 32 MiB", str(caught.exception))

@@ -130,7 +130,7 @@ class KillTest(unittest.TestCase):
                 session = client.get_session(one.name)
                 self.assertFalse(session.busy)
                 one.check(session)
-        print(f"{hit} streams were cut short", flush=True)
+        print(f"{hit} streams were interrupted", flush=True)
         self.assertGreater(hit, KILLS)
         self.assertEqual(server.stop(), 0)
 

@@ -101,7 +101,7 @@ class KvDiskTest(unittest.TestCase):
         answers += self.turns(client, 1, first=2)
         self.assertEqual([answer.ids for answer in answers], [answer.ids for answer in expected])
 
-    def test_what_is_wrong_is_told(self):
+    def test_errors_name_the_cause(self):
         self.on_disk()
         flags = ("serve", "--model", harness.LLAMA, "--store", ":memory:", "--listen", "127.0.0.1:0",
                  "--http", "127.0.0.1:0", "--kv-disk")

@@ -124,7 +124,7 @@ class LogsTest(unittest.TestCase):
                   for choice in (0, 1)}
         self.assertEqual(len(traces), 1)
 
-    def test_nothing_of_the_prompt_or_a_token_is_told(self):
+    def test_prompts_and_tokens_are_not_logged(self):
         self.generate("silent", text=SECRET, max_tokens=3)
         self.post({}, prompt=SECRET, max_tokens=3)
         line_of(self.worker, "run ended", "silent")
@@ -142,7 +142,7 @@ class FlagsTest(unittest.TestCase):
         self.addCleanup(client.close)
         return server, client
 
-    def test_prompts_are_told_when_asked_for(self):
+    def test_prompts_are_logged_on_request(self):
         server, client = self.start("--log-prompts", "--log-format", "json")
         client.generate(text=SECRET, max_tokens=1)
         told = wait_until(lambda: lines_of(server, "request ended"), lambda: server.stderr)

@@ -146,7 +146,7 @@ class DamageTest(CommandTest):
             self.assertEqual(code, "DATA_LOSS")
             self.assertIn(f"{self.pack.name}: layer {layer}, expert {expert} is damaged", message)
             beside += in_between
-        print(f"{beside} of {rounds} answers failed while the other one went on")
+        print(f"{beside} of {rounds} answers failed while the other one continued")
         self.assertEqual(beside, MEETINGS)
         self.assertGreaterEqual(self.client.worker_stats().offload.total.failed_reads, rounds)
 

@@ -121,7 +121,7 @@ class RedisTest(unittest.TestCase):
             again.take(message)
         self.assertEqual(again.ids, wanted.ids)
 
-    def test_a_front_dies_and_its_client_goes_on_at_another(self):
+    def test_a_front_dies_and_its_client_continues_at_another(self):
         redis = self.redis()
         worker, _ = self.started(harness.worker())
         fronts = [self.started(harness.front([worker], store=redis.url)) for _ in range(2)]
@@ -154,7 +154,7 @@ class RedisTest(unittest.TestCase):
         self.assertEqual(list(sessions[1].token_ids), list(sessions[0].token_ids))
         self.assertEqual(sessions[1].turn_count, 1)
 
-    def test_streams_go_on_when_redis_comes_back(self):
+    def test_streams_continue_when_redis_comes_back(self):
         redis = self.redis(appendfsync="always")
         _, client = self.started(harness.serve(store=redis.url))
         for name in ("undisturbed", "disturbed"):

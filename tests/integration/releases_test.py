@@ -200,7 +200,7 @@ class FirstReleaseTest(ReleasesTest):
         self.check_end(streams, answers)
         self.assertGreater(client.stats().front.failovers_total, 0, front.stderr)
 
-    def test_a_trace_begins_anew_where_none_is_told(self):
+    def test_a_run_without_a_trace_starts_a_new_one(self):
         worker = self.started(harness.worker("--log-format", "json"))
         _, client = self.front(self.proxy(worker, first()))
         traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

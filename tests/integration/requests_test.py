@@ -98,7 +98,7 @@ class RequestTest(unittest.TestCase):
         self.assertEqual(failure(lambda: client.inference.Generate(
             named("one", 21, text=PROMPT, max_tokens=20), timeout=60))[0], "INVALID_ARGUMENT")
 
-    def test_nobody_comes_back(self):
+    def test_a_stream_whose_client_does_not_return_ends(self):
         _, client = self.serve("--orphan-ttl", "300ms", "--request-ttl", "1s")
         numbers = itertools.count()
 
@@ -121,7 +121,7 @@ class RequestTest(unittest.TestCase):
                 return None
         harness.wait_until(accepted, "the request_id is free again")
 
-    def test_the_front_dies_and_an_answer_goes_on(self):
+    def test_the_front_dies_and_a_response_continues(self):
         # Without a session, nothing of the response is left. The same seed gives the same response again.
         worker, _ = self.started(harness.worker())
         front, client = self.started(harness.front([worker]))
@@ -139,7 +139,7 @@ class RequestTest(unittest.TestCase):
             front.kill()
             front, client = self.started(harness.front([worker]))
 
-    def test_the_server_dies_and_a_session_goes_on(self):
+    def test_the_server_dies_and_a_session_continues(self):
         store = harness.scratch_folder() / "sessions.db"
         server, client = self.serve(store=store)
         for kind in ("chat", "text"):

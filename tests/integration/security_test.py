@@ -98,7 +98,7 @@ class RotationTest(CommandTest):
         wait_until(lambda: code_with(new) == "OK", "the new token is taken")
         self.assertEqual(code_with(old), "OK", "both hold until the old one's line goes")
         tokens.write("alice user\n")
-        wait_until(lambda: "stays in use" in server.stderr, "the damaged file is told")
+        wait_until(lambda: "stays in use" in server.stderr, "the damaged file is reported")
         self.assertEqual(code_with(new), "OK")
         tokens.write("")
         wait_until(lambda: "has no tokens" in server.stderr, "nor does an empty one")

@@ -37,7 +37,7 @@ class SentencePieceTest(unittest.TestCase):
             self.assertEqual(answer["token_ids"], run["greedy"])
             self.assertEqual(answer["text"], run["text"])
 
-    def test_a_prompt_is_its_tokens_behind_bos(self):
+    def test_a_prompt_is_its_tokens_after_bos(self):
         case = GOLDEN["texts"][0]
         ids = [GOLDEN["bos_id"], *case["ids"]]
         by_text = self.generate("--prompt", case["text"], steps=8)
@@ -45,7 +45,7 @@ class SentencePieceTest(unittest.TestCase):
         self.assertEqual(by_text["token_ids"], by_ids["token_ids"])
         self.assertEqual(by_text["usage"]["prompt_tokens"], len(ids))
 
-    def test_a_text_that_goes_on_keeps_its_space(self):
+    def test_keep_spaces_keeps_the_leading_space(self):
         server = harness.serve(model=FOLDER / GOLDEN["model"])
         self.addCleanup(server.kill)
         client = harness.Client(server)

@@ -143,7 +143,7 @@ class SessionsTest(unittest.TestCase):
             self.assertTrue(answer.text.startswith(turn.messages[-1].content))
             self.assertEqual(turn.messages[-1].content.strip(), text.strip())
             # The next turn continues after those tokens.
-            self.client.generate(session=name, max_tokens=2, chat=[("user", "Go on")])
+            self.client.generate(session=name, max_tokens=2, chat=[("user", "More")])
             after = self.client.get_session(name)
             self.assertEqual(after.turns[1].start, begin + kept)
         code, message = failure(lambda: self.client.truncate_session("cut", begin))

@@ -192,7 +192,7 @@ class SecondSignalTest(unittest.TestCase):
         self.assertEqual(server.stop(), 0)
         self.assertIn(self.WAITED, server.stderr)
 
-    def test_what_a_session_was_told_is_kept(self):
+    def test_tokens_that_a_client_received_are_kept(self):
         store = harness.scratch_folder() / "sessions.db"
         server, client = self.start("1h", store)
         client.create_session("kept")

@@ -206,13 +206,13 @@ class StoreTest(unittest.TestCase):
                       raised.exception.details())
         self.assertIn("was deleted, renamed or replaced", server.stderr)
         away.rename(self.store)
-        harness.wait_until(ready, "/readyz tells that it is back")
+        harness.wait_until(ready, "/readyz reports that it is back")
         client.create_session("t")
         self.assertEqual(server.stop(), 0)
         result = run_tidepool("sessions", "verify", "--store", self.store)
         self.assertEqual(result.returncode, 0, result.stderr)
 
-    def test_lost_transactions_are_told_at_the_start(self):
+    def test_lost_transactions_are_reported_at_the_start(self):
         server, client = self.serve()
         for name in ("a", "b", "c"):
             client.create_session(name)

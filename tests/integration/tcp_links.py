@@ -65,7 +65,7 @@ class _Link:
             self.flowing.clear()
         elif action.startswith("delay="):  # new connections forward nothing for this number of seconds
             self.delay = float(action.removeprefix("delay="))
-        elif action == "mend":
+        elif action == "repair":
             self.refusing = False
             self.delay = 0.0
             self.flowing.set()
@@ -102,19 +102,19 @@ class Links:
         return int(accepted)
 
     def cut(self, index):
-        """Breaks the link's connections and refuses new ones, until mend()."""
+        """Breaks the link's connections and refuses new ones, until repair()."""
         self._tell(index, "cut")
 
     def stop(self, index):
-        """Forwards nothing without closing connections, until mend()."""
+        """Forwards nothing without closing connections, until repair()."""
         self._tell(index, "stop")
 
     def delay(self, index, seconds):
-        """Delays the first bytes of a new connection by `seconds`, until mend()."""
+        """Delays the first bytes of a new connection by `seconds`, until repair()."""
         self._tell(index, f"delay={seconds}")
 
-    def mend(self, index):
-        self._tell(index, "mend")
+    def repair(self, index):
+        self._tell(index, "repair")
 
     def accepted(self, index):
         """Returns how many connections were made to the link, including refused ones."""

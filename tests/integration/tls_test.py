@@ -87,7 +87,7 @@ class HttpsTest(CommandTest):
         self.assertEqual(said.count(b"HTTP/1.1 200 OK"), 3)
         self.assertEqual(said.count(b"ok\n"), 3)
 
-    def test_a_body_that_is_too_long_is_told(self):
+    def test_a_body_that_is_too_long_is_reported(self):
         with self.connect() as connection:
             connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
                                b"Content-Type: application/json\r\nContent-Length: 99999999\r\n\r\n"
@@ -107,7 +107,7 @@ class HttpsTest(CommandTest):
         connection.close()
         self.grpc.wait_idle()
 
-    def test_half_open_connections_keep_nobody_out(self):
+    def test_half_open_connections_do_not_block_others(self):
         waiting = []
         for address in (self.server.http_address, self.server.address):
             host, port = address.split(":")
@@ -154,7 +154,7 @@ class RotationTest(CommandTest):
         (old.folder / "server.pem").write_bytes(pair[0].read_bytes())
         wait_until(lambda: served_by(new) == ("OK", 200), "the new certificate is shown")
         self.assertEqual(served_by(old), ("UNAVAILABLE", "closed"))
-        self.assertGreater(len(list(stream)), 0, "a running stream goes on")
+        self.assertGreater(len(list(stream)), 0, "a running stream continues")
 
     def test_a_ca_that_goes_takes_its_clients_with_it(self):
         servers, old, new = Certificates(), Certificates(), Certificates()

@@ -58,7 +58,7 @@ class UnreadLogsTest(unittest.TestCase):
         server.signal(signal.SIGTERM)
         self.assertEqual(server.wait(AT_ONCE), 0)
 
-    def test_every_role_ends_though_nobody_reads_its_log(self):
+    def test_every_role_ends_even_if_its_log_is_not_read(self):
         worker = harness.worker(stderr=full_pipe(self)[1])
         self.addCleanup(worker.kill)
         front = harness.front([worker], stderr=full_pipe(self)[1])
@@ -92,7 +92,7 @@ class UnreadLogsTest(unittest.TestCase):
             self.assertEqual(code, 0)
         self.fail("no signal was heard while the log was waited for")
 
-    def test_dropped_lines_are_counted_and_told_of(self):
+    def test_dropped_lines_are_counted_and_reported(self):
         reader, writer = full_pipe(self)
         server, client = self.watched(harness.serve(stderr=writer))
         for _ in range(2100):
@@ -101,14 +101,14 @@ class UnreadLogsTest(unittest.TestCase):
         wait_until(lambda: metric(server, "log_lines_dropped_total"), "lines are dropped")
         said = b""
 
-        def told():
+        def noted():
             nonlocal said
             said += os.read(reader, 1 << 16)
             return re.search(rb"warning (\d+) log lines were dropped", said)
 
-        dropped = int(wait_until(told, lambda: said).group(1))
+        dropped = int(wait_until(noted, lambda: said).group(1))
         client.generate(text="a", max_tokens=1)
-        wait_until(lambda: told() and b"output_tokens=1 " in said, lambda: said[-1000:])
+        wait_until(lambda: noted() and b"output_tokens=1 " in said, lambda: said[-1000:])
         self.assertEqual(metric(server, "log_lines_dropped_total"), dropped)
 
     def test_a_full_disk(self):

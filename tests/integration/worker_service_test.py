@@ -136,7 +136,7 @@ class WorkerServiceTest(unittest.TestCase):
                 self.assertEqual(harness.failure(lambda: self.stub.Run(iter(requests), timeout=30))[0],
                                  code)
 
-    def test_watch_tells_of_a_worker_again_and_again(self):
+    def test_watch_reports_a_worker_repeatedly(self):
         watch = self.stub.Watch(worker_pb.WatchRequest(), timeout=120)
         first = next(watch)
         self.assertEqual((first.worker_id, first.state), ("w7", worker_pb.SERVING))

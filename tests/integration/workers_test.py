@@ -227,7 +227,7 @@ class DrainTest(TwoWorkers):
     def request(self, number):
         return {"text": f"Drain {number}", "max_tokens": 2500, **SAMPLING}
 
-    def test_its_streams_go_on_elsewhere_and_nothing_failed(self):
+    def test_its_streams_continue_elsewhere_and_nothing_failed(self):
         expected = [self.client.generate(**self.request(number)) for number in range(self.STREAMS)]
         streams = [self.client.wide_stream(**self.request(number))
                    for number in range(self.STREAMS)]

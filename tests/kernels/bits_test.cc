@@ -229,7 +229,7 @@ class Attention {
   const std::vector<float> sinks_;
 };
 
-TEST_P(IsaBitsTest, AttentionSeesNeitherChunksNorStrangers) {
+TEST_P(IsaBitsTest, AttentionDependsNeitherOnChunksNorOnOtherSequences) {
   const auto backend = Make(kThreads, Precision::kExact, GetParam());
   using Case = std::tuple<DType, int, bool>;
   for (const auto& [dtype, dim, features] :

@@ -25,7 +25,7 @@ void FailWithFullStderr() {
   CHECK(false) << "nobody reads this";
 }
 
-TEST(CheckDeathTest, EndsTheProcessThoughNobodyReadsStderr) {
+TEST(CheckDeathTest, EndsTheProcessEvenIfStderrIsNotRead) {
   EXPECT_EXIT(FailWithFullStderr(), testing::KilledBySignal(SIGABRT), "");
 }
 

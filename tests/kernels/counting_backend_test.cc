@@ -78,7 +78,7 @@ TEST_P(CountingBackendTest, ProductsNeedTheSame) {
   for (const size_t argmax_rows : {0, 1, 4}) {
     HeadTarget target = {.weight = gate.matrix()};
     target.out = {out.data(), 6 - static_cast<int64_t>(argmax_rows), 96};
-    target.best = absl::MakeSpan(best.data(), argmax_rows);
+    target.argmax = absl::MakeSpan(best.data(), argmax_rows);
     target.argmax_vocab = argmax_rows == 0 ? 0 : 96;
     ExpectSameMemory(
         [&](KernelBackend& backend, Arena* arena) { backend.MatMulHead(x, target, arena); });

@@ -367,7 +367,7 @@ TEST(GateTest, AgreesWithAPlainGate) {
 }
 
 // With one group, and with all experts chosen, group scores and group limits do not matter.
-TEST(GateTest, OneGroupIsNoLimit) {
+TEST(GateTest, OneGroupDoesNotLimit) {
   ForBackends([](KernelBackend& backend) {
     Noise noise(3);
     const std::vector<float> logits = FewValues(&noise, 320, 20);

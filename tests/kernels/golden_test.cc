@@ -274,7 +274,7 @@ TEST(GoldenTest, SoftCapsAreThoseOfTorch) {
                           {.weight = weight.matrix(),
                            .bias = golden["x"],
                            .out = {out.data(), 1, outputs},
-                           .best = {&best, 1},
+                           .argmax = {&best, 1},
                            .argmax_vocab = outputs,
                            .soft_cap = std::stof(golden.name)},
                           &arena);

@@ -79,7 +79,7 @@ TEST_P(HeadTest, IsMatMulAndItsBest) {
                                .bias = added,
                                .terms = terms,
                                .out = {out.data(), whole, kOutputs},
-                               .best = absl::MakeSpan(best),
+                               .argmax = absl::MakeSpan(best),
                                .argmax_vocab = argmax_vocab},
                               &arena);
           for (size_t i = 0; i < out.size(); ++i) {
@@ -133,7 +133,7 @@ TEST_P(HeadTest, ScalesAndCaps) {
                           {.weight = weight.matrix(),
                            .bias = bias,
                            .out = {out.data(), 1, kOutputs},
-                           .best = absl::MakeSpan(best),
+                           .argmax = absl::MakeSpan(best),
                            .argmax_vocab = kOutputs,
                            .scale = scale,
                            .soft_cap = cap},
@@ -165,7 +165,7 @@ TEST(HeadTiesTest, TheLowestOfEqualOutputsWins) {
     backend->MatMulHead(x,
                         {.weight = weight.matrix(),
                          .bias = bias,
-                         .best = absl::MakeSpan(best),
+                         .argmax = absl::MakeSpan(best),
                          .argmax_vocab = 5000},
                         &arena);
     EXPECT_EQ(best[0].index, std::min(first, 16));
@@ -181,7 +181,7 @@ TEST(HeadReferenceTest, FindsBestAndUnsound) {
   Arena arena(1 << 16);
   std::vector<ArgMax> best(1);
   HeadTarget target = {
-      .weight = weight.matrix(), .bias = bias, .best = absl::MakeSpan(best), .argmax_vocab = 4};
+      .weight = weight.matrix(), .bias = bias, .argmax = absl::MakeSpan(best), .argmax_vocab = 4};
   const Activation x = {.values = {zeros.data(), 1, kCols}};
   backend->MatMulHead(x, target, &arena);
   EXPECT_EQ(best[0].index, 1);

@@ -80,7 +80,7 @@ OpCase HeadCase(DType dtype, const HeadShape& shape) {
                         .bias = bias.span(),
                         .terms = s.terms,
                         .out = out.view(),
-                        .best = {best.data(), static_cast<size_t>(s.argmax_rows)},
+                        .argmax = {best.data(), static_cast<size_t>(s.argmax_rows)},
                         .argmax_vocab = s.argmax_vocab,
                         .scale = s.scale,
                         .soft_cap = s.soft_cap},

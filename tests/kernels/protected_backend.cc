@@ -154,7 +154,7 @@ class ProtectedBackend final : public KernelBackend {
   }
   void MatMulHead(const Activation& x, const HeadTarget& target, Arena* arena) override {
     Use(x, target.weight, target.bias, target.out);
-    UseArray(target.best.data(), static_cast<int64_t>(target.best.size()));
+    UseArray(target.argmax.data(), static_cast<int64_t>(target.argmax.size()));
     QueueWithScratch(
         [=](KernelBackend& backend, Arena* scratch) { backend.MatMulHead(x, target, scratch); },
         arena);

@@ -81,8 +81,8 @@ def declared(statement, name):
         text = TEMPLATE.sub("", text).strip()
     if NO_MEMBER.match(text):
         # `struct { ... } member;` declares a data member.
-        behind = re.match(r"(?:struct|class|union)\b[^{]*\{\}\s*\w", text)
-        return (1, 0) if behind else (0, 0)
+        data_member = re.match(r"(?:struct|class|union)\b[^{]*\{\}\s*\w", text)
+        return (1, 0) if data_member else (0, 0)
     head = re.split(r"=(?!=)|\{", text)[0]
     if "(" in head:
         own = re.sub(r"<.*|.*::", "", name)

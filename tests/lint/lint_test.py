@@ -90,7 +90,7 @@ def without_texts(code):
 
 PARAMETER = re.compile(r"\s*(const\s+)?[\w:]+(<.*>)?(\s*(const)?\s*[&*]+\s*(const)?\s*|\s+)\w*"
                        r"(\[\])?\s*(=.*)?", re.DOTALL)
-BEHIND_PARAMETERS = re.compile(r"\s*(const\b|noexcept\b|override\b|final\b|\{|->|:|;|=\s*0)")
+AFTER_PARAMETERS = re.compile(r"\s*(const\b|noexcept\b|override\b|final\b|\{|->|:|;|=\s*0)")
 
 
 def split_parameters(code, begin):
@@ -114,7 +114,7 @@ def long_signatures(code):
     """Names and counts of functions that are declared with more than five parameters."""
     for name in re.finditer(r"\b([A-Za-z_][\w:]*)\s*\(", code):
         parts, end = split_parameters(code, name.end())
-        if (len(parts) > 5 and BEHIND_PARAMETERS.match(code, end + 1)
+        if (len(parts) > 5 and AFTER_PARAMETERS.match(code, end + 1)
                 and all(PARAMETER.fullmatch(part) for part in parts)):
             yield name[1], len(parts)
 

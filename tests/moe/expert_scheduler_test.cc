@@ -82,12 +82,12 @@ class PuppetSource final : public ExpertSource {
       return absl::InternalError("expert 5 of layer 0: checksum");
     }
     if (patience == Patience::kUntilOne) {
-      most_lent_at_a_wait = std::max(most_lent_at_a_wait, lent_.size());
+      max_lent_at_a_wait = std::max(max_lent_at_a_wait, lent_.size());
     }
     std::vector<ReadyExpert> wave;
     size_t most = 1 + random_() % 3;
     if (patience == Patience::kNone) most = random_() % 2;
-    // The lowest of those that need memory comes first, as they are read.
+    // The lowest expert that needs memory comes first, as they are read.
     std::vector<int32_t> odd;
     for (const int32_t expert : left_) {
       if (expert % 2 == 1) odd.push_back(expert);
@@ -126,7 +126,7 @@ class PuppetSource final : public ExpertSource {
   std::vector<std::vector<int32_t>> requests;
   int fail_after = -1;  // experts given out before an error; -1: none
   int postponed = 0;
-  size_t most_lent_at_a_wait = 0;
+  size_t max_lent_at_a_wait = 0;
 
  private:
   const int memory_;
@@ -277,7 +277,7 @@ TEST_F(ExpertSchedulerTest, ResultDoesNotDependOnArrivalOrder) {
       const auto out = Run(tokens, 1, &source);
       ASSERT_TRUE(out.ok());
       ASSERT_EQ(*out, *expected) << count << " tokens, seed " << seed;
-      EXPECT_EQ(source.most_lent_at_a_wait, 0u) << "what was there waited for others";
+      EXPECT_EQ(source.max_lent_at_a_wait, 0u) << "what was there waited for others";
     }
   }
 }

@@ -76,7 +76,7 @@ TEST(TieredControlTest, RandomChangesKeepBytesAndBudget) {
       }
       const int64_t failing = random() % 5 == 0 ? static_cast<int64_t>(random() % kAll) : -1;
       rig.puppet->set_fate([=](const RecordRead& read) {
-        return read.ticket == failing ? absl::UnavailableError("is away") : absl::OkStatus();
+        return read.ticket == failing ? absl::UnavailableError("is unreadable") : absl::OkStatus();
       });
       const absl::Status ran = RunStep(master, step, &routings, rig.experts.get());
       EXPECT_TRUE(ran.ok() || absl::IsUnavailable(ran)) << ran;

@@ -31,7 +31,7 @@ inline constexpr int64_t kAll = int64_t{kLayers} * kExperts;
 class Master {
  public:
   Master() : Master(kRows) {}
-  // Experts of the last layer have so many rows.
+  // `last_rows`: the number of rows of experts in the last layer.
   explicit Master(int64_t last_rows) {
     std::mt19937 random(5);
     records_.path = "model.tidepack";
@@ -111,7 +111,7 @@ struct Rig {
              .policy = {.kind = policy, .refresh_interval = 3},
              .prefetch = prefetch},
             seed) {}
-  // With the options of the caller's, but for what the records say.
+  // With the caller's options, except for those that the records determine.
   Rig(const Master& master, TieredOptions options, int seed) {
     auto reader = std::make_unique<PuppetReader>(&master.bytes(), seed);
     puppet = reader.get();

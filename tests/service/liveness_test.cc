@@ -65,7 +65,7 @@ class LivenessTest : public ServeTest {
   std::vector<std::string> lines_ TIDEPOOL_GUARDED_BY(mutex_);
 };
 
-TEST_F(LivenessTest, AStepThatDoesNotReturnIsTold) {
+TEST_F(LivenessTest, AStuckStepIsReported) {
   Start();
   EXPECT_TRUE(IsLive(server_->address()));
   engine_->model.Hold();
@@ -97,7 +97,7 @@ TEST_F(LivenessTest, AStepThatDoesNotReturnIsTold) {
   }
 }
 
-TEST_F(LivenessTest, AWorkersProbePortTells) {
+TEST_F(LivenessTest, AWorkersProbePortReportsIt) {
   TestEngine engine;
   const auto worker = StartWorkerServer(
       &engine.worker, engine.engine.get(),

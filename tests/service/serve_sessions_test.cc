@@ -131,7 +131,7 @@ TEST_F(ServeSessionsTest, ASecondTokensTurnFindsItsCache) {
   EXPECT_EQ(mixed.status.error_code(), StatusCode::FAILED_PRECONDITION);
 }
 
-TEST_F(ServeSessionsTest, AChatGoesOnBehindItsOwnTokens) {
+TEST_F(ServeSessionsTest, AChatContinuesAfterItsOwnTokens) {
   Start();
   const std::string id = CreateSession();
   // <|start|>user\nhi<|end|><|start|>assistant\n : 1 + 5 + 2 + 1 + 1 + 10
@@ -274,7 +274,7 @@ TEST_F(ServeSessionsTest, AFullSessionSaysSo) {
   EXPECT_EQ(GetSession(id).turn_count(), 1);
 }
 
-TEST_F(ServeSessionsTest, ATruncatedSessionGoesOnAsIfTheRestHadNeverBeen) {
+TEST_F(ServeSessionsTest, ATruncatedSessionContinuesAsIfTheRestHadNeverBeen) {
   Start({.context = 256});
   const std::string id = CreateSession();
   v1::GenerateRequest turn = Text(std::string(100, 'x'), 40);
@@ -332,7 +332,7 @@ TEST_F(ServeSessionsTest, CutsAreRefusedByPositionAndRange) {
   EXPECT_EQ(GetSession(id).token_count(), 25);
 }
 
-TEST_F(ServeSessionsTest, AChatCutInsideAnAnswerGoesOnBehindWhatStayed) {
+TEST_F(ServeSessionsTest, AChatThatWasCutInsideAResponseContinuesAfterTheRest) {
   Start();
   const std::string id = CreateSession();
   engine_->model.SetScript(fakes::Replies(20, WithEnd("hello there"), 'x'));

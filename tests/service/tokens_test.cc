@@ -371,7 +371,7 @@ TEST_F(TokensTest, ARevokedTokenEndsAWatchOfStats) {
   }
 }
 
-TEST_F(TokensTest, AStreamThatRunsGoesOnWithoutItsToken) {
+TEST_F(TokensTest, ARunningStreamContinuesAfterItsTokenIsRevoked) {
   Start();
   const auto context = As("alice");
   const auto reader = inference_->Generate(context.get(), LongText());
@@ -387,7 +387,7 @@ TEST_F(TokensTest, AStreamThatRunsGoesOnWithoutItsToken) {
 
 // A worker refuses a front whose token was revoked. Clients of the front must not get an error
 // about their own tokens. Their requests wait for a worker.
-TEST_F(TokensTest, AWorkerThatRevokesItsFrontIsAwayForClients) {
+TEST_F(TokensTest, AWorkerThatRevokesItsFrontIsUnavailableToClients) {
   StartApart();
   ASSERT_TRUE(CompleteAs("alice").ok());
   const auto channel = grpc::CreateChannel(worker_->address(), grpc::InsecureChannelCredentials());

@@ -197,7 +197,7 @@ TEST_F(WorkersTest, AWorkerWithoutAnotherEndsItsStreamsInItsDrainTime) {
   stopper.join();
 }
 
-TEST_F(WorkersTest, ASessionGoesOnAtTheOtherWorker) {
+TEST_F(WorkersTest, ASessionContinuesAtTheOtherWorker) {
   auto sessions = v1::Sessions::NewStub(channel_);
   grpc::ClientContext context;
   v1::Session session;

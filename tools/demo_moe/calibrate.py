@@ -128,10 +128,10 @@ def move_through(layer, stream, lengths):
 
     The texts are concatenated; `lengths` are their lengths.
     """
-    behind = torch.cat([layer.attend(text[None], None, None)[0] for text in stream.split(lengths)])
-    x = layer.ffn_input(behind)
+    attended = torch.cat([layer.attend(text[None], None, None)[0] for text in stream.split(lengths)])
+    x = layer.ffn_input(attended)
     h = torch.cat([layer.activations(part) for part in x.split(CHUNK)])
-    return x, h, behind + h @ layer.down.T
+    return x, h, attended + h @ layer.down.T
 
 
 def fit_layers(model, rows, metrics, shape, seed):

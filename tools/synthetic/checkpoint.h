@@ -23,7 +23,7 @@ struct SyntheticOptions {
   uint64_t seed = 1;
   int threads = 1;
   base::ExistingFile existing = base::ExistingFile::kRefuse;
-  // Called with the fraction that is written, which increases. May be empty.
+  // If not empty, called several times with the fraction of the file that is written so far.
   std::function<void(double fraction)> progress;
 };
 

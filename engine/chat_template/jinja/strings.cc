@@ -92,10 +92,10 @@ Parts Split(const Text& text, absl::string_view separator, const Cuts& cuts, Bud
     const size_t at = from_right ? FindLastText(bytes.substr(0, end), separator)
                                  : FindText(bytes, separator, begin);
     if (at == absl::string_view::npos) break;
-    const size_t behind = at + separator.size();
+    const size_t after = at + separator.size();
     RETURN_IF_ERROR(budget->Texts(1));
-    parts.push_back(from_right ? text.Slice(behind, end) : text.Slice(begin, at));
-    (from_right ? end : begin) = from_right ? at : behind;
+    parts.push_back(from_right ? text.Slice(after, end) : text.Slice(begin, at));
+    (from_right ? end : begin) = from_right ? at : after;
   }
   RETURN_IF_ERROR(budget->Texts(1));
   parts.push_back(text.Slice(begin, end));

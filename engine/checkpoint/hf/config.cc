@@ -414,8 +414,8 @@ absl::Status CheckQuantization(const JsonMembers& outer, const JsonMembers& text
 Json WithDefaults(const HfFamily& family, const Json& config) {
   Json merged = Json::parse(family.defaults);
   for (const auto& [key, value] : config.items()) {
-    // A key with null is treated as missing. But for some keys, null means "off" and overrides the
-    // default.
+    // A key with null is treated as missing, except for a few keys. Their null means "off" and
+    // overrides the default.
     const bool missing = value.is_null() && !absl::EndsWith(key, kSoftcap) &&
                          key != "sliding_window" && key != "norm_topk_prob";
     if (!missing || !merged.contains(key)) merged[key] = value;

@@ -146,14 +146,14 @@ absl::Status ReadTemplate(const std::string& path, const Json& step, AddedAround
   if (single == step.end() || !single->is_array()) {
     return FileError(path, "post_processor", "has no \"single\", expected a list");
   }
-  bool behind = false;
+  bool after_text = false;
   for (const Json& piece : *single) {
     ASSIGN_OR_RETURN(std::optional<std::string> token, TemplateToken(path, piece));
     if (!token.has_value()) {
-      behind = true;
+      after_text = true;
       continue;
     }
-    std::optional<std::string>& place = behind ? around->after : around->before;
+    std::optional<std::string>& place = after_text ? around->after : around->before;
     if (place.has_value()) {
       return FileUnsupported(path, "post_processor",
                              absl::StrCat("two tokens on one side of a text (", *place, " and ",

@@ -27,7 +27,7 @@ constexpr double kByteSeconds = 2;  // for a loop over megabytes
 double ThreadSeconds() { return absl::ToDoubleSeconds(base::ThreadCpuTime()); }
 
 // Expects that the template exceeds a limit that the message names.
-void ExpectEnd(const std::string& source, double most_seconds) {
+void ExpectEnd(const std::string& source, double max_seconds) {
   SCOPED_TRACE(source.substr(source.size() - std::min<size_t>(source.size(), 300)));
   const auto chat = ChatTemplate::Parse(source);
   ASSERT_TRUE(chat.ok()) << chat.status();
@@ -36,16 +36,16 @@ void ExpectEnd(const std::string& source, double most_seconds) {
   const double seconds = ThreadSeconds() - begin;
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_TRUE(absl::StrContains(status.message(), "limit")) << status;
-  EXPECT_LT(seconds, kSlower * most_seconds) << status;
+  EXPECT_LT(seconds, kSlower * max_seconds) << status;
 }
 
 // Repeats `body` as often as the limits allow, after `before`.
-void ExpectLoopEnds(const std::string& before, const std::string& body, double most_seconds) {
+void ExpectLoopEnds(const std::string& before, const std::string& body, double max_seconds) {
   ExpectEnd(absl::StrCat(before,
                          "{% for i in range(100000) %}{% for j in range(100000) %}"
                          "{% for k in range(100000) %}",
                          body, "{% endfor %}{% endfor %}{% endfor %}"),
-            most_seconds);
+            max_seconds);
 }
 
 // An expression for a string of `thousands` times a thousand "a".

@@ -155,7 +155,7 @@ TEST_F(PackFileTest, APackOfAnotherCheckpointGetsNoDigest) {
   EXPECT_EQ(Bytes(), old);
 }
 
-TEST_F(PackFileTest, TellsAnotherCheckpointOrVersionFromDamage) {
+TEST_F(PackFileTest, DistinguishesAnotherCheckpointOrVersionFromDamage) {
   ASSERT_TRUE(Write(Contents()).ok());
   PackContents other = Contents();
   other.digest[0] = 'e';
@@ -193,7 +193,7 @@ TEST_F(PackFileTest, EveryDamageToTheHeaderShows) {
   EXPECT_FALSE(parse(good, size - 4096).ok());
 }
 
-TEST_F(PackFileTest, AnErrorLeavesNothingBehind) {
+TEST_F(PackFileTest, AnErrorLeavesNoFile) {
   const PackContents contents = Contents();
   const absl::Status status = WritePack(
       path_, contents,
@@ -233,7 +233,7 @@ TEST_F(PackFileTest, AKillLeavesNoHalfPack) {
   EXPECT_TRUE(ReadPack(path_, contents).ok());
 }
 
-TEST_F(PackFileTest, AFullDiskIsNamedAndLeavesNothingBehind) {
+TEST_F(PackFileTest, AFullDiskIsNamedAndLeavesNoFile) {
   // The file size limit simulates a full disk.
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);

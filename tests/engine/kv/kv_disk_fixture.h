@@ -125,7 +125,7 @@ class FakeDisk::File final : public KvDiskFile {
     disk_->Wait(/*is_read=*/true);
     if (!disk_->read_status_.ok()) return disk_->read_status_;
     const std::string content = disk_->Get(offset, into.size());
-    if (content.size() < into.size()) return absl::DataLossError("cut short");
+    if (content.size() < into.size()) return absl::DataLossError("truncated");
     std::memcpy(into.data(), content.data(), content.size());
     return absl::OkStatus();
   }

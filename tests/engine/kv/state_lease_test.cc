@@ -389,7 +389,7 @@ TEST(StateLeaseTest, CheckpointsAreLostWhenMemoryIsShort) {
 }
 
 // A snapshot does not take a checkpoint that a running sequence needs.
-TEST(StateLeaseTest, SnapshotsOnlyUseBlocksThatNobodyWants) {
+TEST(StateLeaseTest, SnapshotsDoNotTakeWantedBlocks) {
   const std::vector<int32_t> of_a = Tokens(40);
   const std::vector<int32_t> of_b = Tokens(80, 1000);
   for (const int64_t spare : {kParts - 1, kParts}) {

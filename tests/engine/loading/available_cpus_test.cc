@@ -71,7 +71,7 @@ TEST_F(AvailableCpusTest, VersionOneCounts) {
   EXPECT_EQ(AvailableCpus(root_), affinity_);
 }
 
-TEST_F(AvailableCpusTest, NonsenseIsNoQuota) {
+TEST_F(AvailableCpusTest, InvalidQuotasAreIgnored) {
   Write("/proc/self/cgroup", "no colons\n0::relative\n:::\n0::/\n");
   for (const char* text : {"", "abc def\n", "5\n", "-3 100000\n", "100 0\n", "1 2 3\n"}) {
     Write("/sys/fs/cgroup/cpu.max", text);

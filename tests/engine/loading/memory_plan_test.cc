@@ -111,7 +111,7 @@ TEST_F(MemoryPlanTest, AGpuWithRoomForAllExpertsHasNoTiers) {
 
 // The plan leaves room for what the engine allocates after the load.
 TEST_F(MemoryPlanTest, AGpuWithLessRoomGetsTheSlotsThatFit) {
-  // With so many sequences, the workspace is the same with and without tiers.
+  // With this number of sequences, the workspace is the same with and without tiers.
   LoadOptions options = OnDevice(kGib);
   options.max_sequences = kOffloadPrefillRows;
   const MemoryPlan roomy = *PlanModel(model_, options);

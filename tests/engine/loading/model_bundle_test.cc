@@ -90,7 +90,7 @@ TEST(ModelBundleTest, QuantisedKvNeedsWholeBlocks) {
   EXPECT_TRUE(absl::StrContains(status.message(), path)) << status;
 }
 
-TEST(ModelBundleTest, DigestsTellFilesApart) {
+TEST(ModelBundleTest, DigestsOfDifferentFilesDiffer) {
   EXPECT_NE(MustLoad(kModel, {})->digest,
             MustLoad("tests/golden/tiny/qwen3moe_f32.gguf", {})->digest);
 }

@@ -18,7 +18,7 @@ using TieredDamageTest = TieredModelTest;
 
 // Flips a bit in the middle of each record of the second layer. The records are rebuilt from the
 // checkpoint, at the start and while the model runs, and written back.
-TEST_F(TieredDamageTest, ADamagedRecordIsMadeAgainFromTheCheckpoint) {
+TEST_F(TieredDamageTest, ADamagedRecordIsRebuiltFromTheCheckpoint) {
   const auto expected = Logits(MustLoad(model_, {}).get(), 24);
   ASSERT_TRUE(expected.ok());
   MustLoad(model_, Share(0.5));
@@ -53,7 +53,7 @@ TEST_F(TieredDamageTest, ADamagedRecordIsMadeAgainFromTheCheckpoint) {
 }
 
 // The checkpoint's experts are damaged in the same way.
-TEST_F(TieredDamageTest, ARecordThatCannotBeMadeAgainIsLostUntilItIsSound) {
+TEST_F(TieredDamageTest, ARecordThatCannotBeRebuiltIsLostUntilTheCheckpointIsRestored) {
   Notes notes;
   ExpertOptions options = Share(12.1 / 48);
   options.note = notes.Taker();
@@ -82,7 +82,7 @@ TEST_F(TieredDamageTest, ARecordThatCannotBeMadeAgainIsLostUntilItIsSound) {
 }
 
 // Access to the truncated part would end the process.
-TEST_F(TieredDamageTest, ACheckpointThatIsCutShortMakesNothingAgain) {
+TEST_F(TieredDamageTest, ATruncatedCheckpointRebuildsNothing) {
   const auto bundle = MustLoad(model_, Share(12.1 / 48));
   ASSERT_TRUE(Logits(bundle.get(), 24).ok());
   FlipRecords();
@@ -108,7 +108,7 @@ TEST_F(TieredDamageTest, APackThatWasReplacedIsNotWrittenTo) {
   EXPECT_EQ(Read(pack_), other);
 }
 
-TEST_F(TieredDamageTest, APackWhoseHeaderIsDamagedIsMadeAgain) {
+TEST_F(TieredDamageTest, APackWithADamagedHeaderIsRebuilt) {
   const auto expected = Logits(MustLoad(model_, Share(0.5)).get(), 24);
   const std::string sound = Read(pack_);
   for (const int64_t at : {3, 90, 500}) {  // the first bytes, a record's, and the checksum
@@ -127,7 +127,7 @@ TEST_F(TieredDamageTest, APackWhoseHeaderIsDamagedIsMadeAgain) {
 }
 
 // The file is truncated while the model runs.
-TEST_F(TieredDamageTest, WhatAPackThatIsCutShortLostIsMadeAgain) {
+TEST_F(TieredDamageTest, RecordsThatATruncatedPackLostAreRebuilt) {
   const auto bundle = MustLoad(model_, Share(12.1 / 48));
   const auto expected = Logits(bundle.get(), 1);
   ASSERT_TRUE(expected.ok());

@@ -200,7 +200,7 @@ TEST_F(TieredModelTest, APackThatCannotBeWrittenNamesTheRemedy) {
               HasSubstr("choose a folder for packs with --cache-dir"));
 }
 
-TEST_F(TieredModelTest, ThePackLiesInTheCacheFolderIfThereIsOne) {
+TEST_F(TieredModelTest, ThePackIsInTheCacheFolderIfThereIsOne) {
   const std::string cache = folder_ + "/cache";
   std::filesystem::create_directory(cache);
   ExpertOptions options = Share(0.5);

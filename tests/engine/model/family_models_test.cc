@@ -91,8 +91,8 @@ TEST_P(FamilyModelTest, ArgMaxIsThatOfTheLogits) {
   span.argmax_vocab = model.vocab_size();
   const auto best = model.Forward({.spans = {span}}, kv.view(), &workspace);
   ASSERT_TRUE(best.ok()) << best.status();
-  ASSERT_EQ(best->best.size(), expected.size());
-  for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(best->best[i].index, expected[i]) << i;
+  ASSERT_EQ(best->argmax.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(best->argmax[i].index, expected[i]) << i;
 }
 
 TEST_P(FamilyModelTest, ADryRunMeasuresTheWorkspaceOfChunks) {

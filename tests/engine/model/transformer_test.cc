@@ -53,7 +53,7 @@ RowSpan SpanOf(std::vector<int32_t> ids) {
   return span;
 }
 
-TEST(TransformerTest, TellsItsSizes) {
+TEST(TransformerTest, ReportsItsSizes) {
   const LoadedModel loaded = Load(Tiny("qwen3moe_f32"), {.kv_dtype = DType::kBF16});
   EXPECT_EQ(loaded.model->vocab_size(), 283);
   EXPECT_EQ(loaded.model->hidden_size(), 64);
@@ -287,7 +287,7 @@ TEST(TransformerTest, FewerRowsNeverNeedMore) {
   }
 }
 
-// The dry run is no Forward: it changes no count, and calls nobody.
+// The dry run is not a Forward. It changes no count, and calls nobody.
 TEST(TransformerTest, ADryRunChangesNothing) {
   const LoadedModel loaded = Load(Tiny("qwen3moe_f32"), {});
   int calls = 0;

@@ -196,16 +196,16 @@ TEST_F(AdmissionTest, DoesNotWaitForAPrefixThatIsNotComputed) {
   sequences_["A"]->control->credit = 0;
   EXPECT_EQ(Step(), "B 32+40");
   // It does not wait for a prefix of another salt either, which it must not see.
-  auto stranger = std::make_unique<Sequence>(
+  auto salted = std::make_unique<Sequence>(
       arrival_++,
       GenerationRequest{.token_ids = shared,
                         .prompt_length = static_cast<int64_t>(shared.size()),
                         .principal = "x",
                         .cache_salt = "x"},
       OutputText({.max_tokens = 10}, 10, tokenizer_.get()));
-  names_[stranger->arrival] = "stranger";
-  scheduler_->Add(std::move(stranger));
-  EXPECT_EQ(Step(), "B 72+32, stranger 0+32");
+  names_[salted->arrival] = "salted";
+  scheduler_->Add(std::move(salted));
+  EXPECT_EQ(Step(), "B 72+32, salted 0+32");
 }
 
 TEST_F(AdmissionTest, RefusesADeadlineThatAnIdleEngineWouldMiss) {

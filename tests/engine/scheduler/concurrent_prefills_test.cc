@@ -151,7 +151,7 @@ TEST_F(ConcurrentPrefillsTest, RandomLoadKeepsTheInvariants) {
     plan_.reset();
     Start(24, options);
     std::set<std::string> live;
-    int64_t most_at_once = 0;
+    int64_t max_at_once = 0;
     for (int step = 0; step < 6000; ++step) {
       if (step < 3000 && live.size() < 12 && random(2) == 0) {
         const std::string name = absl::StrCat("s", most, "_", step);
@@ -177,13 +177,13 @@ TEST_F(ConcurrentPrefillsTest, RandomLoadKeepsTheInvariants) {
         live.erase(name);
       }
       ASSERT_LE(in_part, most) << "step " << step;
-      most_at_once = std::max(most_at_once, in_part);
+      max_at_once = std::max(max_at_once, in_part);
       plan_.emplace(scheduler_->Plan(absl::ZeroDuration()));
       for (const EndedSequence& ended : plan_->ended) live.erase(names_[ended.sequence->arrival]);
       plan_.reset();
     }
     EXPECT_TRUE(live.empty()) << *live.begin();
-    EXPECT_EQ(most_at_once, most);
+    EXPECT_EQ(max_at_once, most);
     scheduler_->RemoveAll();
     EXPECT_EQ(cache_->blocks_free(), 24);
   }

@@ -14,7 +14,7 @@
 namespace tidepool::engine {
 namespace {
 
-TEST(FairShareTest, TimeAwayIsNoCredit) {
+TEST(FairShareTest, IdleTimeGivesNoCredit) {
   FairShare share;
   share.BeginWaiting("busy");
   share.Charge("busy", 1000);
@@ -28,7 +28,7 @@ TEST(FairShareTest, TimeAwayIsNoCredit) {
   EXPECT_EQ(share.served("late"), 1510) << "and time away pays nothing back";
 }
 
-TEST(FairShareTest, WhoComesToAnEmptyQueueStartsWhereTheLastOneLeft) {
+TEST(FairShareTest, AnEmptyQueueStartsAtTheCountOfTheLastPrincipal) {
   FairShare share;
   share.BeginWaiting("a");
   share.Charge("a", 70);
@@ -41,7 +41,7 @@ TEST(FairShareTest, WhoComesToAnEmptyQueueStartsWhereTheLastOneLeft) {
   EXPECT_EQ(share.served("b"), 75) << "one of its two still waits";
 }
 
-TEST(FairShareTest, ForgetsWhoWasServedLeast) {
+TEST(FairShareTest, ForgetsTheLeastServedPrincipals) {
   FairShare share;
   share.BeginWaiting("always");
   for (size_t i = 0; i <= FairShare::kMaxIdle; ++i) {

@@ -75,7 +75,7 @@ TEST_F(KvRestoresTest, OneReadServesAllWithThePrefix) {
   EXPECT_EQ(disk_->stats().read_blocks, 4);
 }
 
-// Blocks that a restore gives back cannot be used while running sequences hold them.
+// Blocks that a restore releases cannot be used while running sequences hold them.
 TEST_F(KvRestoresTest, BlocksSharedWithRunningSequencesDoNotCountAsFree) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(16);
   fake_.Hold();
@@ -179,7 +179,7 @@ TEST_F(KvRestoresTest, RunningSequencesComeFirst) {
   LetRead(3);
   Step();
   EXPECT_EQ(restores_->running(), 1);
-  // B grows into every block, so the restore gives back its blocks.
+  // B grows into every block, so the restore releases its blocks.
   while (restores_->running() > 0 && sequences_["B"]->tokens.size() < 8 * kTokens) {
     ASSERT_EQ(Step().substr(0, 1), "B");
   }

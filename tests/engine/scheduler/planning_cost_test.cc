@@ -228,14 +228,14 @@ TEST_F(PlanningCostTest, PrefixesAreInFlightIfTokensAgree) {
   int held = 0;
   for (int round = 0; round < 3000; ++round) {
     std::vector<std::unique_ptr<Sequence>> running;
-    InFlightPrefixes under_way;
+    InFlightPrefixes in_flight;
     for (int i = Draw(4); i > 0; --i) {
       running.push_back(draw());
       Sequence& sequence = *running.back();
       const int64_t slots = Draw(static_cast<int>(sequence.tokens.size()));
       sequence.lease.Reserve(slots)->Keep();
       sequence.lease.Commit(absl::MakeConstSpan(sequence.tokens).first(slots));
-      under_way.Add(&sequence);
+      in_flight.Add(&sequence);
     }
     const auto sequence = draw();
     const bool expected =
@@ -246,7 +246,7 @@ TEST_F(PlanningCostTest, PrefixesAreInFlightIfTokensAgree) {
           const int64_t common = (end.first - sequence->tokens.begin()) / kTokens;
           return other->lease.slots() < common * kTokens;
         });
-    ASSERT_EQ(under_way.Hold(sequence.get()), expected) << "round " << round;
+    ASSERT_EQ(in_flight.Hold(sequence.get()), expected) << "round " << round;
     held += expected;
   }
   EXPECT_GT(held, 300);

@@ -122,7 +122,7 @@ TEST(PromptRowsTest, PromptsInPartAreBounded) {
   EXPECT_EQ(rows.Judge({.arrival = 4, .principal = "c", .left = 20}), PromptRows::Turn::kNoSlot);
 }
 
-TEST(PromptRowsTest, WithoutRowsNobodyBegins) {
+TEST(PromptRowsTest, WithoutRowsNoPromptBegins) {
   PromptRows rows;
   rows.Begin(kLimits);
   rows.Add({.arrival = 1, .left = 200});

@@ -52,7 +52,7 @@ TEST(StepCostModelTest, SlowDecodesBearAsMuchAgain) {
   EXPECT_NEAR(static_cast<double>(pace.MixedRows(512)), 200, 2);
 }
 
-TEST(StepCostModelTest, PromptsGoOnHoweverSlow) {
+TEST(StepCostModelTest, SlowPromptsStillGetRows) {
   const Machine machine = {.row = absl::Seconds(1)};
   StepCostModel pace;
   pace.AddStep(machine.Compute(0, 1));
@@ -61,7 +61,7 @@ TEST(StepCostModelTest, PromptsGoOnHoweverSlow) {
   EXPECT_EQ(pace.MixedRows(5), 5);
 }
 
-TEST(StepCostModelTest, SmallPromptsTellNothingOfLargeOnes) {
+TEST(StepCostModelTest, SmallPromptsDoNotPredictLargeOnes) {
   const Machine machine = {.row = absl::Milliseconds(1)};
   StepCostModel pace;
   pace.AddStep(machine.Compute(40, 0));
@@ -116,7 +116,7 @@ TEST(StepCostModelTest, AdmissionsAreKnownAfterAFewAndForgottenWithTheirQueue) {
   EXPECT_EQ(queue.rate(), 0);
 }
 
-TEST(StepCostModelTest, AnHourWithoutAQueueIsNobodysWait) {
+TEST(StepCostModelTest, AnHourWithoutAQueueIsNotCountedAsWaiting) {
   Queue queue;
   queue.Look(0, 0);
   queue.at += absl::Hours(1);

@@ -66,7 +66,7 @@ TEST(PreTokenizerTest, WhatNoAlternativeMatchesIsAPiece) {
   EXPECT_EQ(Split("gpt-2", "a\tb"), (Pieces{"a", "\t", "b"}));
 }
 
-TEST(PreTokenizerTest, MongolianVowelSeparatorIsNoSpace) {
+TEST(PreTokenizerTest, MongolianVowelSeparatorIsNotASpace) {
   EXPECT_EQ(Split("gpt-2", " \u180e"), (Pieces{" \u180e"}));
 }
 

@@ -80,13 +80,13 @@ TEST(SentencePieceTest, BestScoreFirstThenLeftmost) {
   EXPECT_EQ(Names(*ties, Encode(*ties, std::string(41, 'a'))).substr(0, 12), "▁|aa|aa|aa");
 }
 
-TEST(SentencePieceTest, SpacePrefixAtTheStartAndBehindSpecialTokens) {
+TEST(SentencePieceTest, SpacePrefixAtTheStartAndAfterSpecialTokens) {
   const auto tokenizer = Make(Spec(Letters()));
   EXPECT_EQ(Names(*tokenizer, Encode(*tokenizer, "a</s>b", SpecialTokens::kParse)), "▁a|</s>|▁|b");
   EXPECT_EQ(Encode(*tokenizer, ""), Ids());
   EXPECT_EQ(Encode(*tokenizer, "</s>", SpecialTokens::kParse), Ids{2});
-  const Ids behind = Encode(*tokenizer, "a</s>a", SpecialTokens::kParse, AddBos::kContinue);
-  EXPECT_EQ(Names(*tokenizer, behind), "a|</s>|▁a");
+  const Ids after = Encode(*tokenizer, "a</s>a", SpecialTokens::kParse, AddBos::kContinue);
+  EXPECT_EQ(Names(*tokenizer, after), "a|</s>|▁a");
   TokenizerSpec spec = Spec(Letters());
   spec.add_space_prefix = false;
   const auto bare = Make(std::move(spec));

@@ -306,7 +306,7 @@ TEST_F(EmulatedCopiesTest, CopiesEndBeforeAndAfterOtherWork) {
   EXPECT_EQ(out, source_);
 }
 
-TEST_F(EmulatedCopiesTest, CopiesWhoseTimeNobodyReadsEndWithTheBackend) {
+TEST_F(EmulatedCopiesTest, CopiesWhoseTimeIsNotReadEndWithTheBackend) {
   for (int slot = 0; slot < kCopies; ++slot) backend_->AwaitCopy(Begin(slot));
 }
 

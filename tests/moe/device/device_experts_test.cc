@@ -290,14 +290,16 @@ TEST_F(DeviceExpertsTest, TheHostTierOnlySeesMisses) {
 TEST_F(DeviceExpertsTest, AFailedReadNamesTheExpertAndLeavesTheOthersUsable) {
   Start({.host_slots = 9});
   rig_->puppet->set_fate([this](const RecordRead& read) {
-    return read.offset == model_.records().layers[1][7].offset ? absl::UnavailableError("is away")
-                                                               : absl::OkStatus();
+    return read.offset == model_.records().layers[1][7].offset
+               ? absl::UnavailableError("is unreadable")
+               : absl::OkStatus();
   });
   for (const HostLane lane : {HostLane::kOn, HostLane::kOff}) {
     const auto failed = rig_->Use(1, {0, 6, 7, 8}, lane);
     ASSERT_FALSE(failed.ok());
     EXPECT_TRUE(absl::IsUnavailable(failed.status()));
-    EXPECT_THAT(std::string(failed.status().message()), HasSubstr("layer 2, expert 7 is away"));
+    EXPECT_THAT(std::string(failed.status().message()),
+                HasSubstr("layer 2, expert 7 is unreadable"));
     EXPECT_TRUE(rig_->Use(1, {0, 6, 8, 9}, lane).ok());
   }
   rig_->puppet->set_fate(nullptr);
@@ -357,7 +359,7 @@ TEST_F(DeviceExpertsTest, AnAbandonedRequestIsFollowedByOthers) {
   for (int i = 0; i < 60; ++i) {
     const int64_t failing = static_cast<int64_t>(random() % kAll);
     rig_->puppet->set_fate([failing](const RecordRead& read) {
-      return read.ticket == failing ? absl::UnavailableError("is away") : absl::OkStatus();
+      return read.ticket == failing ? absl::UnavailableError("is unreadable") : absl::OkStatus();
     });
     const Tokens tokens(1 + random() % 3, &random);
     const auto out = rig_->Run(tokens, i, i % kLayers);

@@ -53,7 +53,7 @@ TEST(FrequencyTableTest, RateIsTheShareOfRecentSamples) {
   EXPECT_NEAR(table.rate(3), 0.9, 1e-2) << "old samples are forgotten";
 }
 
-// A tier above has served some choices of the rows.
+// Choices that the tier above this pool (a GPU) has served are kNoExpert.
 TEST(RowHistoryTest, ChoicesThatAnotherTierHasServedAreNotUses) {
   RowHistory reduced(kExperts, kTopK);
   FrequencyTable table(RowHistory::kCases, 1.0f * kTopK / kExperts);

@@ -16,7 +16,7 @@ TEST(TraceKindsTest, TracesAreValidAndReproducible) {
   kinds.insert(kinds.end(), ModelKinds().begin(), ModelKinds().end());
   for (TraceKind kind : kinds) {
     kind.forwards = 20;
-    EXPECT_TRUE(names.insert(kind.name).second) << kind.name << " stands twice";
+    EXPECT_TRUE(names.insert(kind.name).second) << kind.name << " is listed twice";
     const Trace trace = MakeTrace(kind, 3);
     ASSERT_TRUE(trace.header.Validate().ok()) << kind.name;
     ASSERT_EQ(trace.entries.size(), static_cast<size_t>(20 * kind.layers)) << kind.name;

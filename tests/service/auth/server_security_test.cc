@@ -36,14 +36,14 @@ class ServerSecurityTest : public testing::Test {
     return {.token_file = path_, .log = [this](LogLevel, absl::string_view line) {
               base::MutexLock lock(&mutex_);
               lines_.emplace_back(line);
-              told_.NotifyAll();
+              logged_.NotifyAll();
             }};
   }
   // Waits for the next line of the log and returns it.
   std::string NextLine() {
     base::MutexLock lock(&mutex_);
     while (lines_.empty()) {
-      if (!told_.WaitFor(&mutex_, absl::Seconds(30))) return "no log line";
+      if (!logged_.WaitFor(&mutex_, absl::Seconds(30))) return "no log line";
     }
     std::string line = lines_.front();
     lines_.pop_front();
@@ -57,11 +57,11 @@ class ServerSecurityTest : public testing::Test {
 
   const std::string path_ = testing::TempDir() + "/tokens";
   base::Mutex mutex_;
-  base::CondVar told_;
+  base::CondVar logged_;
   std::deque<std::string> lines_ TIDEPOOL_GUARDED_BY(mutex_);
 };
 
-TEST_F(ServerSecurityTest, WithoutTokensNobodyIsAuthenticated) {
+TEST_F(ServerSecurityTest, WithoutTokensCallersAreNotAuthenticated) {
   const auto security = ServerSecurity::Open({});
   ASSERT_TRUE(security.ok());
   EXPECT_EQ((*security)->authenticator(), nullptr);
@@ -114,7 +114,7 @@ TEST_F(ServerSecurityTest, ReadsApiKeysLikeBearerTokens) {
   EXPECT_EQ(show("Basic a-proxys-own", "t1")->principal, "alice");
 }
 
-TEST_F(ServerSecurityTest, WhoIsRefusedIsToldOnceASecond) {
+TEST_F(ServerSecurityTest, LogsRefusedCallersAtMostOnceASecond) {
   Write(Line("t1"));
   const auto security = ServerSecurity::Open(Options());
   ASSERT_TRUE(security.ok()) << security.status();

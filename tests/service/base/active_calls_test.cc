@@ -7,7 +7,7 @@
 namespace tidepool::service {
 namespace {
 
-TEST(ActiveCallsTest, DrainTellsWhetherAllHaveEnded) {
+TEST(ActiveCallsTest, DrainReturnsWhetherAllCallsHaveEnded) {
   ActiveCalls calls;
   ASSERT_TRUE(calls.Enter().ok());
   EXPECT_FALSE(calls.Drain(absl::ZeroDuration()));
@@ -15,7 +15,7 @@ TEST(ActiveCallsTest, DrainTellsWhetherAllHaveEnded) {
   EXPECT_TRUE(calls.Drain(absl::ZeroDuration()));
 }
 
-TEST(ActiveCallsTest, NoneIsAwaitedBehindADrainWhoseTimeIsOver) {
+TEST(ActiveCallsTest, AwaitNoneWaitsAfterADrainHasTimedOut) {
   ActiveCalls calls;
   ASSERT_TRUE(calls.Enter().ok());
   EXPECT_FALSE(calls.Drain(absl::ZeroDuration()));

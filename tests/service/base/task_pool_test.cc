@@ -48,7 +48,7 @@ class TaskPoolTest : public testing::Test {
   std::optional<TaskPool> pool_{1};
 };
 
-TEST_F(TaskPoolTest, WhoeverHasAThousandTasksDelaysAnothersByOne) {
+TEST_F(TaskPoolTest, AThousandTasksDelayAnotherQueueByOneTask) {
   for (int i = 0; i < 1000; ++i) Post("greedy", "greedy");
   Post("other", "other");
   const std::vector<std::string> order = RunAll();
@@ -64,7 +64,7 @@ TEST_F(TaskPoolTest, LinesTakeTurnsAndEachKeepsItsOrder) {
   EXPECT_EQ(RunAll(), (std::vector<std::string>{"a0", "b0", "c0", "a1", "b1", "a2", "a3"}));
 }
 
-TEST_F(TaskPoolTest, ALineThatEndedBeginsAnew) {
+TEST_F(TaskPoolTest, AnEmptyLineCanBeUsedAgain) {
   pool_->Post("b", [this] { Post("b", "b1"); });
   for (int i = 0; i < 3; ++i) Post("a", absl::StrCat("a", i));
   EXPECT_EQ(RunAll(), (std::vector<std::string>{"a0", "b1", "a1", "a2"}));

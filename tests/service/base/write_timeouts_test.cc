@@ -42,7 +42,7 @@ TEST_F(WriteTimeoutsTest, WhatIsTakenIsNotLate) {
     write = Begin(i);
   }
   write.Reset();
-  EXPECT_FALSE(write.under_way());
+  EXPECT_FALSE(write.pending());
   loop_.Advance(absl::Hours(24));
   EXPECT_TRUE(late_.empty());
   write = Begin(10);
@@ -81,7 +81,7 @@ TEST_F(WriteTimeoutsTest, OneThatIsLateMayBeginAnotherAndEndThem) {
   EXPECT_EQ(late_, (std::vector<int>{1, 3}));
 }
 
-TEST_F(WriteTimeoutsTest, OneThatBeginsAnotherDelaysNobody) {
+TEST_F(WriteTimeoutsTest, ACallbackMayBeginAWriteWithoutDelayingOthers) {
   WriteTimeouts::Write write;
   write = writes_->Begin([&] {
     late_.push_back(1);
@@ -96,7 +96,7 @@ TEST_F(WriteTimeoutsTest, OneThatBeginsAnotherDelaysNobody) {
 TEST_F(WriteTimeoutsTest, AWriteMayOutliveItsFront) {
   auto write = Begin(1);
   writes_.reset();
-  EXPECT_FALSE(write.under_way());
+  EXPECT_FALSE(write.pending());
   loop_.Advance(absl::Hours(1));
   write.Reset();
   EXPECT_TRUE(late_.empty());

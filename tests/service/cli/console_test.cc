@@ -85,7 +85,7 @@ TEST(ToLineTest, NothingActsOnATerminalAndAReaderGetsTheSame) {
   EXPECT_EQ(Json::parse(line)["text"], kActing);
 }
 
-TEST(ConsoleTest, AServersStdoutThatNobodyReadsIsNoError) {
+TEST(ConsoleTest, AServerIgnoresErrorsOfStdout) {
   int full[2];
   ASSERT_EQ(pipe2(full, O_CLOEXEC), 0);
   const int page = fcntl(full[1], F_SETPIPE_SZ, 4096);

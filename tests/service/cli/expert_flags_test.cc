@@ -44,7 +44,8 @@ TEST(ExpertFlagsTest, OtherValuesAreNamed) {
   const absl::Status status =
       Parse({"serve", "--model=m", "--host-expert-memory", "half"}).status();
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("--host-expert-memory"), HasSubstr("also auto")));
+              AllOf(HasSubstr("--host-expert-memory"),
+                    HasSubstr("; the flag also accepts auto, or a percentage")));
 }
 
 }  // namespace

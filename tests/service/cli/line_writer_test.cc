@@ -65,7 +65,7 @@ TEST(LineWriterTest, WritesInOrderAndLongLinesWhole) {
   EXPECT_EQ(said, absl::StrCat("one\n", line, "two\n"));
 }
 
-TEST(LineWriterTest, NobodyWaitsForAFullPipe) {
+TEST(LineWriterTest, WritersDoNotWaitForAFullPipe) {
   Pipe pipe;
   pipe.Fill();
   {
@@ -77,7 +77,7 @@ TEST(LineWriterTest, NobodyWaitsForAFullPipe) {
   EXPECT_EQ(pipe.ReadAll(), std::string(4096, '.'));
 }
 
-TEST(LineWriterTest, TheOldestLinesAreDroppedAndANoteStandsInTheirPlace) {
+TEST(LineWriterTest, TheOldestLinesAreReplacedByANote) {
   Pipe pipe;
   pipe.Fill();
   std::string said;
@@ -110,7 +110,7 @@ TEST(LineWriterTest, BytesAreBoundedToo) {
   }
 }
 
-TEST(LineWriterTest, AFullDiskIsCountedAndToldOfLater) {
+TEST(LineWriterTest, AFullDiskIsCountedAndReportedLater) {
   const std::string path = absl::StrCat(testing::TempDir(), "/line_writer_test");
   const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
   const int file = open(path.c_str(), O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0600);
@@ -130,7 +130,7 @@ TEST(LineWriterTest, AFullDiskIsCountedAndToldOfLater) {
   for (const int one : {full, file, fd}) close(one);
 }
 
-TEST(LineWriterTest, AReaderThatHasGoneIsNoEnd) {
+TEST(LineWriterTest, AClosedPipeDoesNotEndTheWriter) {
   std::signal(SIGPIPE, SIG_IGN);
   Pipe pipe;
   pipe.CloseOut();

@@ -22,13 +22,13 @@ TEST(LogTextTest, FieldsFollowTheLine) {
       "request ended request_id=gen-1 output_tokens=3 duration_seconds=0.25");
 }
 
-TEST(LogTextTest, NothingOfAStrangerBeginsAnotherLineOrField) {
+TEST(LogTextTest, UntrustedTextBeginsNoLineOrField) {
   const std::string text = LogText("a\nb", {{"session_id", "x\ny principal=root"}, {"empty", ""}});
   EXPECT_EQ(text, R"(a b session_id="x\ny principal=root" empty="")");
   EXPECT_EQ(LogText("", {{"q", "say \"a=b\""}}), R"( q="say \"a=b\"")");
 }
 
-TEST(LogTextTest, NothingOfAStrangerActsOnATerminal) {
+TEST(LogTextTest, UntrustedTextDoesNotActOnATerminal) {
   EXPECT_EQ(LogText("a\xC2\x9B", {{"id", "\xE2\x80\xAEx\xC2\x85"}}),
             R"(a\u009b id="\u202ex\u0085")");
 }

@@ -33,7 +33,7 @@ TEST_F(AvailableMemoryTest, WithoutGroupsItIsTheMachines) {
   EXPECT_EQ(AvailableMemoryBytes(root_), 4000 * 1024);
 }
 
-TEST_F(AvailableMemoryTest, WhatCannotBeToldIsNotNothing) {
+TEST_F(AvailableMemoryTest, UnknownMemoryDiffersFromNone) {
   Write("/proc/meminfo", "MemTotal:       9000 kB\n");
   EXPECT_EQ(AvailableMemoryBytes(root_), std::nullopt);
   Write("/proc/meminfo", "MemAvailable:   0 kB\n");

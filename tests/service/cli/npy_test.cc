@@ -26,7 +26,7 @@ std::string Contents(const std::string& path) {
   return text.str();
 }
 
-TEST(NpyWriterTest, WritesRowsBehindAHeaderOf128Bytes) {
+TEST(NpyWriterTest, WritesRowsAfterAHeaderOf128Bytes) {
   const std::string path = Path("rows.npy");
   auto npy = NpyWriter::Create(path, {.columns = 3});
   ASSERT_TRUE(npy.ok()) << npy.status();
@@ -57,7 +57,7 @@ TEST(NpyWriterTest, AVectorHasOneDimension) {
   EXPECT_THAT(Contents(path), HasSubstr("'shape': (2,), }"));
 }
 
-TEST(NpyWriterTest, LeavesNothingBehindWhenItIsGivenUp) {
+TEST(NpyWriterTest, AnUnfinishedFileIsRemoved) {
   const std::string folder = Path("given_up");
   std::filesystem::create_directories(folder);
   const std::string path = absl::StrCat(folder, "/x.npy");

@@ -9,7 +9,7 @@
 namespace tidepool::service {
 namespace {
 
-TEST(SignalWatcherTest, TellsEachSignalOnItsOwnThread) {
+TEST(SignalWatcherTest, ReportsEachSignalOnItsOwnThread) {
   std::promise<int> first;
   std::promise<int> second;
   std::promise<std::thread::id> thread;

@@ -28,7 +28,7 @@ TEST(StopSignalsTest, TheFirstBeginsTheDrainAndTheSecondCutsItShort) {
   signals.ServerLeaves();
 }
 
-TEST(StopSignalsTest, ADrainThatAClientAskedForIsCutShortByTheSecondSignal) {
+TEST(StopSignalsTest, ASecondSignalEndsADrainThatAClientRequested) {
   StopSignals signals(kNever);
   absl::Notification cut;
   signals.ServerIs([&] { cut.Notify(); });

@@ -66,7 +66,7 @@ TEST_F(BlameTest, APoisonedPromptKillsThreeWorkersAndIsRefusedToItsSender) {
                                  "workers crashed while they computed this prompt; it is refused "
                                  "to its sender for another 9m"))
         << *again->status;
-    poison_.clear();  // the workers were mended
+    poison_.clear();  // the workers were repaired
     const Client* other = Ask(prompt, "alice");
     Pass(absl::Seconds(10));
     EXPECT_FALSE(other->status.has_value());
@@ -148,7 +148,7 @@ TEST_F(BlameTest, APromptThatKillsAfterItsStreamHasEndedKillsThreeWorkers) {
   EXPECT_EQ(kills_, 3);
 }
 
-TEST_F(BlameTest, StreamsBesideAPromptThatKillsAfterItsPreparationGoOn) {
+TEST_F(BlameTest, StreamsBesideAPromptThatKillsAfterItsPreparationContinue) {
   for (int prompt = 1; prompt <= 9; ++prompt) Ask(prompt);
   Pass(absl::Seconds(3));
   dies_prepared_ = 50;
@@ -163,7 +163,7 @@ TEST_F(BlameTest, StreamsBesideAPromptThatKillsAfterItsPreparationGoOn) {
 }
 
 // The worker dies before it has confirmed that it accepted the call.
-TEST_F(BlameTest, APromptThatKillsWhoeverReceivesItKillsThreeWorkers) {
+TEST_F(BlameTest, APoisonedPromptKillsThreeWorkers) {
   cut_calls_end_ = EndedBy::kUnanswered;
   unpreparable_ = 1;
   const Client* client = Ask(1);
@@ -173,7 +173,7 @@ TEST_F(BlameTest, APromptThatKillsWhoeverReceivesItKillsThreeWorkers) {
   EXPECT_EQ(*client->status, absl::InternalError(kConvicted));
 }
 
-TEST_F(BlameTest, CopiesOfAPoisonedPromptKillThreeWorkersWhoeverSendsThem) {
+TEST_F(BlameTest, CopiesOfAPoisonedPromptFromManySendersKillThreeWorkers) {
   for (const std::vector<std::string>& senders :
        std::vector<std::vector<std::string>>{{"mallory", "mallory", "mallory", "mallory"},
                                              {"mallory", "bob"},
@@ -203,7 +203,7 @@ TEST_F(BlameTest, CopiesOfAPoisonedPromptKillThreeWorkersWhoeverSendsThem) {
   }
 }
 
-TEST_F(BlameTest, WhoSendsAPoisonedPromptLaterIsTriedOnce) {
+TEST_F(BlameTest, ALaterSenderOfAPoisonedPromptIsTriedOnce) {
   poison_ = {{50, 0}};
   Ask(50, "mallory");
   Pass(absl::Seconds(30));
@@ -220,7 +220,7 @@ TEST_F(BlameTest, WhoSendsAPoisonedPromptLaterIsTriedOnce) {
   EXPECT_GT(alice->tokens.size(), 8);
 }
 
-TEST_F(BlameTest, StreamsBesideAPoisonedPromptGoOn) {
+TEST_F(BlameTest, StreamsBesideAPoisonedPromptContinue) {
   for (int prompt = 1; prompt <= 9; ++prompt) Ask(prompt);
   Pass(absl::Seconds(3));
   poison_ = {{50, 2}};
@@ -423,7 +423,7 @@ TEST_F(BlameTest, ACrashIsOfTheProcessThatTheRunBeganAt) {
 }
 
 // A message that a dead process sent before may arrive after the end of its run.
-TEST_F(BlameTest, AStateThatCameLateIsNoSignOfLife) {
+TEST_F(BlameTest, ALateStateIsNotASignOfLife) {
   const Client* client = Ask(1);
   Pass(absl::Seconds(1));
   for (int kill = 0; kill < 3; ++kill) {

@@ -36,7 +36,7 @@ TEST_F(CrashEvidenceTest, TwoCrashesNearItMakeATrialAndTheThirdConvicts) {
   EXPECT_EQ(convictions_[kPrompt], 1);
 }
 
-TEST_F(CrashEvidenceTest, AVerdictNeedsNobodyWhoWaitsForIt) {
+TEST_F(CrashEvidenceTest, ConvictsWithoutACallThatWaits) {
   MakeSuspect();
   CrashOf(2, kPrompt, 0, Suspicion::kAlone);
   clock_.Advance(absl::Minutes(1));
@@ -125,7 +125,7 @@ TEST_F(CrashEvidenceTest, WhatALostWorkerMadeLastDoesNotHideThePlace) {
 
 // The prompt kills its worker at token 20. The worker generates a token each millisecond, so more
 // than 8 tokens never arrive at the front.
-TEST_F(CrashEvidenceTest, AFastWorkerThatDiesUnheardIsNoOtherPlace) {
+TEST_F(CrashEvidenceTest, TokensThatNeverArrivedDoNotMoveTheCrash) {
   auto first = Begin(0, kPrompt, 0);
   clock_.Advance(absl::Milliseconds(20));
   Crash(0, {&first});
@@ -145,7 +145,7 @@ TEST_F(CrashEvidenceTest, AFastWorkerThatDiesUnheardIsNoOtherPlace) {
   EXPECT_TRUE(Convicted());
 }
 
-TEST_F(CrashEvidenceTest, AFastStreamThatGoesOnIsCleared) {
+TEST_F(CrashEvidenceTest, AFastStreamThatContinuesIsCleared) {
   // The worker generates a token each millisecond. So 250 tokens may be missing at the front, and 8
   // more tokens are the proof.
   for (const auto& [tokens, suspicion] :
@@ -355,7 +355,7 @@ TEST_F(CrashEvidenceTest, APromptThatCrashesEveryNinthTokenIsFound) {
 
 // The model is slow: a stream needs many seconds for 8 tokens. So every kill hits streams at the
 // position where they began. Whatever the times between the kills are, no prompt is convicted.
-TEST_F(CrashEvidenceTest, AStormOfKillsConvictsNobody) {
+TEST_F(CrashEvidenceTest, AStormOfKillsConvictsNoPrompt) {
   constexpr int kWorkers = 3;
   constexpr int kStreams = 12;
   const absl::Duration token = absl::Milliseconds(500);

@@ -91,7 +91,7 @@ class DatedTemplateTest : public IdempotencyCacheTest {
   TestEngine engine_{TestEngineOptions{.digest = "d"}};
 };
 
-TEST_F(DatedTemplateTest, AConversationGoesOnBehindMidnight) {
+TEST_F(DatedTemplateTest, AConversationKeepsItsDateAfterMidnight) {
   Client first, second;
   PuppetLink* worker = Ask(&first, ChatTurn("Is it lit?"), "a");
   Say(worker, "It is.", v1::STOP);
@@ -109,7 +109,7 @@ TEST_F(DatedTemplateTest, AConversationGoesOnBehindMidnight) {
   second.generation->Cancel(absl::CancelledError("end of the test"));
 }
 
-TEST_F(DatedTemplateTest, AForkGoesOnAsItsSourceDoes) {
+TEST_F(DatedTemplateTest, AForkKeepsTheDateOfItsSource) {
   Client first, second;
   PuppetLink* worker = Ask(&first, ChatTurn("Is it lit?"), "a");
   Say(worker, "It is.", v1::STOP);
@@ -142,7 +142,7 @@ TEST_F(DatedTemplateTest, AForkGoesOnAsItsSourceDoes) {
   second.generation->Cancel(absl::CancelledError("end of the test"));
 }
 
-TEST_F(DatedTemplateTest, ATurnIsAskedAgainBehindMidnight) {
+TEST_F(DatedTemplateTest, ARepeatedTurnKeepsItsPromptAfterMidnight) {
   Client first, second, third;
   const v1::GenerateRequest request = Named(ChatTurn("Is it lit?"));
   PuppetLink* worker = Ask(&first, request, "a");
@@ -169,7 +169,7 @@ TEST_F(DatedTemplateTest, ATurnIsAskedAgainBehindMidnight) {
   third.generation->Cancel(absl::CancelledError("end of the test"));
 }
 
-TEST_F(DatedTemplateTest, ARequestIsMadeAgainBehindMidnightAsItWas) {
+TEST_F(DatedTemplateTest, ARequestThatRunsAgainKeepsItsPromptAfterMidnight) {
   Client first, second, again;
   const v1::GenerateRequest request = Named(Chat("Is it lit?"));
   PuppetLink* worker = Ask(&first, request, "a");
@@ -215,10 +215,10 @@ TEST_F(DatedTemplateTest, NoAnswerIsMadeOfTwo) {
     EXPECT_TRUE(absl::StrContains(client.status->message(), "without resume_after"));
     worker->lose(absl::UnavailableError("gone"));
   }
-  Client anew;
-  worker = Ask(&anew, request, "d");
+  Client restarted;
+  worker = Ask(&restarted, request, "d");
   EXPECT_EQ(worker->runs.size(), 1);
-  anew.generation->Cancel(absl::CancelledError("end of the test"));
+  restarted.generation->Cancel(absl::CancelledError("end of the test"));
 }
 
 TEST(FirstRequestTimesTest, AreKeptForAWhileAndNotWithoutEnd) {

@@ -113,7 +113,7 @@ TEST(PromptIdTest, IsOfItsSenderAndOfWhatIsComputed) {
   EXPECT_NE(PromptIdOf("p", "m", other, {}).sent, digest);
 }
 
-TEST(PromptIdTest, TheContentIsTheSameWhoeverSendsIt) {
+TEST(PromptIdTest, TheContentDoesNotDependOnTheSender) {
   v1::GenerateRequest request;
   request.set_text("one");
   const uint64_t content = PromptIdOf("p", "m", request, {}).content;
@@ -168,7 +168,7 @@ TEST_F(FailoverQueueTest, AFifthOfTheRunningStreamsInTheOrderOfAsking) {
   running_ = 25;
   for (int i = 0; i < 8; ++i) Enter(Kind::kUsual, i);
   EXPECT_EQ(went_, (std::vector<int>{0, 1, 2, 3, 4}));
-  EXPECT_EQ(line_.under_way(), 5);
+  EXPECT_EQ(line_.in_flight(), 5);
   EXPECT_EQ(line_.waiting(), 3);
   Leave(6);  // stream 6 no longer waits
   Leave(2);
@@ -290,33 +290,33 @@ TEST_F(FailoverQueueTest, SuspectsOfAllModelsGoInTheOrderOfAsking) {
 
 // Under random load, the number of restarting streams never exceeds the limit. In the end, every
 // stream has had its turn.
-TEST_F(FailoverQueueTest, NobodyIsForgottenUnderRandomLoad) {
+TEST_F(FailoverQueueTest, NoStreamIsForgottenUnderRandomLoad) {
   std::minstd_rand random{7};
-  std::vector<int> under_way;
+  std::vector<int> in_flight;
   size_t seen = 0;
   int next = 0;
   const auto leave_one = [&] {
-    const size_t i = random() % under_way.size();
-    const int number = under_way[i];
-    under_way.erase(under_way.begin() + i);
+    const size_t i = random() % in_flight.size();
+    const int number = in_flight[i];
+    in_flight.erase(in_flight.begin() + i);
     Leave(number);
   };
   const auto note_new = [&] {
-    for (; seen < went_.size(); ++seen) under_way.push_back(went_[seen]);
+    for (; seen < went_.size(); ++seen) in_flight.push_back(went_[seen]);
   };
   for (int round = 0; round < 2000; ++round) {
     running_ = 1 + static_cast<int64_t>(random() % 60);
     if (random() % 2 == 0) {
       Enter(random() % 4 == 0 ? Kind::kSuspect : Kind::kUsual, next++, random() % 2 ? "m" : "n");
-    } else if (!under_way.empty()) {
+    } else if (!in_flight.empty()) {
       leave_one();
     }
     note_new();
-    ASSERT_LE(line_.under_way(), 12);
-    ASSERT_EQ(line_.under_way(), under_way.size());
-    ASSERT_TRUE(line_.waiting() == 0 || line_.under_way() > 0) << "all wait for nobody";
+    ASSERT_LE(line_.in_flight(), 12);
+    ASSERT_EQ(line_.in_flight(), in_flight.size());
+    ASSERT_TRUE(line_.waiting() == 0 || line_.in_flight() > 0) << "all wait for nobody";
   }
-  while (!under_way.empty()) leave_one(), note_new();
+  while (!in_flight.empty()) leave_one(), note_new();
   EXPECT_EQ(line_.waiting(), 0);
   std::sort(went_.begin(), went_.end());
   ASSERT_EQ(went_.size(), next);

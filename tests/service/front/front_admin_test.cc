@@ -128,7 +128,7 @@ TEST_F(FrontAdminTest, AsksEveryWorkerAndWaitsForTheLast) {
   EXPECT_EQ(response.workers(1).settings().policy(), "lru");
 }
 
-TEST_F(FrontAdminTest, BusyWorkersAreToldWithAHintWhenToComeBack) {
+TEST_F(FrontAdminTest, BusyWorkersAreReportedWithARetryHint) {
   Set();
   for (AdminLink* link : links_) {
     link->sets[0].second(
@@ -178,7 +178,7 @@ TEST_F(FrontAdminTest, OneFailureIsListedAllAreTheCallsOwn) {
   EXPECT_EQ(answer_->status(), absl::UnavailableError("worker 'a': connection reset"));
 }
 
-TEST_F(FrontAdminTest, WorkersHaveUntilTheDeadlineButNotForEver) {
+TEST_F(FrontAdminTest, CallsToWorkersHaveADeadline) {
   Set("a");
   EXPECT_EQ(links_[0]->last_deadline, clock_.Monotonic() + absl::Seconds(30));
   links_[0]->Accept();
@@ -223,7 +223,7 @@ TEST_F(FrontAdminTest, RefreshFailsAsChangesDo) {
   EXPECT_TRUE(absl::IsFailedPrecondition(answer->status()));
 }
 
-TEST_F(FrontAdminTest, ADrainTellsOfEachWorker) {
+TEST_F(FrontAdminTest, ADrainReportsEachWorker) {
   std::optional<absl::StatusOr<v1::DrainResponse>> answer;
   admin_.Drain({}, absl::InfiniteDuration(),
                [&](absl::StatusOr<v1::DrainResponse> result) { answer = std::move(result); });

@@ -48,7 +48,7 @@ TEST_F(GenerationTest, RelaysAndRenewsCreditAsTheClientTakes) {
   EXPECT_EQ(client.messages.back().finish_reason(), v1::STOP);
 }
 
-TEST_F(GenerationTest, GoesOnAtAnotherWorker) {
+TEST_F(GenerationTest, ContinuesAtAnotherWorker) {
   PuppetLink* a = AddWorker("a");
   Client client;
   Begin(&client, Text());

@@ -197,7 +197,7 @@ TEST(GrpcWorkerLinkTest, OnlyTheFrontSendsARequestAgain) {
   EXPECT_EQ(worker.requests, 1);
 }
 
-TEST(GrpcWorkerLinkTest, TellsAWorkerThatDiesUnansweredFromOneThatIsAway) {
+TEST(GrpcWorkerLinkTest, DistinguishesAWorkerThatDiesFromAnUnreachableOne) {
   KeepCallbackQueue();
   fakes::ManualClock clock;
   ManualExecutor loop{&clock};
@@ -247,7 +247,7 @@ class Listening final : public worker::v1::Worker::Service {
   }
 };
 
-TEST(GrpcWorkerLinkTest, TellsForWhoseRequestATextIs) {
+TEST(GrpcWorkerLinkTest, SendsThePrincipalOfTheRequestThatATextIsFor) {
   Listening worker;
   Linked linked(&worker);
   std::map<std::string, std::string> texts;

@@ -193,7 +193,7 @@ TEST_F(IdempotencyCacheTest, TheSeedFollowsFromTheName) {
   EXPECT_NE(seeds[0], seeds[1]);
 }
 
-TEST_F(IdempotencyCacheTest, ResumingBehindTheEndIsRefused) {
+TEST_F(IdempotencyCacheTest, ResumingAfterTheEndIsRefused) {
   PuppetLink* worker = AddWorker("a");
   Client client;
   Begin(&client, Named(Text(), 9));
@@ -316,7 +316,7 @@ TEST_F(LongAnswerTest, ItsNewestMessagesAreKept) {
   EXPECT_EQ(LastRun(worker).credit, kMessages - kKept - 1);
 }
 
-TEST_F(LongAnswerTest, AReaderThatFallsFarBehindIsSentBack) {
+TEST_F(LongAnswerTest, AReaderThatIsTooSlowIsAborted) {
   Client slow, quick;
   PuppetLink* worker = Make(&quick);
   Begin(&slow, Named());

@@ -246,7 +246,7 @@ TEST_F(WorkerLimitsTest, ARequestThatIsRefusedAtOnceCountsAsAnErrorOfItsModel) {
   EXPECT_EQ(metrics.e2e_latency.count(), 0);
 }
 
-TEST_F(WorkerLimitsTest, ABurstPastTheQueueIsToldTheQueuesSize) {
+TEST_F(WorkerLimitsTest, ErrorsOfABurstNameTheSizeOfTheQueue) {
   PuppetLink* a = AddWorker("a");
   a->places = 3;
   a->SayState();
@@ -264,7 +264,7 @@ TEST_F(WorkerLimitsTest, ABurstPastTheQueueIsToldTheQueuesSize) {
   EXPECT_EQ(refused.status->message(), "the queue is full: 3 requests run or wait; retry later");
 }
 
-TEST_F(WorkerLimitsTest, AFullQueueIsToldWithoutAskingItsWorker) {
+TEST_F(WorkerLimitsTest, AFullQueueRefusesWithoutACallToItsWorker) {
   PuppetLink* a = AddWorker("a");
   a->sequences = 2;
   a->places = 3;

@@ -73,7 +73,7 @@ TEST_F(LoggedTurnTest, AnAnswersLeadingSpaceComesOnce) {
   }
 }
 
-TEST_F(LoggedTurnTest, ATurnGoesOnWhereItsLogEnds) {
+TEST_F(LoggedTurnTest, ATurnContinuesWhereItsLogEnds) {
   const v1::GenerateRequest request = Leave(v1::FINISH_REASON_UNSPECIFIED);
   Client client;
   PuppetLink* worker = Return(&client, Named(request, 1));
@@ -168,7 +168,7 @@ TEST_F(LoggedTurnTest, ALoggedTurnComesBackWithoutItsLogprobs) {
   EXPECT_EQ(client.tokens, (Tokens{10, 11}));
 }
 
-TEST_F(LoggedTurnTest, ATurnGoesOnWhereItsArithmeticIs) {
+TEST_F(LoggedTurnTest, ATurnContinuesAtAWorkerWithTheSameNumerics) {
   const v1::GenerateRequest request = Leave(v1::FINISH_REASON_UNSPECIFIED);
   EXPECT_EQ(Log().turns[0].numerics_id, "n");
   PuppetLink* idle = AddWorker("b");
@@ -191,7 +191,7 @@ TEST_F(LoggedTurnTest, ATurnGoesOnWhereItsArithmeticIs) {
   EXPECT_EQ(Log().turns[0].numerics_id, "n");
 }
 
-TEST_F(LoggedTurnTest, ATurnThatGoesOnInOtherArithmeticSaysSo) {
+TEST_F(LoggedTurnTest, ATurnReportsThatItsNumericsChanged) {
   const v1::GenerateRequest request = Leave(v1::FINISH_REASON_UNSPECIFIED);
   const auto changes = [this] {
     std::optional<int64_t> count;
@@ -229,7 +229,7 @@ TEST_F(LoggedTurnTest, ATurnThatGoesOnInOtherArithmeticSaysSo) {
 
 // A worker of another release, or on another date, may render the request differently. It is still
 // the same request.
-TEST_F(LoggedTurnTest, ATurnGoesOnBehindThePromptOfItsLog) {
+TEST_F(LoggedTurnTest, ATurnContinuesAfterThePromptOfItsLog) {
   v1::GenerateRequest request = Leave(v1::FINISH_REASON_UNSPECIFIED);
   Client client;
   PuppetLink* worker = Return(&client, request, {1, 3, 3});
@@ -262,7 +262,7 @@ TEST_F(LoggedTurnTest, AnotherPromptIsNotTheTurnThatAnOlderProgramLogged) {
   EXPECT_EQ(client.status->code(), StatusCode::kAlreadyExists) << *client.status;
 }
 
-TEST_F(LoggedTurnTest, ATurnThatWasCutShortUnderOthersIsNotGivenAgain) {
+TEST_F(LoggedTurnTest, AnInterruptedTurnBeforeOthersIsNotReturnedAgain) {
   v1::GenerateRequest request = Leave(v1::FINISH_REASON_UNSPECIFIED);
   clock_.Advance(absl::Seconds(11));  // the lease has expired
   v1::GenerateRequest next = request;

@@ -29,7 +29,7 @@ class MigrateTest : public FrontTest {
   }
 };
 
-TEST_F(MigrateTest, GoesOnAtOnceAtAnotherWorker) {
+TEST_F(MigrateTest, ContinuesAtOnceAtAnotherWorker) {
   PuppetLink* a = AddWorker("a");
   Client client;
   const auto left = BeginAt(a, &client);
@@ -65,7 +65,7 @@ TEST_F(MigrateTest, MoreOftenThanAStreamMayFail) {
   EndWith(&client, run.get(), expected);
 }
 
-TEST_F(MigrateTest, StaysWhereNobodyElseServes) {
+TEST_F(MigrateTest, StaysIfNoOtherWorkerServes) {
   PuppetLink* a = AddWorker("a");
   Client client;
   const auto run = BeginAt(a, &client);
@@ -104,7 +104,7 @@ TEST_F(MigrateTest, AnUnknownStateGetsNothingNew) {
 }
 
 // If refusals counted, three of them would use up the three attempts.
-TEST_F(MigrateTest, ARunThatDrainingWorkersRefuseIsNoFailure) {
+TEST_F(MigrateTest, ARefusalByADrainingWorkerIsNotAFailure) {
   std::vector<PuppetLink*> workers;
   for (const char* name : {"a", "b", "c"}) workers.push_back(AddWorker(name));
   Client client;
@@ -141,7 +141,7 @@ TEST_F(MigrateTest, AWorkerWhoseDrainTimeIsOverHandsOverToTheNextThatComes) {
   EndWith(&client, b->runs[0].get(), {10, 11});
 }
 
-TEST_F(MigrateTest, NobodyComesForThirtySeconds) {
+TEST_F(MigrateTest, EndsIfNoWorkerComesForThirtySeconds) {
   PuppetLink* a = AddWorker("a");
   Client client;
   const auto run = BeginAt(a, &client);

@@ -102,7 +102,7 @@ TEST_F(OlderWorkersTest, OtherResponsesMoveToAnyWorker) {
 }
 
 // The release before this one reports it only when it prepares a prompt.
-TEST_F(OlderWorkersTest, AWorkerMayTellWithThePromptWhatItUnderstands) {
+TEST_F(OlderWorkersTest, AWorkerMayReportItsFeaturesWithThePrompt) {
   PuppetLink* worker = AddOld("a");
   worker->understands = 3;
   Client client;

@@ -100,7 +100,7 @@ TEST(PickWorkerTest, EqualNumericsArePreferred) {
   EXPECT_EQ(PickWorker(workers, request), 1);
 }
 
-TEST(PickWorkerTest, WhereASuspectIsComesBehindWhereThisOneFailed) {
+TEST(PickWorkerTest, PrefersAWorkerWhereThisOneFailedToOneWithASuspect) {
   const std::vector<WorkerView> workers = {Worker("a"), Worker("b"), Worker("c")};
   PickRequest request = Request();
   request.spare = {"a", "b"};

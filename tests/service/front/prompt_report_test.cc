@@ -45,7 +45,7 @@ class PromptReportTest : public FrontTest {
   }
 };
 
-TEST_F(PromptReportTest, GoesOnAtAnotherWorkerWhereItWas) {
+TEST_F(PromptReportTest, ContinuesAtAnotherWorkerWhereItStopped) {
   PuppetLink* a = AddWorker("a");
   Client client;
   Begin(&client, Scored());
@@ -145,7 +145,7 @@ TEST_F(PromptReportTest, EchoComesFirstAndOnce) {
 }
 
 // A repeated request gets the prompt report again, unless it resumes after some output tokens.
-TEST_F(PromptReportTest, ANamedRequestTellsOfItsPromptAgain) {
+TEST_F(PromptReportTest, ANamedRequestReportsItsPromptAgain) {
   PuppetLink* worker = AddWorker("a");
   v1::GenerateRequest request = Scored();
   request.set_request_id("r");

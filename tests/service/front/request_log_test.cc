@@ -57,7 +57,7 @@ class RequestLogTest : public FrontTest {
   std::vector<Line> lines_;
 };
 
-TEST_F(RequestLogTest, TellsWhoseItWasAndWhatItCameTo) {
+TEST_F(RequestLogTest, LogsThePrincipalAndTheResult) {
   PuppetLink* worker = AddWorker("a");
   Client client;
   Begin(&client, Named("r1"));
@@ -118,7 +118,7 @@ TEST_F(RequestLogTest, AReasonToFinishOfANewerWorkerIsAStop) {
   EXPECT_EQ(lines_[0].fields["code"], "OK");
 }
 
-TEST_F(RequestLogTest, TellsOfErrorsAndOfWorkersThatWereTriedBefore) {
+TEST_F(RequestLogTest, LogsErrorsAndTheWorkersThatWereTriedBefore) {
   PuppetLink* a = AddWorker("a");
   Client client;
   Begin(&client, Named(""));

@@ -14,7 +14,7 @@ namespace tidepool::service {
 namespace {
 
 // The table of stream_state.h, written again, independently.
-TEST(StreamStateTest, TheTableIsWhatItsHeaderTells) {
+TEST(StreamStateTest, TheTableAgreesWithItsHeader) {
   using enum StreamState;
   const std::map<StreamState, std::vector<StreamState>> table = {
       {kStarting, {kRunning, kInLine, kWaitingForWorker, kEnded}},

@@ -152,7 +152,7 @@ TEST_F(WorkerRosterTest, OneThatIsGoneGetsNoNewWorkAndEndsWhatItHas) {
   EXPECT_EQ(Addresses(), Strings({"b:1"}));
 }
 
-TEST_F(WorkerRosterTest, OneThatComesBackMeanwhileGoesOn) {
+TEST_F(WorkerRosterTest, ARemovedWorkerThatIsAddedAgainServesAgain) {
   roster_->Set({.addresses = {"a:1", "b:1"}});
   links_["a:1"]->SayState();
   links_["b:1"]->SayState();
@@ -183,7 +183,7 @@ TEST_F(WorkerRosterTest, ANameThatCannotBeLookedUpKeepsItsAddresses) {
   EXPECT_EQ(warnings_.size(), 2);
 }
 
-TEST_F(WorkerRosterTest, AnAnswerAfterTheNameWasTakenAwayIsNobodys) {
+TEST_F(WorkerRosterTest, ALookupOfARemovedNameIsIgnored) {
   roster_->Set({.names = {{"pool", 1}}});
   roster_->Set({});
   lookup_.Answer(Strings({"a"}));

@@ -14,7 +14,7 @@ namespace {
 class WorkerSetTest : public FrontTest {};
 
 // Over TLS, a stream of states ends at its maximum age. The next stream may need a handshake.
-TEST_F(WorkerSetTest, AStreamStaysWithAWorkerWhoseStatesAreAskedForAnew) {
+TEST_F(WorkerSetTest, AStreamStaysWithAWorkerWhoseWatchIsReopened) {
   PuppetLink* a = AddWorker("a");
   Client client;
   Begin(&client, Text());
@@ -126,7 +126,7 @@ TEST_F(WorkerSetTest, ACallThatFailedSendsOthersElsewhere) {
   }
 }
 
-TEST_F(WorkerSetTest, AStreamLeavesAWorkerWhoseEngineStandsStill) {
+TEST_F(WorkerSetTest, AStreamLeavesAWorkerWhoseEngineStalls) {
   PuppetLink* a = AddWorker("a");
   Client client;
   Begin(&client, Text());

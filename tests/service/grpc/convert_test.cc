@@ -274,7 +274,7 @@ TEST(ConvertTest, AChunkBecomesAResponse) {
 // The names of metadata are part of the protocol, but are not in a .proto file.
 TEST(ConvertTest, MetadataBetweenFrontAndWorkerKeepsItsNames) {
   EXPECT_STREQ(kTakenByWorker, "tidepool-taken-by-worker");
-  EXPECT_STREQ(kToldByWorker, "tidepool-told-by-worker");
+  EXPECT_STREQ(kSentByWorker, "tidepool-told-by-worker");
   EXPECT_STREQ(kWorkerDrains, "drains");
 }
 

@@ -55,7 +55,7 @@ TEST(CorsOriginsTest, PatternsMatch) {
   EXPECT_TRUE(Origins({"https://a.example", "https://b.example"}).Allows("https://b.example"));
 }
 
-TEST(CorsOriginsTest, WhatIsNoOriginIsRefused) {
+TEST(CorsOriginsTest, InvalidOriginsAreRefused) {
   for (const char* pattern :
        {"", "null", "chat.example", "https://chat.example/", "https://", "https://*", "http://*:80",
         "https://a.*.example", "https://a:b", "https://a:0", "https://a:70000", "://a",

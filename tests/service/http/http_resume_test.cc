@@ -161,7 +161,7 @@ TEST_F(HttpResumeTest, OnlyStreamsWithAKeyHaveIds) {
 
 // Resumes after every event of a stream: while its events are kept, and when they must be computed
 // again.
-TEST_F(HttpResumeTest, AStreamThatHasEndedGoesOnAfterAnyOfItsEvents) {
+TEST_F(HttpResumeTest, AnEndedStreamResumesAfterAnyOfItsEvents) {
   Start();
   const std::string chat =
       R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":40,"ignore_eos":true,)"
@@ -195,7 +195,7 @@ TEST_F(HttpResumeTest, AStreamWithoutATokenYetComesFromItsStart) {
   ExpectSame(after(whole[1]), {whole.begin() + 2, whole.end()});
 }
 
-TEST_F(HttpResumeTest, AStreamThatRunsGoesOnWithoutAGap) {
+TEST_F(HttpResumeTest, ARunningStreamResumesWithoutAGap) {
   Start();
   const std::vector<Event> whole = Events(Post(kCompletions, kStream, {{"X-Request-Id", "whole"}}));
   std::string wanted, text;
@@ -225,7 +225,7 @@ TEST_F(HttpResumeTest, AStreamThatRunsGoesOnWithoutAGap) {
   EXPECT_EQ(Stats().workers(0).requests_cancelled_total(), 0);
 }
 
-TEST_F(HttpResumeTest, SeveralChoicesGoOnEachAfterItsOwnTokens) {
+TEST_F(HttpResumeTest, EachChoiceResumesAfterItsOwnTokens) {
   Start();
   const std::string body =
       R"({"prompt":["Hello","Hi"],"max_tokens":30,"ignore_eos":true,"temperature":1,"n":2,)"

@@ -135,7 +135,7 @@ TEST_F(HttpServeTest, APromptAloneIsScored) {
   EXPECT_EQ(json["timings"]["predicted_n"], 0);
 }
 
-TEST_F(HttpServeTest, AStreamTellsOfItsPromptAndItsUsage) {
+TEST_F(HttpServeTest, AStreamReportsItsPromptAndItsUsage) {
   Start();
   const std::vector<Json> events = Events(Post("/v1/chat/completions", R"({"messages":[
       {"role":"user","content":"Hello"}],"max_tokens":3,"ignore_eos":true,"stream":true,
@@ -252,7 +252,7 @@ TEST_F(HttpServeTest, ErrorsHaveTheirStatus) {
   }
 }
 
-TEST_F(HttpServeTest, WhereNoLongAnswerHasRoomShortOnesAndStreamsGoOn) {
+TEST_F(HttpServeTest, ShortResponsesAndStreamsContinueIfLongOnesHaveNoRoom) {
   front_limits_.max_whole_bytes = 0;
   Start();
   // 2,000 tokens. Each has more than a hundred bytes of JSON.

@@ -169,7 +169,7 @@ TEST_F(HttpServerTest, Http10ClosesUnlessAsked) {
   EXPECT_EQ(client->ReadAnswer().body, "GET /z ");
 }
 
-TEST_F(HttpServerTest, WhatIsNoRequestIsRefused) {
+TEST_F(HttpServerTest, InvalidRequestsAreRefused) {
   HttpLimits limits;
   limits.max_header_bytes = 1000;
   limits.max_body_bytes = 100;
@@ -230,7 +230,7 @@ TEST_F(HttpServerTest, EmptyLinesBeforeARequestAreSkipped) {
 }
 
 // A connection on which only an empty line was sent is idle. So no request times out.
-TEST_F(HttpServerTest, AnEmptyLineAloneIsNoRequest) {
+TEST_F(HttpServerTest, AnEmptyLineAloneIsNotARequest) {
   HttpLimits limits;
   limits.idle_timeout = absl::Milliseconds(20);
   Start(limits);

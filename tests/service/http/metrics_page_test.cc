@@ -72,7 +72,7 @@ TEST_F(RequestMetricsTest, TimesAreTheClients) {
   EXPECT_EQ(metrics.ends[static_cast<int>(RequestEnd::kLength)], 1);
 }
 
-TEST_F(RequestMetricsTest, EndsAreTold) {
+TEST_F(RequestMetricsTest, CountsEndsByReason) {
   const std::pair<absl::Status, RequestEnd> table[] = {
       {absl::CancelledError("gone"), RequestEnd::kAbort},
       {absl::ResourceExhaustedError("full"), RequestEnd::kError},
@@ -90,7 +90,7 @@ TEST_F(RequestMetricsTest, EndsAreTold) {
   EXPECT_EQ(metrics_.size(), 1);
 }
 
-TEST(PrincipalUsageTest, SoManyAreToldApartAndTheRestIsOne) {
+TEST(PrincipalUsageTest, PrincipalsAboveTheMaximumAreCountedTogether) {
   PrincipalUsageMap all;
   for (size_t i = 0; i < kMaxPrincipals + 5; ++i) {
     AddUsage(absl::StrCat("p", i), {.requests = 1, .generation_tokens = 2}, &all);

@@ -104,7 +104,7 @@ TEST(CompletionRequestTest, PromptsTimesN) {
   EXPECT_EQ(Only(Completion(R"({"prompt":[4,5,6]})")).token_ids().ids_size(), 3);
 }
 
-TEST(CompletionRequestTest, WhatTellsOfThePromptIsAskedOfTheFirstChoice) {
+TEST(CompletionRequestTest, OnlyTheFirstChoiceRequestsReportsOnThePrompt) {
   const auto request = Completion(
       R"({"prompt":["a","b"],"n":2,"echo":true,"logprobs":1,"prompt_logprobs":3,"max_tokens":0,
           "return_token_ids":true,"logit_bias":{" the":-1,"7":2}})");

@@ -44,7 +44,7 @@ TEST(ResponseTest, WholeChat) {
       R"("total_tokens":9,"prompt_tokens_details":{"cached_tokens":4}}})");
 }
 
-TEST(ResponseTest, UsageTellsOfExpertsWhereThereAreAny) {
+TEST(ResponseTest, UsageReportsExpertsIfThereAreAny) {
   EXPECT_EQ(DumpJson(UsageJson({.prompt_tokens = 7,
                                 .completion_tokens = 2,
                                 .has_experts = true,

@@ -125,7 +125,7 @@ TEST_F(ResponseWriterTest, ReportsADisconnect) {
   EXPECT_EQ(owner_->sent, 0);
 }
 
-TEST_F(ResponseWriterTest, CallsNobodyAfterStop) {
+TEST_F(ResponseWriterTest, CallsNoCallbackAfterStop) {
   writer_.Begin({.keep_alive = true});
   writer_.BeginStream({}, owner_);
   auto held = std::make_shared<int>();

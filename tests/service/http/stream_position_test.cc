@@ -43,7 +43,7 @@ TEST(StreamPositionTest, ParsesWhatItWrites) {
   EXPECT_EQ(StreamPosition::Parse("1,2f,3", 3)->Id(), "1,2f,3");
 }
 
-TEST(StreamPositionTest, RefusesWhatIsNoId) {
+TEST(StreamPositionTest, RefusesInvalidIds) {
   for (const std::string id :
        {"", "x", "f", "-1", "+1", " 1", "1 ", "1f2", "1ff", "1,2", "1,", "17/usage", "17/done",
         "17f/", "17f/x", "1.0", "99999999999999999999", "1099511627777", "\xff\n"}) {

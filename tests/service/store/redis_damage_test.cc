@@ -217,7 +217,7 @@ TEST_F(RedisDamageTest, ADamagedDigestOfARequestIsNotTheClientsFault) {
   EXPECT_TRUE(absl::IsDataLoss(refused)) << refused;
 }
 
-TEST_F(RedisDamageTest, ListsGoOnPastASessionThatIsMissing) {
+TEST_F(RedisDamageTest, ListsSkipASessionThatIsMissing) {
   const auto link = server_.Link();
   ASSERT_TRUE(link->Call({"DEL", RedisSessionKey(SampleId(6))}).ok());
   const auto store = Open();

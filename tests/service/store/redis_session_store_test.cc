@@ -127,7 +127,7 @@ TEST(RedisSessionStoreTest, AServerThatWasEmptiedUnderATurnHasLostData) {
   EXPECT_EQ(Append(*store, FirstAppend(slow->epoch)).code(), StatusCode::kAborted);
 }
 
-TEST(RedisSessionStoreTest, TellsThatItsServerIsAwayThoughNobodyCalls) {
+TEST(RedisSessionStoreTest, ReportsAnUnreachableServerWithoutACall) {
   RedisServer server;
   auto store = Open(server);
   HealthWatch health(store.get());
@@ -209,7 +209,7 @@ TEST(RedisSessionStoreTest, AFrontThatLostItsLeaseIsFenced) {
   EXPECT_EQ(Get(*two, "s")->token_ids, (std::vector<int32_t>{1, 2, 3, 10}));
 }
 
-TEST(RedisSessionStoreTest, WhileTheServerIsAwayCallsAreUnavailable) {
+TEST(RedisSessionStoreTest, CallsAreUnavailableWhileTheServerIsUnreachable) {
   RedisServer server;
   RedisSessionStoreOptions options = OptionsFor(server);
   options.patience = absl::Milliseconds(300);
@@ -370,7 +370,7 @@ TEST(RedisSessionStoreTest, ForgottenScriptsAreLoadedAgain) {
   EXPECT_TRUE(Get(*store, "s").ok());
 }
 
-TEST(RedisSessionStoreTest, AServerThatBecameAReplicaIsAway) {
+TEST(RedisSessionStoreTest, AServerThatBecameAReplicaIsUnavailable) {
   RedisServer server;
   const RedisServer other;
   RedisSessionStoreOptions options = OptionsFor(server);
@@ -399,7 +399,7 @@ TEST(RedisSessionStoreTest, FullMemoryIsSaidAndPasses) {
   EXPECT_TRUE(Append(*store, FirstAppend(turn->epoch)).ok());
 }
 
-TEST(RedisSessionStoreTest, ALogThatWasTamperedWithIsTold) {
+TEST(RedisSessionStoreTest, ALogThatWasTamperedWithIsReported) {
   RedisServer server;
   auto store = Open(server);
   ASSERT_TRUE(Create(*store, "s").ok());

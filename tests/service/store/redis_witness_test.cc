@@ -95,7 +95,7 @@ class RedisWitnessTest : public testing::Test {
   std::vector<std::string> log_ TIDEPOOL_GUARDED_BY(mutex_);  // lines since the last call of Open
 };
 
-TEST_F(RedisWitnessTest, AnEmptyServerThatWasNeverUsedIsNoFault) {
+TEST_F(RedisWitnessTest, AnEmptyServerThatWasNeverUsedIsNotAFault) {
   EXPECT_THAT(FaultsOfAStart(), IsEmpty());
   EXPECT_THAT(FaultsOfAStart(), IsEmpty());
   // The store was empty, so nothing was lost.

@@ -124,7 +124,7 @@ TEST(SessionCutTest, ATurnThatBranchedIsTakenBackWithoutTheOneItCut) {
   EXPECT_FALSE(PlanCut(log, 16).ok());
 }
 
-TEST(SessionCutTest, ARunningTurnEndsWhereItStands) {
+TEST(SessionCutTest, ARunningTurnEndsAtItsCurrentPosition) {
   SessionLogData log = TwoTurns(SessionKind::kChat);
   log.turns[1].finish = TurnFinish::kRunning;
   const SessionLogData cut = Cut(log, 20, "fghijk");

@@ -144,7 +144,7 @@ TEST(SessionJsonTest, ADamagedLineIsNamedAsUtf8) {
       << (*faults)[1];
 }
 
-TEST(SessionJsonTest, RefusesWhatIsNoSession) {
+TEST(SessionJsonTest, RefusesInvalidSessions) {
   const std::string line = WithoutHash(SessionToJson(Chat()));
   const std::pair<const char*, const char*> changes[] = {
       {"\"start\":0", "\"start\":-1"},

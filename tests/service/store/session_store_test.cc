@@ -112,7 +112,7 @@ TEST_P(SessionStoreTest, OneTurnAtATime) {
   EXPECT_TRUE(Begin(*store, "s", "r3").ok());
 }
 
-TEST_P(SessionStoreTest, ATurnGoesOnForItsOwnRequest) {
+TEST_P(SessionStoreTest, ATurnContinuesForItsOwnRequest) {
   auto store = Open();
   ASSERT_TRUE(Create(*store, "s").ok());
   const auto first = Begin(*store, "s", "r1");
@@ -153,7 +153,7 @@ TEST_P(SessionStoreTest, ATurnGoesOnForItsOwnRequest) {
   EXPECT_TRUE(Release(*store, "s", ended->epoch).ok());
 }
 
-TEST_P(SessionStoreTest, ACopyOfATurnThatWasCutShortGoesOn) {
+TEST_P(SessionStoreTest, ACopyOfAnInterruptedTurnContinues) {
   auto store = Open();
   ASSERT_TRUE(Create(*store, "s").ok());
   const auto first = Begin(*store, "s", "r1");
@@ -257,7 +257,7 @@ TEST_P(SessionStoreTest, ManyAppendsAtOnceKeepTheirOrder) {
   for (int i = 0; i < 500; ++i) ASSERT_EQ(log->token_ids[4 + i], 100 + i);
 }
 
-TEST_P(SessionStoreTest, APrincipalHasSoManySessions) {
+TEST_P(SessionStoreTest, APrincipalHasALimitedNumberOfSessions) {
   auto store = Open(/*max_sessions=*/2);
   ASSERT_TRUE(Create(*store, "one").ok());
   ASSERT_TRUE(Create(*store, "two").ok());
@@ -272,7 +272,7 @@ TEST_P(SessionStoreTest, APrincipalHasSoManySessions) {
   EXPECT_TRUE(Insert(*store, copy).ok());
 }
 
-TEST_P(SessionStoreTest, ExpiresWhatNobodyChangedAndNoTurnHolds) {
+TEST_P(SessionStoreTest, ExpiresUnchangedSessionsWithoutARunningTurn) {
   auto store = Open();
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(Create(*store, absl::StrCat("s", i)).ok());
   const auto held = Begin(*store, "s0", "r");
@@ -370,7 +370,7 @@ TEST_P(SessionStoreTest, ARunningTurnIsInsertedAsCancelled) {
   EXPECT_EQ(Get(*store, "s")->turns[1].finish, TurnFinish::kCancelled);
 }
 
-TEST_P(SessionStoreTest, ReplacesWhatNobodyChangedMeanwhile) {
+TEST_P(SessionStoreTest, ReplacesOnlyUnchangedSessions) {
   auto store = Open();
   ASSERT_TRUE(Insert(*store, LongSession()).ok());
   SessionLogData log = *Get(*store, "s");

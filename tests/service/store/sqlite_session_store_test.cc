@@ -89,13 +89,13 @@ TEST_F(SqliteSessionStoreTest, NoJumpOfTheWallClockMakesASessionOlder) {
 
   // Set the clock back, and forward again. What was written in between counts as written now.
   clock.JumpWall(-absl::Hours(2 * 365 * 24));
-  ASSERT_TRUE(Create(*store, "behind").ok());
+  ASSERT_TRUE(Create(*store, "turned-back").ok());
   EXPECT_EQ(*Expire(*store, ttl, 10), 0);
   clock.JumpWall(absl::Hours(365 * 24));
   EXPECT_EQ(*Expire(*store, ttl, 10), 0);
   clock.Advance(absl::Hours(25));
   EXPECT_EQ(*Expire(*store, ttl, 10), 1);
-  EXPECT_EQ(Get(*store, "behind").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(Get(*store, "turned-back").status().code(), StatusCode::kNotFound);
 
   // The store is opened again, and the wall clock is right. From now on the wall clock counts,
   // including the time in which no front was running. So sessions that were written with a time in

@@ -264,7 +264,7 @@ TEST_F(StoreDamageTest, DamageOfAnyPageNamesTheSessionWhichCanBeDeleted) {
   EXPECT_GT(deleted, damaged / 2);
 }
 
-TEST_F(StoreDamageTest, ADamagedCounterOfKeysIsMadeAgain) {
+TEST_F(StoreDamageTest, ADamagedCounterOfKeysIsRebuilt) {
   const Files whole = Checkpointed();
   const auto expected = Expect(whole);
   for (const char* damage :
@@ -287,7 +287,7 @@ TEST_F(StoreDamageTest, ADamagedCounterOfKeysIsMadeAgain) {
 
 // One bit of the row's header changes. The bytes of the id stay the same, but a query by text does
 // not find it any more.
-TEST_F(StoreDamageTest, AnIdThatIsNoTextAnyMoreIsDamageAtEveryStart) {
+TEST_F(StoreDamageTest, AnIdThatIsNotTextIsReportedAtEveryStart) {
   Files files = Checkpointed();
   const int sample = 3;
   const std::string id = SampleId(sample);
@@ -349,7 +349,7 @@ TEST_F(StoreDamageTest, NoColumnOfAnotherTypeIsSilent) {
   }
 }
 
-TEST_F(StoreDamageTest, LostTransactionsAreToldAtEveryStart) {
+TEST_F(StoreDamageTest, LostTransactionsAreReportedAtEveryStart) {
   Files files = Killed();
   // Damages the middle of the log. Everything after it is lost.
   std::string& log = files["-wal"];

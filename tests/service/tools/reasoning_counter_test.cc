@@ -40,7 +40,7 @@ TEST(ReasoningCounterTest, CountsTheTokensBetweenTheMarkers) {
   EXPECT_EQ(Count(format, {"<think>", "a", "</think>", "<think>", "b", "c", "</think>", "d"}), 3);
 }
 
-// Control tokens that are no markers have no text.
+// Control tokens that are not markers have no text.
 TEST(ReasoningCounterTest, TokensWithoutTextAreNotCounted) {
   EXPECT_EQ(Count(Thinking(true), {"a", "", "b", "</think>", ""}), 2);
 }

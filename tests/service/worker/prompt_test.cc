@@ -269,7 +269,7 @@ TEST_F(PromptTest, TokensTurnsAreAppended) {
   EXPECT_EQ(kept_, 1);
 }
 
-TEST_F(PromptTest, AChatGoesOnBehindTheAnswersOwnTokens) {
+TEST_F(PromptTest, AChatContinuesAfterTheTokensOfTheResponse) {
   Ask("more");
   // The word is five byte tokens, as the model generated it. A tokenizer would make one token of
   // it.
@@ -278,7 +278,7 @@ TEST_F(PromptTest, AChatGoesOnBehindTheAnswersOwnTokens) {
   EXPECT_EQ(kept_, log_.size());
 }
 
-TEST_F(PromptTest, AnAnswerCutShortGetsItsEnd) {
+TEST_F(PromptTest, AnInterruptedResponseGetsItsEnd) {
   Ask("more");
   Answered("ope", Bytes("ope"));
   EXPECT_EQ(Prompt(), Join({log_, {fakes::kEndToken}, NextTurn("more")}));

@@ -109,7 +109,7 @@ class RunSessionTest : public testing::Test {
       &transport_);
 };
 
-TEST_F(RunSessionTest, OffersToMoveAndGoesOnUntilItIsCancelled) {
+TEST_F(RunSessionTest, OffersToMoveAndContinuesUntilItIsCancelled) {
   Start(100);
   clock_.Advance(absl::Seconds(4));
   Make(4);  // one token per second
@@ -143,7 +143,7 @@ TEST_F(RunSessionTest, MovesBeforeItsFirstToken) {
   EXPECT_TRUE(transport_.status->ok());
 }
 
-TEST_F(RunSessionTest, OffersBehindTheMessageInFlight) {
+TEST_F(RunSessionTest, OffersAfterTheMessageInFlight) {
   Start(100);
   clock_.Advance(absl::Seconds(1));
   engine_.model.Allow(1);
@@ -155,7 +155,7 @@ TEST_F(RunSessionTest, OffersBehindTheMessageInFlight) {
   Written();
 }
 
-TEST_F(RunSessionTest, GivesUpBehindTheMessageInFlight) {
+TEST_F(RunSessionTest, GivesUpAfterTheMessageInFlight) {
   Start(100);
   engine_.model.Allow(1);
   loop_.RunUntil([&] { return transport_.writing; });

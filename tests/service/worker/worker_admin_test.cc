@@ -70,7 +70,7 @@ class WorkerAdminTest : public testing::Test {
   std::unique_ptr<WorkerAdmin> admin_;
 };
 
-TEST_F(WorkerAdminTest, SetsWhatIsSetAndTellsAll) {
+TEST_F(WorkerAdminTest, SetsTheGivenFieldsAndReportsAll) {
   v1::SetOffloadRequest request;
   auto answer = Set(request);
   ASSERT_TRUE(answer.ok()) << answer.status();

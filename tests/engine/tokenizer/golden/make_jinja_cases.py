@@ -3,7 +3,7 @@ templates.
 
     python make_jinja_cases.py [--check]
 
-Needs transformers with jinja2. The cases stand in jinja_cases.txt; this adds what they print, or
+Needs transformers with jinja2. The cases are in jinja_cases.txt; this adds what they print, or
 the kind of error.
 """
 

@@ -1,4 +1,4 @@
-#include "service/front/answer_queue.h"
+#include "service/front/response_queue.h"
 
 #include <algorithm>
 #include <utility>
@@ -24,18 +24,18 @@ void Merge(v1::GenerateResponse&& next, v1::GenerateResponse* into) {
 
 }  // namespace
 
-void AnswerQueue::Push(v1::GenerateResponse response, bool logged) {
+void ResponseQueue::Push(v1::GenerateResponse response, bool logged) {
   waiting_.push_back({.response = std::move(response), .logged = logged});
 }
 
-void AnswerQueue::MarkLogged() {
+void ResponseQueue::MarkLogged() {
   const auto first = std::find_if(waiting_.begin(), waiting_.end(),
                                   [](const Message& message) { return !message.logged; });
   if (first != waiting_.end()) first->logged = true;
 }
 
-std::optional<v1::GenerateResponse> AnswerQueue::Take() {
-  if (under_way_ || waiting_.empty() || !waiting_.front().logged) return std::nullopt;
+std::optional<v1::GenerateResponse> ResponseQueue::Take() {
+  if (in_flight_ || waiting_.empty() || !waiting_.front().logged) return std::nullopt;
   v1::GenerateResponse response = std::move(waiting_.front().response);
   waiting_.pop_front();
   while (!waiting_.empty() && waiting_.front().logged &&
@@ -43,14 +43,14 @@ std::optional<v1::GenerateResponse> AnswerQueue::Take() {
     Merge(std::move(waiting_.front().response), &response);
     waiting_.pop_front();
   }
-  under_way_ = true;
+  in_flight_ = true;
   tokens_ = response.token_ids_size() + response.prompt_logprobs_size();
   last_ = response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
   return response;
 }
 
-int64_t AnswerQueue::OnTaken() {
-  under_way_ = false;
+int64_t ResponseQueue::OnTaken() {
+  in_flight_ = false;
   return tokens_;
 }
 

@@ -1,6 +1,6 @@
-// AnswerCollector: collects all messages of a generation into one response.
-#ifndef TIDEPOOL_SERVICE_FRONT_ANSWER_COLLECTOR_H_
-#define TIDEPOOL_SERVICE_FRONT_ANSWER_COLLECTOR_H_
+// ResponseCollector: collects all messages of a generation into one response.
+#ifndef TIDEPOOL_SERVICE_FRONT_RESPONSE_COLLECTOR_H_
+#define TIDEPOOL_SERVICE_FRONT_RESPONSE_COLLECTOR_H_
 
 #include <cstdint>
 #include <functional>
@@ -16,13 +16,13 @@
 namespace tidepool::service {
 
 // Use it on the loop only. Deletes itself when the generation has ended.
-class AnswerCollector final : public GenerationSink {
+class ResponseCollector final : public GenerationSink {
  public:
   using Done = std::function<void(absl::StatusOr<v1::CompleteResponse>)>;
 
   // `whole` counts the memory of the response. `loop` and `whole` must live until `done` has been
   // called.
-  AnswerCollector(Executor* loop, WholeAnswer* whole, Done done);
+  ResponseCollector(Executor* loop, WholeAnswer* whole, Done done);
 
   // Sets the number of choices. Call it before the first message. Requires: count >= 1.
   void SetCompletions(int32_t count);
@@ -46,4 +46,4 @@ class AnswerCollector final : public GenerationSink {
 
 }  // namespace tidepool::service
 
-#endif  // TIDEPOOL_SERVICE_FRONT_ANSWER_COLLECTOR_H_
+#endif  // TIDEPOOL_SERVICE_FRONT_RESPONSE_COLLECTOR_H_

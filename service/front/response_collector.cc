@@ -1,4 +1,4 @@
-#include "service/front/answer_collector.h"
+#include "service/front/response_collector.h"
 
 #include <cstddef>
 #include <utility>
@@ -36,16 +36,16 @@ void TakeEvent(v1::OutputEvent* event, v1::Completion* completion) {
 
 }  // namespace
 
-AnswerCollector::AnswerCollector(Executor* loop, WholeAnswer* whole, Done done)
+ResponseCollector::ResponseCollector(Executor* loop, WholeAnswer* whole, Done done)
     : loop_(loop), whole_(whole), done_(std::move(done)) {
   answer_.add_completions();
 }
 
-void AnswerCollector::SetCompletions(int32_t count) {
+void ResponseCollector::SetCompletions(int32_t count) {
   for (int32_t i = 1; i < count; ++i) answer_.add_completions()->set_index(i);
 }
 
-void AnswerCollector::Write(v1::GenerateResponse response) {
+void ResponseCollector::Write(v1::GenerateResponse response) {
   if (absl::Status room = Grow(KeptBytes(response)); !room.ok()) return Stop(std::move(room));
   v1::Completion* completion = answer_.mutable_completions(response.index());
   answer_.set_request_id(response.request_id());
@@ -61,7 +61,7 @@ void AnswerCollector::Write(v1::GenerateResponse response) {
   });
 }
 
-void AnswerCollector::Finish(absl::Status status) {
+void ResponseCollector::Finish(absl::Status status) {
   if (status.ok()) {
     done_(std::move(answer_));
   } else {
@@ -70,7 +70,7 @@ void AnswerCollector::Finish(absl::Status status) {
   delete this;
 }
 
-void AnswerCollector::TakePrompt(v1::GenerateResponse* response) {
+void ResponseCollector::TakePrompt(v1::GenerateResponse* response) {
   if (response->prompt_token_ids_size() > 0) {
     answer_.mutable_prompt_token_ids()->Swap(response->mutable_prompt_token_ids());
     answer_.set_prompt_text(response->prompt_text());
@@ -78,7 +78,7 @@ void AnswerCollector::TakePrompt(v1::GenerateResponse* response) {
   answer_.mutable_prompt_logprobs()->MergeFrom(response->prompt_logprobs());
 }
 
-absl::Status AnswerCollector::Grow(int64_t bytes) {
+absl::Status ResponseCollector::Grow(int64_t bytes) {
   absl::Status room = whole_->Grow(bytes);
   if (!whole_->IsTooLong()) return room;
   return absl::InvalidArgumentError(
@@ -87,7 +87,7 @@ absl::Status AnswerCollector::Grow(int64_t bytes) {
                    "tokens or logprobs"));
 }
 
-void AnswerCollector::Stop(absl::Status status) {
+void ResponseCollector::Stop(absl::Status status) {
   v1::CompleteResponse().Swap(&answer_);
   whole_->Clear();
   // Post the task, because the stream may be in the middle of a call to this object.
