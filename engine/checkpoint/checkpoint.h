@@ -98,10 +98,9 @@ struct GgufTensor {
   void CopyRows(int64_t first, int64_t count, std::byte* out) const;
   bool transposed() const { return column_step > 0; }
   // Whether rows are read in the order in which they are stored, so that row i begins i *
-  // row_bytes() bytes after the first row. rows_in_order() says this of the rows of each matrix of
-  // dims[0] x dims[1] elements, and contiguous() of all rows of the tensor.
+  // row_bytes() bytes after the first row. This is about the rows of each matrix of dims[0] x
+  // dims[1] elements.
   bool rows_in_order() const { return head_rows == 0 && slab_rows == 0 && !transposed(); }
-  bool contiguous() const { return head_rows == 0 && slabs.empty(); }
   // The dimensions as text. See GgufShape.
   std::string ShapeString() const;
 };
