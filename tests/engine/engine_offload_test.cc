@@ -23,7 +23,7 @@
 #include "kernels/base/retry_after.h"
 #include "kernels/device.h"
 #include "moe/replay/replay.h"
-#include "moe/replay/trace.h"
+#include "moe/trace/trace.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/model/test_backend.h"
 #include "tests/moe/tier_checks.h"

@@ -16,7 +16,10 @@ ALLOWED = {
     "kernels/cpu": ["kernels"],
     "kernels/cuda": ["kernels"],
     "kernels/backends": ["kernels"],
+    "moe/policy": ["kernels"],
+    "moe/trace": ["moe/policy", "kernels"],
     "moe": ["kernels"],
+    "moe/replay": ["moe", "kernels"],
     "engine/checkpoint": ["moe", "kernels"],
     "engine/tokenizer": ["engine/checkpoint", "kernels/base"],
     "engine/chat_template": ["engine/tokenizer", "kernels/base"],
@@ -53,6 +56,8 @@ ALLOWED = {
 
 # Exceptions to ALLOWED: files that a folder must not include.
 FORBIDDEN = {
+    "moe": ["moe/replay"],
+    "engine": ["moe/replay"],
     "service/grpc": ["engine/engine.h"],
 }
 # Only kernels/backends chooses a device. Tests may, too.
@@ -156,7 +161,10 @@ class LintTest(unittest.TestCase):
                     continue
                 ok = (is_below(include, home) or is_below(include, "kernels/base")
                       or any(is_below(include, allowed) for allowed in ALLOWED[home]))
-                banned = FORBIDDEN.get(home, []) + ([] if name.startswith(DEVICE_USERS) else DEVICES)
+                forbidden = [path for room, paths in FORBIDDEN.items()
+                             if is_below(name, room) and not is_below(folder, "moe/replay")
+                             for path in paths]
+                banned = forbidden + ([] if name.startswith(DEVICE_USERS) else DEVICES)
                 bad = any(is_below(include, folder) for folder in banned)
                 if not ok or bad or (is_below(include, "tests") and home != "tests"):
                     wrong.append(f"{name} includes {include}")

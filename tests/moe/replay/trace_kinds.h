@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "moe/replay/trace.h"
+#include "moe/trace/trace.h"
 
 namespace tidepool::moe {
 
