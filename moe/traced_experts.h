@@ -15,7 +15,7 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/status_macros.h"
 #include "moe/expert_source.h"
-#include "moe/replay/trace_writer.h"
+#include "moe/trace/trace_writer.h"
 
 namespace tidepool::moe {
 

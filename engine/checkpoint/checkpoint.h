@@ -100,9 +100,6 @@ struct GgufTensor {
   // Returns whether the rows of each matrix of dims[0] x dims[1] elements are stored in order: row
   // i of the matrix begins i * row_bytes() bytes after its first row.
   bool rows_in_order() const { return head_rows == 0 && slab_rows == 0 && !transposed(); }
-  // Returns whether all rows of the tensor are stored in order: row i of the tensor begins
-  // i * row_bytes() bytes after `data`.
-  bool contiguous() const { return head_rows == 0 && slabs.empty(); }
   // The dimensions as text. See GgufShape.
   std::string ShapeString() const;
 };

@@ -31,7 +31,7 @@ struct ExpertOptions {
   // Receives one-line messages for people about faults that were handled, while the model is loaded
   // and while it is served. Called on several threads. May be empty.
   std::function<void(absl::string_view line)> note;
-  // path of the routing trace (moe/replay/trace.h) to write; empty: no trace
+  // path of the routing trace (moe/trace/trace.h) to write; empty: no trace
   std::string trace_path;
 };
 

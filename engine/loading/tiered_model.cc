@@ -11,8 +11,8 @@
 #include "engine/model/transformer_weights.h"
 #include "kernels/base/status_macros.h"
 #include "moe/device/device_experts.h"
-#include "moe/replay/trace.h"
 #include "moe/tiered_experts.h"
+#include "moe/trace/trace.h"
 
 namespace tidepool::engine {
 namespace {

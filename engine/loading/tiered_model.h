@@ -20,7 +20,7 @@
 #include "engine/model/transformer_weights.h"
 #include "kernels/backend.h"
 #include "moe/expert_source.h"
-#include "moe/replay/trace_writer.h"
+#include "moe/trace/trace_writer.h"
 
 namespace tidepool::engine {
 

@@ -34,7 +34,7 @@
 #include "kernels/tensor.h"
 #include "moe/expert_scheduler.h"
 #include "moe/expert_source.h"
-#include "moe/replay/trace_writer.h"
+#include "moe/trace/trace_writer.h"
 
 namespace tidepool::engine {
 

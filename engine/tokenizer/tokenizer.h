@@ -200,9 +200,6 @@ class StreamDecoder {
   // decoder can be used for another text.
   std::string Flush();
 
-  // Number of bytes that are held back, 0 to 3.
-  size_t pending_bytes() const { return tail_.size(); }
-
  private:
   const Tokenizer* tokenizer_;
   ControlText control_;

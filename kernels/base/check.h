@@ -39,6 +39,12 @@ struct Voidify {
               : ::tidepool::base::Voidify() & \
                     ::tidepool::base::CheckFailure(__FILE__, __LINE__, #condition).stream()
 // NOLINTEND(bugprone-macro-parentheses)
+// CHECK in debug builds, among them those of the sanitizers. Other builds do not evaluate it.
+#ifdef NDEBUG
+#define DCHECK(condition) CHECK(true || (condition))
+#else
+#define DCHECK(condition) CHECK(condition)
+#endif
 #define CHECK_OP_(a, op, b) CHECK((a)op(b)) << (a) << " vs " << (b) << " "
 #define CHECK_EQ(a, b) CHECK_OP_(a, ==, b)
 #define CHECK_NE(a, b) CHECK_OP_(a, !=, b)

@@ -10,16 +10,13 @@
 //   TIDEPOOL_UNROLL, TIDEPOOL_UNROLL_BY(n) before a loop. An array is in registers only if all
 //                                          loops over it are unrolled.
 //   ThreadIndex, BlockThreads, LaneIndex, WarpIndex            of the block
-//   BlockX, BlockY, BlockZ, GridX, GridY, GridZ
+//   BlockX, BlockY, GridX, GridY
 //   BlockBarrier(), WarpBarrier()          all threads of the block, or of the warp, must call
-//   Shuffle(value, lane), ShuffleXor(value, mask), ShuffleDown(value, delta)      whole warps
-//   Ballot(bool), AnyLane(bool), AllLanes(bool)                                  whole warps
+//   Shuffle(value, lane), ShuffleXor(value, mask), AllLanes(bool)                whole warps
 //   SharedArray<T>(first_byte, count)      a part of the block's shared memory, a Shared<T>:
-//       array[i], array.Slice(first, count), array.Add(i, v), array.Max(i, v) (the last two are
-//       atomic). array[i] is a reference on a GPU, and an object that checks each access on the
-//       emulated device. So copy it before the use of members: const U32x4 v = array[i].
-//   AtomicAdd(p, v), AtomicMax(p, v), AtomicMin(p, v), AtomicCas(p, old, new)   device memory
-//   Fence()                                earlier writes are visible to the device first
+//       array[i], array.Slice(first, count). array[i] is a reference on a GPU, and an object that
+//       checks each access on the emulated device. So copy it before the use of members:
+//       const U32x4 v = array[i].
 //   LoadOnce(p)                            a load of 1, 2, 4, 8 or 16 bytes that will not be reused
 //   Dot4(a, b, c)                          c + the dot product of four signed bytes
 //   BytePermute(a, b, selector)            each result byte is the byte of (b, a) whose index is in
@@ -27,7 +24,6 @@
 //                                          low three bits of the selector's nibble
 //   FloatOfF16(half)                       exact; a NaN stays one
 //   SquareRoot(x)                          correctly rounded
-//   PopCount(x), LowestBit(x)              LowestBit: index, or -1 if x is 0
 //   Launch(stream, kernel, grid, threads, shared_bytes, arguments...)     on the host
 //
 // The emulated device finds, and reports as an error of the stream: accesses outside of a

@@ -26,14 +26,11 @@ TIDEPOOL_DEVICE int LaneIndex() { return ThreadIndex() % kWarpLanes; }
 TIDEPOOL_DEVICE int WarpIndex() { return ThreadIndex() / kWarpLanes; }
 TIDEPOOL_DEVICE int BlockX() { return static_cast<int>(blockIdx.x); }
 TIDEPOOL_DEVICE int BlockY() { return static_cast<int>(blockIdx.y); }
-TIDEPOOL_DEVICE int BlockZ() { return static_cast<int>(blockIdx.z); }
 TIDEPOOL_DEVICE int GridX() { return static_cast<int>(gridDim.x); }
 TIDEPOOL_DEVICE int GridY() { return static_cast<int>(gridDim.y); }
-TIDEPOOL_DEVICE int GridZ() { return static_cast<int>(gridDim.z); }
 
 TIDEPOOL_DEVICE void BlockBarrier() { __syncthreads(); }
 TIDEPOOL_DEVICE void WarpBarrier() { __syncwarp(); }
-TIDEPOOL_DEVICE void Fence() { __threadfence(); }
 
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 
@@ -45,30 +42,7 @@ template <typename T>
 TIDEPOOL_DEVICE T ShuffleXor(T value, int mask) {
   return __shfl_xor_sync(kAllLanes, value, mask);
 }
-template <typename T>
-TIDEPOOL_DEVICE T ShuffleDown(T value, int delta) {
-  return __shfl_down_sync(kAllLanes, value, static_cast<unsigned>(delta));
-}
-TIDEPOOL_DEVICE uint32_t Ballot(bool vote) { return __ballot_sync(kAllLanes, vote); }
-TIDEPOOL_DEVICE bool AnyLane(bool vote) { return __any_sync(kAllLanes, vote) != 0; }
 TIDEPOOL_DEVICE bool AllLanes(bool vote) { return __all_sync(kAllLanes, vote) != 0; }
-
-template <typename T>
-TIDEPOOL_DEVICE T AtomicAdd(T* at, T value) {
-  return atomicAdd(at, value);
-}
-template <typename T>
-TIDEPOOL_DEVICE T AtomicMax(T* at, T value) {
-  return atomicMax(at, value);
-}
-template <typename T>
-TIDEPOOL_DEVICE T AtomicMin(T* at, T value) {
-  return atomicMin(at, value);
-}
-template <typename T>
-TIDEPOOL_DEVICE T AtomicCas(T* at, T expected, T value) {
-  return atomicCAS(at, expected, value);
-}
 
 // A part of the block's shared memory.
 template <typename T>
@@ -77,8 +51,6 @@ class Shared {
   TIDEPOOL_DEVICE explicit Shared(T* data) : data_(data) {}
   TIDEPOOL_DEVICE T& operator[](int i) const { return data_[i]; }
   TIDEPOOL_DEVICE Shared Slice(int first, int) const { return Shared(data_ + first); }
-  TIDEPOOL_DEVICE T Add(int i, T value) const { return atomicAdd(data_ + i, value); }
-  TIDEPOOL_DEVICE T Max(int i, T value) const { return atomicMax(data_ + i, value); }
   TIDEPOOL_DEVICE T* data() const { return data_; }
 
  private:
@@ -123,8 +95,6 @@ TIDEPOOL_DEVICE float FloatOfF16(uint16_t half) {
   return value;
 }
 TIDEPOOL_DEVICE float SquareRoot(float x) { return __fsqrt_rn(x); }
-TIDEPOOL_DEVICE int PopCount(uint32_t x) { return __popc(x); }
-TIDEPOOL_DEVICE int LowestBit(uint32_t x) { return __ffs(static_cast<int>(x)) - 1; }
 
 // Starts `kernel` after all earlier work of the stream. An error is kept in the stream.
 template <typename... Parameters>

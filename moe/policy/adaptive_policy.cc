@@ -135,7 +135,7 @@ std::vector<Ranked<float>> AdaptivePolicy::FindVictims(const Residency& residenc
       if (visit.value > most) break;
       const auto layer = static_cast<int>(visit.index);
       FinishBelow(residency, layer, std::min(most, finished));
-      least.Add(residency, values_, layer, MaxVictims(residency, layer, last_layer_));
+      least.Add(residency, values_, layer);
       std::pop_heap(visits_.begin(), end, is_later);
     }
     std::vector<Ranked<float>> victims = least.Take();

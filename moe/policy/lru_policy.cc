@@ -21,7 +21,7 @@ void LruPolicy::Decide(const LayerNeeds& needs, const Residency& residency,
   }
   const absl::Span<const int64_t> values = last_use_;
   CollectMissing(needs, residency, values, &missing_);
-  SwapByValue(residency, values, layer, &missing_, swaps);
+  SwapByValue(residency, values, &missing_, swaps);
 }
 
 std::vector<ExpertRef> LruPolicy::Shed(const Residency& residency, int64_t slots) {

@@ -115,10 +115,9 @@ absl::StatusOr<std::vector<ExpertRef>> Placement::Resize(int64_t slots) {
   PoolShape resized = shape();
   resized.slots = slots;
   RETURN_IF_ERROR(resized.Validate());
-  if (const int64_t least = residency_.least_residents(); least > slots) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "%d slots are too few: experts in use and the layers' minimum need %d; try again", slots,
-        least));
+  if (const int64_t pinned = residency_.pinned(); pinned > slots) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("%d slots are too few: experts in use need %d; try again", slots, pinned));
   }
   std::vector<ExpertRef> evicted = RemoveShed(slots);
   residency_.Resize(slots);

@@ -75,8 +75,8 @@ class Placement {
   // 0 <= layer < layers, and tokens * top_k ids in [0, experts).
   absl::Span<const Lookup> Decide(const LayerRouting& routing);
 
-  // If the expert has a slot, frees it, for example after a failed read. The layer may then have
-  // fewer residents than the floor. Requires: the expert is not pinned.
+  // If the expert has a slot, frees it, for example after a failed read. Requires: the expert is
+  // not pinned.
   void Forget(ExpertRef expert);
 
   // Pinned experts are never evicted. Each Pin needs its own Unpin. Requires: Pin needs a resident
@@ -86,8 +86,7 @@ class Placement {
 
   // Changes the number of slots, and returns the experts that are evicted. Later misses use the new
   // slots. On error, nothing changes. Returns INVALID_ARGUMENT for a number of slots that the shape
-  // cannot have, and FAILED_PRECONDITION if the pinned experts and the floors of the layers need
-  // more slots.
+  // cannot have, and FAILED_PRECONDITION if the pinned experts need more slots.
   absl::StatusOr<std::vector<ExpertRef>> Resize(int64_t slots);
 
   // Replaces the policy, and returns the experts that the new policy evicts. The other residents

@@ -72,15 +72,15 @@ class PlacementPolicy {
   // `swaps`, which is empty, the missing experts that become resident. Other misses are used once
   // and dropped. The result must satisfy these conditions: experts are distinct, needed and not
   // resident; victims are distinct, resident and not pinned; no more free slots are used than there
-  // are; no layer falls below the shape's floor. A victim may be an expert that this layer needs.
-  // Then it runs before its slot is used again.
+  // are. A victim may be an expert that this layer needs. Then it runs before its slot is used
+  // again.
   virtual void Decide(const LayerNeeds& needs, const Residency& residency,
                       std::vector<Swap>* swaps) = 0;
 
   // Returns the experts to evict so that at most `slots` residents are left. The policy decides how
-  // they are divided among the layers. They are distinct, resident and not pinned, and no layer
-  // falls below the shape's floor. Called before the pool is resized, and when this policy replaces
-  // another one. Requires: slots >= residency.least_residents(), and slots >= floor * layers.
+  // they are divided among the layers. They are distinct, resident and not pinned. Called
+  // before the pool is resized, and when this policy replaces another one. Requires: slots >=
+  // residency.pinned().
   virtual std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) = 0;
 
   // After this call, a policy with a refresh interval refreshes each layer at the layer's next

@@ -49,30 +49,28 @@ class LeastValuable {
   // The resident with the highest value among those found. Requires: there is one.
   const Ranked<T>& worst() const { return heap_.front(); }
 
-  // Considers the residents of `layer` that are not pinned, and adds at most `limit` of them.
-  // values: [layers, experts].
-  void Add(const Residency& residency, absl::Span<const T> values, int layer, int64_t limit) {
-    limit = std::min(limit, count_);
-    if (limit <= 0) return;
-    layer_heap_.clear();
-    // Of the residents found so far, the one that the next must be below, if there is one.
-    const Ranked<T>* bound = full() ? &worst() : nullptr;
+  // Considers the residents of `layer` that are not pinned. values: [layers, experts].
+  void Add(const Residency& residency, absl::Span<const T> values, int layer) {
+    if (count_ <= 0) return;
     const int64_t end = (int64_t{layer} + 1) * residency.shape().experts;
     for (int64_t index = end - residency.shape().experts; index < end; ++index) {
       // Most residents are skipped, four at a time.
-      if (bound != nullptr && index + 4 <= end && !AnyAtMost4(&values[index], bound->value)) {
+      if (full() && index + 4 <= end && !AnyAtMost4(&values[index], worst().value)) {
         index += 3;
         continue;
       }
       if (residency.resident()[index] == 0) continue;
       const Ranked<T> ranked{values[index], index};
-      if (bound != nullptr && !(ranked < *bound)) continue;
+      if (full() && !(ranked < worst())) continue;
       if (residency.IsPinned(residency.At(index))) continue;
-      Keep(&layer_heap_, limit, ranked);
-      if (static_cast<int64_t>(layer_heap_.size()) < limit) continue;
-      if (bound == nullptr || layer_heap_.front() < *bound) bound = &layer_heap_.front();
+      if (full()) {
+        std::pop_heap(heap_.begin(), heap_.end());
+        heap_.back() = ranked;
+      } else {
+        heap_.push_back(ranked);
+      }
+      std::push_heap(heap_.begin(), heap_.end());
     }
-    for (const Ranked<T>& ranked : layer_heap_) Keep(&heap_, count_, ranked);
   }
 
   // Returns the residents that were found, and removes them from this object. The lowest value is
@@ -83,37 +81,19 @@ class LeastValuable {
   }
 
  private:
-  static void Keep(std::vector<Ranked<T>>* heap, int64_t limit, const Ranked<T>& ranked) {
-    if (static_cast<int64_t>(heap->size()) == limit) {
-      if (!(ranked < heap->front())) return;
-      std::pop_heap(heap->begin(), heap->end());
-      heap->back() = ranked;
-    } else {
-      heap->push_back(ranked);
-    }
-    std::push_heap(heap->begin(), heap->end());
-  }
-
   const int64_t count_;
-  std::vector<Ranked<T>> heap_;        // the highest value is on top
-  std::vector<Ranked<T>> layer_heap_;  // the same for the layer that is being added
+  std::vector<Ranked<T>> heap_;  // the highest value is on top
 };
 
-// Returns how many residents `layer` may lose. These are the residents above the floor. If it is
-// the running layer, it may lose all of them, because it fills its slots again.
-inline int64_t MaxVictims(const Residency& residency, int layer, int running) {
-  return residency.residents_of(layer) - (layer == running ? 0 : residency.shape().floor);
-}
-
-// Returns the `count` residents with the lowest values among those that may be evicted. If there
+// Returns the `count` residents with the lowest values among those that are not pinned. If there
 // are fewer, returns all of these. The lowest value is first; if values are equal, the lower index
-// is first. `running` is the layer that decides, or -1.
+// is first.
 template <typename T>
 std::vector<Ranked<T>> FindLeastValuable(const Residency& residency, absl::Span<const T> values,
-                                         int running, int64_t count) {
+                                         int64_t count) {
   LeastValuable<T> least(count);
   for (int layer = 0; layer < residency.shape().layers; ++layer) {
-    least.Add(residency, values, layer, MaxVictims(residency, layer, running));
+    least.Add(residency, values, layer);
   }
   return least.Take();
 }
@@ -141,10 +121,10 @@ void SwapByValue(const Residency& residency, const FindVictims& find_victims,
 }
 
 template <typename T>
-void SwapByValue(const Residency& residency, absl::Span<const T> values, int layer,
+void SwapByValue(const Residency& residency, absl::Span<const T> values,
                  std::vector<Ranked<T>>* missing, std::vector<Swap>* swaps) {
   const auto find_victims = [&](int64_t count, T) {
-    return FindLeastValuable(residency, values, layer, count);
+    return FindLeastValuable(residency, values, count);
   };
   SwapByValue(residency, find_victims, missing, swaps);
 }
@@ -155,7 +135,7 @@ std::vector<ExpertRef> ShedByValue(const Residency& residency, absl::Span<const 
                                    int64_t slots) {
   std::vector<ExpertRef> shed;
   for (const Ranked<T>& ranked :
-       FindLeastValuable(residency, values, -1, residency.residents() - slots)) {
+       FindLeastValuable(residency, values, residency.residents() - slots)) {
     shed.push_back(residency.At(ranked.index));
   }
   return shed;

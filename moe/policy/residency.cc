@@ -26,15 +26,10 @@ absl::Status PoolShape::Validate() const {
     return absl::InvalidArgumentError(absl::StrFormat(
         "top_k is %d; it must be 1 to %d, the number of experts of a layer", top_k, experts));
   }
-  if (floor < 0 || floor > experts) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "the floor is %d; it must be 0 to %d, the number of experts of a layer", floor, experts));
-  }
-  const int64_t least = std::max<int64_t>(1, int64_t{floor} * layers);
-  if (slots < least || slots > all_experts()) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "the number of slots is %d; it must be %d to %d for %d layers of %d experts", slots, least,
-        all_experts(), layers, experts));
+  if (slots < 1 || slots > all_experts()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("the number of slots is %d; it must be 1 to %d for %d layers of %d experts",
+                        slots, all_experts(), layers, experts));
   }
   if (!miss_cost.empty() && static_cast<int>(miss_cost.size()) != layers) {
     return absl::InvalidArgumentError(absl::StrFormat(
@@ -65,8 +60,7 @@ Residency::Residency(const PoolShape& shape)
     : shape_(shape),
       resident_(shape.all_experts(), 0),
       pins_(shape.all_experts(), 0),
-      residents_of_(shape.layers, 0),
-      pinned_of_(shape.layers, 0) {
+      residents_of_(shape.layers, 0) {
   CHECK_OK(shape.Validate());
 }
 
@@ -91,20 +85,12 @@ void Residency::Replace(ExpertRef victim, ExpertRef newcomer) {
 
 void Residency::Pin(ExpertRef ref) {
   CHECK(IsResident(ref));
-  if (pins_[IndexOf(ref)]++ == 0) ++pinned_of_[ref.layer];
+  if (pins_[IndexOf(ref)]++ == 0) ++pinned_;
 }
 
 void Residency::Unpin(ExpertRef ref) {
   CHECK(IsPinned(ref));
-  if (--pins_[IndexOf(ref)] == 0) --pinned_of_[ref.layer];
-}
-
-int64_t Residency::least_residents() const {
-  int64_t least = 0;
-  for (int layer = 0; layer < shape_.layers; ++layer) {
-    least += std::max(pinned_of_[layer], std::min(shape_.floor, residents_of_[layer]));
-  }
-  return least;
+  if (--pins_[IndexOf(ref)] == 0) --pinned_;
 }
 
 void Residency::Resize(int64_t slots) {

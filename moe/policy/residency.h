@@ -24,10 +24,6 @@ struct PoolShape {
   int experts = 0;  // number of experts per layer
   int top_k = 0;
   int64_t slots = 0;
-  // If a layer has this number of residents or fewer, policies do not evict any of them. (A layer
-  // can have fewer if an expert could not be read, see Placement::Forget.) Requires: floor * layers
-  // <= slots.
-  int floor = 0;
   // [layers]: the cost of a miss in each layer, from MissCosts. The mean is 1. If empty, the cost
   // is 1 in every layer.
   std::vector<float> miss_cost;
@@ -70,9 +66,7 @@ class Residency {
   const std::vector<int32_t>& resident() const { return resident_; }
 
   bool IsPinned(ExpertRef ref) const { return pins_[IndexOf(ref)] > 0; }
-  // The minimum number of residents: those that are pinned, and those that are needed for the
-  // floors of the layers.
-  int64_t least_residents() const;
+  int64_t pinned() const { return pinned_; }  // number of pinned experts
 
   // Gives the expert a free slot. Requires: the expert is not resident, and free_slots() > 0.
   void Insert(ExpertRef ref);
@@ -93,8 +87,8 @@ class Residency {
   std::vector<int32_t> resident_;  // [layers, experts]
   std::vector<int32_t> pins_;      // [layers, experts]
   std::vector<int> residents_of_;  // [layers]
-  std::vector<int> pinned_of_;     // [layers]: number of pinned experts
   int64_t residents_ = 0;
+  int64_t pinned_ = 0;
 };
 
 }  // namespace tidepool::moe

@@ -61,7 +61,7 @@ std::vector<ExpertRef> TidePolicy::Shed(const Residency& residency, int64_t slot
   const auto fits = [&] {
     return residency.residents() - static_cast<int64_t>(experts.size()) <= slots;
   };
-  while (!fits() && per_layer > residency.shape().floor) experts = ShedTo(residency, --per_layer);
+  while (!fits() && per_layer > 0) experts = ShedTo(residency, --per_layer);
   return experts;
 }
 

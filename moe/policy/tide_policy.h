@@ -17,7 +17,7 @@ namespace tidepool::moe {
 
 // Thread-compatible. Pinned experts stay resident. If there are then too few residents to replace,
 // the targets that the fewest tokens need are used once and dropped. A layer never takes slots from
-// another layer. B is at least the floor, so no layer falls below the floor.
+// another layer.
 class TidePolicy final : public PlacementPolicy {
  public:
   // Requires: refresh_interval > 0.
@@ -29,8 +29,7 @@ class TidePolicy final : public PlacementPolicy {
   void Decide(const LayerNeeds& needs, const Residency& residency,
               std::vector<Swap>* swaps) override;
   // Evicts from each layer the residents above B, the lowest numbers first. This may not be enough,
-  // because a layer may have more than B pinned experts. Then it uses a smaller B, but not less
-  // than the floor.
+  // because a layer may have more than B pinned experts. Then it uses a smaller B.
   std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) override;
   void RefreshSoon() override;
 

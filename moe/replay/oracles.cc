@@ -54,7 +54,7 @@ class BeladyPolicy final : public PlacementPolicy {
     ++now_;
     const absl::Span<const int64_t> values = values_;
     CollectMissing(needs, residency, values, &missing_);
-    SwapByValue(residency, values, needs.routing.layer, &missing_, swaps);
+    SwapByValue(residency, values, &missing_, swaps);
   }
 
   std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) override {

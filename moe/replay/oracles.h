@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "moe/policy/placement_policy.h"
-#include "moe/replay/trace.h"
+#include "moe/trace/trace.h"
 
 namespace tidepool::moe {
 

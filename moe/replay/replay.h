@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "moe/policy/placement.h"
-#include "moe/replay/trace.h"
+#include "moe/trace/trace.h"
 
 namespace tidepool::moe {
 

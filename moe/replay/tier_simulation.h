@@ -28,7 +28,7 @@
 
 #include "moe/policy/placement.h"
 #include "moe/replay/tier_costs.h"
-#include "moe/replay/trace.h"
+#include "moe/trace/trace.h"
 
 namespace tidepool::moe {
 

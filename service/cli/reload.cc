@@ -4,6 +4,8 @@
 #include <iterator>
 #include <set>
 
+#include "absl/strings/string_view.h"
+
 namespace tidepool::service {
 namespace {
 
@@ -47,8 +49,6 @@ bool Same(const std::vector<std::string>* a, const std::vector<std::string>* b) 
 }
 
 }  // namespace
-
-bool MayChange(absl::string_view flag) { return FindLive(flag) != nullptr; }
 
 ConfigChanges TakeChanges(const ParsedConfig& read, ParsedConfig* running) {
   std::set<std::string> names;

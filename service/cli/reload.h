@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "service/cli/config.h"
 
 namespace tidepool::service {
@@ -18,9 +17,6 @@ struct ConfigChanges {
 
 // Copies the reloadable values of `read` to `running`. docs/operations.md lists these flags.
 ConfigChanges TakeChanges(const ParsedConfig& read, ParsedConfig* running);
-
-// Returns true if a reload can change this flag.
-bool MayChange(absl::string_view flag);
 
 }  // namespace tidepool::service
 

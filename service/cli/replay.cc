@@ -14,7 +14,7 @@
 #include "kernels/base/status_macros.h"
 #include "moe/replay/tier_costs.h"
 #include "moe/replay/tier_simulation.h"
-#include "moe/replay/trace.h"
+#include "moe/trace/trace.h"
 #include "service/base/files.h"
 #include "service/base/units.h"
 #include "service/cli/commands.h"

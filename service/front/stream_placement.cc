@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/base/check.h"
 
 namespace tidepool::service {
 namespace {
@@ -33,6 +34,8 @@ bool Contains(const std::vector<std::string>& names, const std::string& name) {
 
 void StreamPlacement::GoTo(StreamState next) {
   if (next == state_) return;
+  DCHECK(MayFollow(state_, next)) << kStreamStateNames[static_cast<size_t>(state_)] << " to "
+                                  << kStreamStateNames[static_cast<size_t>(next)];
   context_.failover->transitions.Note(state_, next);
   state_ = next;
 }

@@ -37,6 +37,9 @@ enum class StreamState : uint8_t {
   kEnded,
 };
 inline constexpr size_t kStreamStates = 8;
+inline constexpr const char* kStreamStateNames[kStreamStates] = {
+    "starting",           "running", "backing off", "in line",
+    "waiting for worker", "alone",   "migrating",   "ended"};
 
 // Returns whether a stream may go from state `from` to state `to`. False if both are the same.
 constexpr bool MayFollow(StreamState from, StreamState to) {

@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "kernels/base/status_macros.h"
-#include "moe/replay/trace.h"
-#include "moe/replay/trace_writer.h"
+#include "moe/trace/trace.h"
+#include "moe/trace/trace_writer.h"
 #include "tests/moe/replay/trace_kinds.h"
 
 namespace tidepool::moe {

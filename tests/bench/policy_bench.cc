@@ -11,7 +11,7 @@
 #include "benchmark/benchmark.h"
 #include "kernels/base/check.h"
 #include "moe/policy/placement.h"
-#include "moe/replay/trace.h"
+#include "moe/trace/trace.h"
 #include "tests/moe/replay/trace_kinds.h"
 
 namespace tidepool::moe {

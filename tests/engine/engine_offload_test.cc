@@ -23,7 +23,7 @@
 #include "kernels/base/retry_after.h"
 #include "kernels/device.h"
 #include "moe/replay/replay.h"
-#include "moe/replay/trace.h"
+#include "moe/trace/trace.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/model/test_backend.h"
 #include "tests/moe/tier_checks.h"
@@ -138,6 +138,15 @@ moe::OffloadChange RandomChange(std::mt19937* random) {
   return change;
 }
 
+void ExpectSameBits(const Answer& answer, const Answer& expected) {
+  EXPECT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.tokens, expected.tokens);
+  ASSERT_EQ(answer.logprobs.size(), expected.logprobs.size());
+  for (size_t t = 0; t < answer.logprobs.size(); ++t) {
+    EXPECT_EQ(answer.logprobs[t].logprob, expected.logprobs[t].logprob);
+  }
+}
+
 // Changes at random times during generation do not change any bit of the output.
 TEST_F(EngineOffloadTest, ChangesAtAnyMomentChangeNoBit) {
   const std::vector<GenerationRequest> requests = Requests(12);
@@ -159,12 +168,8 @@ TEST_F(EngineOffloadTest, ChangesAtAnyMomentChangeNoBit) {
     std::thread reader([&] {
       for (size_t i = 0; i < streams.size(); ++i) {
         const Answer answer = ReadAll(streams[i].get());
-        EXPECT_TRUE(answer.status.ok()) << answer.status;
-        EXPECT_EQ(answer.tokens, expected[i].tokens) << i;
-        ASSERT_EQ(answer.logprobs.size(), expected[i].logprobs.size());
-        for (size_t t = 0; t < answer.logprobs.size(); ++t) {
-          EXPECT_EQ(answer.logprobs[t].logprob, expected[i].logprobs[t].logprob);  // every bit
-        }
+        SCOPED_TRACE(i);
+        ExpectSameBits(answer, expected[i]);
       }
     });
     // As many changes as happen between its steps, and at least a few.

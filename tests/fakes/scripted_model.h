@@ -31,7 +31,8 @@ using Script = std::function<void(absl::Span<const int32_t> history, absl::Span<
 // A script that continues any prompt of `prompt_length` tokens with `reply`, then with `filler`.
 Script Replies(int64_t prompt_length, std::vector<int32_t> reply, int32_t filler);
 
-// Thread-safe, except for Forward, which only the step thread calls.
+// Thread-safe, except for Forward, which only the step thread calls. Large because it implements
+// engine::Model, and tests set what each of its methods returns.
 class ScriptedModel final : public engine::Model {
  public:
   explicit ScriptedModel(const ScriptedModelOptions& options = {});

@@ -179,36 +179,14 @@ def write_model(path, experts, matrix_type, hybrid=False):
     architecture = ("qwen35" if hybrid else "qwen3") + "moe" if experts else "qwen35" if hybrid else "llama"
     layers = 2 if hybrid else 1
     writer = gguf.GGUFWriter(str(path), architecture)
-    writer.add_context_length(64)
-    writer.add_embedding_length(hidden)
-    writer.add_block_count(layers)
-    writer.add_feed_forward_length(feed)
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(1)
-    writer.add_key_length(head_dim)
-    writer.add_value_length(head_dim)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_dimension_count(head_dim)
-    writer.add_rope_freq_base(10000.0)
-    writer.add_vocab_size(vocab)
+    add_sizes(writer, layers)
     if hybrid:
         add_delta_keys(writer, architecture)
     if experts:
         writer.add_expert_count(experts)
         writer.add_expert_used_count(2)
         writer.add_expert_feed_forward_length(feed)
-    visible = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
-    letters = {byte: chr(byte) for byte in visible}
-    letters |= {byte: chr(256 + i) for i, byte in enumerate(b for b in range(256) if b not in letters)}
-    tokens = [letters[byte] for byte in range(256)] + ["he", "ll", "<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(tokens)
-    writer.add_token_types([1] * 258 + [3] * 3)
-    writer.add_token_merges(["h e", "l l"])
-    writer.add_bos_token_id(258)
-    writer.add_eos_token_id(260)
-    writer.add_chat_template("{% for m in messages %}{{ m.content }}{% endfor %}")
+    add_tokenizer(writer)
     rng = np.random.default_rng(7)
 
     def add(name, *shape):
@@ -246,6 +224,36 @@ def write_model(path, experts, matrix_type, hybrid=False):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def add_sizes(writer, layers):
+    writer.add_context_length(64)
+    writer.add_embedding_length(HIDDEN)
+    writer.add_block_count(layers)
+    writer.add_feed_forward_length(FEED)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(1)
+    writer.add_key_length(HEAD_DIM)
+    writer.add_value_length(HEAD_DIM)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(HEAD_DIM)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_vocab_size(VOCAB)
+
+
+def add_tokenizer(writer):
+    visible = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
+    letters = {byte: chr(byte) for byte in visible}
+    letters |= {byte: chr(256 + i) for i, byte in enumerate(b for b in range(256) if b not in letters)}
+    tokens = [letters[byte] for byte in range(256)] + ["he", "ll", "<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types([1] * 258 + [3] * 3)
+    writer.add_token_merges(["h e", "l l"])
+    writer.add_bos_token_id(258)
+    writer.add_eos_token_id(260)
+    writer.add_chat_template("{% for m in messages %}{{ m.content }}{% endfor %}")
 
 
 def add_delta_keys(writer, architecture):

@@ -9,7 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "kernels/base/check.h"
 #include "moe/replay/replay.h"
-#include "moe/replay/trace.h"
+#include "moe/trace/trace.h"
 
 namespace {
 

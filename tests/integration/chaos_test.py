@@ -24,7 +24,7 @@ import grpc
 
 import harness
 import hybrid_model
-from chaos_cluster import FRONTS, SILENCE, WORKERS, Cluster
+from chaos_cluster import FRONTS, SILENCE, Cluster
 from chaos_stream import PROOF, REAL, STALL, Stream, first_difference
 from harness import Client, sessions_pb
 

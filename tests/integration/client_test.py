@@ -11,7 +11,7 @@ import unittest
 import grpc
 
 import harness
-from harness import Client, Received, failure
+from harness import Client, Received
 
 
 class StreamTest(unittest.TestCase):

@@ -5,7 +5,7 @@ import struct
 
 import gguf_bytes as gguf
 from damaged_files import (COMMANDS, EITHER, EVERYONE, LOADERS, MODEL, NOBODY, Refused, case)
-from gguf_bytes import BOOL, F32, F64, I32, I64, STRING, U16, U32, U64
+from gguf_bytes import BOOL, F32, F64, I32, I64, STRING, U32, U64
 
 INF, NAN = float("inf"), float("nan")
 TOKENIZER = COMMANDS

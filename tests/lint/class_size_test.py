@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MAX_MEMBERS = 20
 MAX_METHODS = 25
 REASON = "Large because "
-NOT_OURS = ("third_party/", "tests/")
+NOT_OURS = ("third_party/",)
 
 SAMPLE = """
 // Large because it is a sample.

@@ -281,6 +281,7 @@ TEST_F(ServeTest, SeveralAnswersCountTheirPromptOnce) {
   EXPECT_EQ(response.prompt_logprobs(4).top_size(), 1);
 }
 
+// Long because it is a table of cases.
 TEST_F(ServeTest, BadRequestsGetOneClearStatus) {
   Start({.context = 256});
   struct Case {

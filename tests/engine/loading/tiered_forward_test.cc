@@ -135,6 +135,15 @@ moe::TieredOptions RandomOptions(PolicyKind kind, std::mt19937* random) {
   return options;
 }
 
+// Checks that the interesting events did occur.
+void ExpectAllEvents(const moe::OffloadStats& sum) {
+  EXPECT_GT(sum.placement.hits, 1000);
+  EXPECT_GT(sum.placement.promotions, 1000);
+  EXPECT_GT(sum.placement.pass_throughs, 1000);
+  EXPECT_GT(sum.prefetch_used_bytes, 0);
+  EXPECT_GT(sum.prefetch_wasted_bytes, 0);
+}
+
 // Covers any budget, policy and prefetch, with and without resident experts at the start, and
 // changes in between. Sequences continue in random batches, and reads end in random order after
 // random times.
@@ -196,12 +205,7 @@ TEST_F(TieredForwardTest, NothingThatTiersDoChangesABit) {
     sum.prefetch_used_bytes += stats.prefetch_used_bytes;
     sum.prefetch_wasted_bytes += stats.prefetch_wasted_bytes;
   }
-  // Checks that the interesting events did occur.
-  EXPECT_GT(sum.placement.hits, 1000);
-  EXPECT_GT(sum.placement.promotions, 1000);
-  EXPECT_GT(sum.placement.pass_throughs, 1000);
-  EXPECT_GT(sum.prefetch_used_bytes, 0);
-  EXPECT_GT(sum.prefetch_wasted_bytes, 0);
+  ExpectAllEvents(sum);
 }
 
 int64_t CountAbsent(const moe::ExpertMap& map) {

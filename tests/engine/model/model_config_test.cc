@@ -261,6 +261,7 @@ TEST(ModelConfig, MissingKeysAreNamed) {
   ExpectComplaints(cases);
 }
 
+// Long because it is a table of cases.
 TEST(ModelConfig, ImpossibleNumbersAreRefused) {
   const auto u32 = [](const std::string& key, uint32_t value) {
     return [key, value](GgufWriter* w) { w->U32(key, value); };

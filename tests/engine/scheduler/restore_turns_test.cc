@@ -193,6 +193,19 @@ TEST_F(RestoreTurnsTest, AHigherPriorityKeepsARestoreThatItShares) {
   EXPECT_EQ(restores_->stats().given_up, 0);
 }
 
+// No two spans of the batch write to the same block.
+void ExpectOwnBlocks(const Batch& batch) {
+  std::vector<int32_t> owned;  // blocks that rows are written to
+  for (const RowSpan& span : batch.spans) {
+    for (int64_t slot = span.first_slot; slot < span.first_slot + span.rows(); ++slot) {
+      const int32_t block = span.blocks[0][slot / kTokens];
+      if (owned.empty() || owned.back() != block) owned.push_back(block);
+    }
+  }
+  std::sort(owned.begin(), owned.end());
+  EXPECT_EQ(std::adjacent_find(owned.begin(), owned.end()), owned.end());
+}
+
 // With random load, no sequence waits without end, and blocks are neither lost nor shared.
 TEST_F(RestoreTurnsTest, RandomLoadKeepsTheInvariants) {
   uint32_t state = 1;
@@ -209,15 +222,7 @@ TEST_F(RestoreTurnsTest, RandomLoadKeepsTheInvariants) {
     plan_.emplace(scheduler_->Plan(absl::ZeroDuration()));
     EXPECT_LE(plan_->batch.rows(), 64);
     EXPECT_LE(scheduler_->running(), 4);
-    std::vector<int32_t> owned;  // blocks that rows are written to
-    for (const RowSpan& span : plan_->batch.spans) {
-      for (int64_t slot = span.first_slot; slot < span.first_slot + span.rows(); ++slot) {
-        const int32_t block = span.blocks[0][slot / kTokens];
-        if (owned.empty() || owned.back() != block) owned.push_back(block);
-      }
-    }
-    std::sort(owned.begin(), owned.end());
-    EXPECT_EQ(std::adjacent_find(owned.begin(), owned.end()), owned.end());
+    ExpectOwnBlocks(plan_->batch);
     for (const EndedSequence& ended : plan_->ended) remove(names_[ended.sequence->arrival]);
     Commit();
   };

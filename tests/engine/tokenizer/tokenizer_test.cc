@@ -419,7 +419,6 @@ TEST(StreamDecoderTest, WholeCharactersOnly) {
   StreamDecoder decoder(tokenizer.get());
   const std::string emoji = "\xF0\x9F\x98\x80";
   for (int i = 0; i < 3; ++i) EXPECT_EQ(decoder.Feed(static_cast<uint8_t>(emoji[i])), "");
-  EXPECT_EQ(decoder.pending_bytes(), 3u);
   StreamDecoder copy = decoder;
   EXPECT_EQ(decoder.Feed(256), "") << "a control token says nothing and breaks nothing";
   EXPECT_EQ(decoder.Feed(static_cast<uint8_t>(emoji[3])), emoji);

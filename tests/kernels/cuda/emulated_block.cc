@@ -238,20 +238,4 @@ std::byte* EmulatedBlock::Write(int first, int bytes, int alignment) {
   return shared_.data() + first;
 }
 
-std::byte* EmulatedBlock::Update(int first, int bytes, int alignment) {
-  CheckRange(first, bytes, alignment);
-  // A writer that nobody is equal to means "atomically": only later atomic accesses are ordered.
-  VisitShadow(first, bytes, [&](int i, ByteShadow& s) {
-    const bool atomic = s.writer == kManyWarps;
-    if (s.write_clock < first_clock_) Fail("an atomic access before the memory is written");
-    if ((!atomic && !Ordered(s.writer, s.write_clock, s.write_warp_clock)) ||
-        !Ordered(s.reader, s.read_clock, s.read_warp_clock)) {
-      Fail(absl::StrCat("race: an atomic access to byte ", i, " without a barrier in between"));
-    }
-    s.write_clock = clock_;
-    s.writer = kManyWarps;
-  });
-  return shared_.data() + first;
-}
-
 }  // namespace tidepool::kernels::cuda

@@ -73,8 +73,6 @@ class EmulatedBlock {
   // Checks the range [first, first + bytes) of shared memory. `alignment` is that of the access.
   std::byte* Read(int first, int bytes, int alignment);
   std::byte* Write(int first, int bytes, int alignment);
-  // An atomic access races with other accesses, but not with other atomic ones.
-  std::byte* Update(int first, int bytes, int alignment);
 
   // Ends the block with an error. Does not return to the kernel.
   [[noreturn]] void Fail(std::string message);

@@ -5,8 +5,6 @@
 #define TIDEPOOL_TESTS_KERNELS_CUDA_EMULATED_DEVICE_H_
 
 #include <any>
-#include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -34,22 +32,15 @@ inline int LaneIndex() { return ThreadIndex() % kWarpLanes; }
 inline int WarpIndex() { return ThreadIndex() / kWarpLanes; }
 inline int BlockX() { return EmulatedBlock::Current().block().x; }
 inline int BlockY() { return EmulatedBlock::Current().block().y; }
-inline int BlockZ() { return EmulatedBlock::Current().block().z; }
 inline int GridX() { return EmulatedBlock::Current().grid().x; }
 inline int GridY() { return EmulatedBlock::Current().grid().y; }
-inline int GridZ() { return EmulatedBlock::Current().grid().z; }
 
 inline void BlockBarrier() { EmulatedBlock::Current().Barrier(); }
 inline void WarpBarrier() { EmulatedBlock::Current().BarrierOfWarp(); }
-inline void Fence() {}
 
-// in[0] is the value, in[1] the lane that it is read from. ShuffleDown may name a lane after the
-// last one; then the own value is the result, as on a GPU.
+// in[0] is the value, in[1] the lane that it is read from.
 inline void ShuffleLanes(LaneSlot* const* lanes) {
-  for (int i = 0; i < kWarpLanes; ++i) {
-    const uint64_t from = lanes[i]->in[1];
-    lanes[i]->out[0] = lanes[from < kWarpLanes ? from : i]->in[0];
-  }
+  for (int i = 0; i < kWarpLanes; ++i) lanes[i]->out[0] = lanes[lanes[i]->in[1]]->in[0];
 }
 
 template <typename T>
@@ -57,7 +48,7 @@ T ShuffleFrom(T value, int lane) {
   static_assert(sizeof(T) <= sizeof(uint64_t) && std::is_trivially_copyable_v<T>);
   LaneSlot slot;
   std::memcpy(&slot.in[0], &value, sizeof(T));
-  slot.in[1] = static_cast<uint64_t>(lane);
+  slot.in[1] = static_cast<uint64_t>(lane) % kWarpLanes;
   EmulatedBlock::Current().MakeExchange(ShuffleLanes, &slot);
   T result;
   std::memcpy(&result, &slot.out[0], sizeof(T));
@@ -65,81 +56,27 @@ T ShuffleFrom(T value, int lane) {
 }
 template <typename T>
 T Shuffle(T value, int lane) {
-  return ShuffleFrom(value, lane % kWarpLanes);
+  return ShuffleFrom(value, lane);
 }
 template <typename T>
 T ShuffleXor(T value, int mask) {
   return ShuffleFrom(value, LaneIndex() ^ mask);
 }
-template <typename T>
-T ShuffleDown(T value, int delta) {
-  return ShuffleFrom(value, LaneIndex() + delta);
-}
 
 inline void CollectVotes(LaneSlot* const* lanes) {
-  uint32_t votes = 0;
-  for (int i = 0; i < kWarpLanes; ++i) votes |= static_cast<uint32_t>(lanes[i]->in[0]) << i;
-  for (int i = 0; i < kWarpLanes; ++i) lanes[i]->out[0] = votes;
+  uint64_t all = 1;
+  for (int i = 0; i < kWarpLanes; ++i) all &= lanes[i]->in[0];
+  for (int i = 0; i < kWarpLanes; ++i) lanes[i]->out[0] = all;
 }
-inline uint32_t Ballot(bool vote) {
+inline bool AllLanes(bool vote) {
   LaneSlot slot;
   slot.in[0] = vote ? 1 : 0;
   EmulatedBlock::Current().MakeExchange(CollectVotes, &slot);
-  return static_cast<uint32_t>(slot.out[0]);
-}
-inline bool AnyLane(bool vote) { return Ballot(vote) != 0; }
-inline bool AllLanes(bool vote) { return Ballot(vote) == ~uint32_t{0}; }
-
-// Returns the values of all 32 lanes.
-template <typename T>
-std::array<T, kWarpLanes> EmulatedGather(const T& mine) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  std::array<T, kWarpLanes> all;
-  LaneSlot slot;
-  slot.in[0] = reinterpret_cast<uintptr_t>(&mine);
-  slot.in[1] = reinterpret_cast<uintptr_t>(all.data());
-  EmulatedBlock::Current().MakeExchange(
-      [](LaneSlot* const* lanes) {
-        for (int i = 0; i < kWarpLanes * kWarpLanes; ++i) {
-          const int from = i % kWarpLanes;
-          // NOLINTBEGIN(performance-no-int-to-ptr): a slot holds words
-          std::memcpy(reinterpret_cast<T*>(lanes[i / kWarpLanes]->in[1]) + from,
-                      reinterpret_cast<const T*>(lanes[from]->in[0]), sizeof(T));
-          // NOLINTEND(performance-no-int-to-ptr)
-        }
-      },
-      &slot);
-  return all;
+  return slot.out[0] != 0;
 }
 
 // Something that belongs to the calling thread of the block, and ends with it.
 inline std::any* EmulatedSlot() { return EmulatedBlock::Current().slot(); }
-
-// Only one thread runs at a time.
-template <typename T>
-T AtomicAdd(T* at, std::type_identity_t<T> value) {
-  const T old = *at;
-  *at = old + value;
-  return old;
-}
-template <typename T>
-T AtomicMax(T* at, std::type_identity_t<T> value) {
-  const T old = *at;
-  *at = old > value ? old : value;
-  return old;
-}
-template <typename T>
-T AtomicMin(T* at, std::type_identity_t<T> value) {
-  const T old = *at;
-  *at = old < value ? old : value;
-  return old;
-}
-template <typename T>
-T AtomicCas(T* at, std::type_identity_t<T> expected, std::type_identity_t<T> value) {
-  const T old = *at;
-  if (old == expected) *at = value;
-  return old;
-}
 
 // An element of a SharedArray. Each use is one access.
 template <typename T>
@@ -188,8 +125,6 @@ class Shared {
     }
     return Shared(first_byte_ + first * static_cast<int>(sizeof(T)), count);
   }
-  T Add(int i, T value) const { return AtomicAdd(Update(i), value); }
-  T Max(int i, T value) const { return AtomicMax(Update(i), value); }
 
   // The byte of shared memory at which element i begins.
   int ByteOf(int i) const {
@@ -200,10 +135,6 @@ class Shared {
   }
 
  private:
-  T* Update(int i) const {
-    return reinterpret_cast<T*>(EmulatedBlock::Current().Update(ByteOf(i), sizeof(T), alignof(T)));
-  }
-
   int first_byte_;
   int count_;
 };
@@ -233,8 +164,6 @@ inline uint32_t BytePermute(uint32_t a, uint32_t b, uint32_t selector) {
 }
 inline float FloatOfF16(uint16_t half) { return F16ToF32(half); }
 inline float SquareRoot(float x) { return __builtin_sqrtf(x); }
-inline int PopCount(uint32_t x) { return std::popcount(x); }
-inline int LowestBit(uint32_t x) { return x == 0 ? -1 : std::countr_zero(x); }
 
 template <typename... Parameters>
 void Launch(Stream* stream, void (*kernel)(Parameters...), Grid grid, int threads, int shared_bytes,

@@ -153,29 +153,23 @@ TEST(PlacementTest, RejectsInvalidSizes) {
   EXPECT_EQ(placement.residency().residents(), 3);
 }
 
-// For every policy: a floor above an equal share, or a size too small for pins and floors.
-TEST(PlacementTest, RejectsSizesThatViolateFloorsOrPins) {
+TEST(PlacementTest, RejectsSizesTooSmallForPinsWithEveryPolicy) {
   for (const PolicyKind kind :
        {PolicyKind::kAdaptive, PolicyKind::kTide, PolicyKind::kLru, PolicyKind::kStatic}) {
     SCOPED_TRACE(PolicyName(kind));
-    PoolShape shape{.layers = 2, .experts = 6, .top_k = 2, .slots = 5, .floor = 3};
-    EXPECT_EQ(Placement::Create(shape, {.kind = kind}).status().message(),
-              "the number of slots is 5; it must be 6 to 12 for 2 layers of 6 experts");
-    shape.slots = 8;
-    shape.floor = 2;
+    const PoolShape shape{.layers = 2, .experts = 6, .top_k = 2, .slots = 8};
     auto placement = Placement::Create(shape, {.kind = kind});
     ASSERT_TRUE(placement.ok()) << placement.status();
-    EXPECT_EQ((*placement)->Resize(3).status().code(), absl::StatusCode::kInvalidArgument);
     for (const ExpertRef expert : (*placement)->residents()) {
       if (expert.layer == 0) (*placement)->Pin(expert);
     }
     ASSERT_EQ((*placement)->residency().residents_of(0), 4);
-    // Four are pinned, and the other layer's floor is two.
-    EXPECT_EQ((*placement)->Resize(5).status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ((*placement)->Resize(3).status().message(),
+              "3 slots are too few: experts in use need 4; try again");
     EXPECT_EQ((*placement)->residency().residents(), 8);
-    ASSERT_TRUE((*placement)->Resize(6).ok());
+    ASSERT_TRUE((*placement)->Resize(4).ok());
     EXPECT_EQ((*placement)->residency().residents_of(0), 4);
-    EXPECT_EQ((*placement)->residency().residents_of(1), 2);
+    EXPECT_EQ((*placement)->residency().residents_of(1), 0);
   }
 }
 

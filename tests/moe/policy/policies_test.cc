@@ -149,17 +149,6 @@ TEST(LruTest, InitialResidentsStayUntilTheirLayerHasRun) {
   EXPECT_THAT(Of(*lru, 1), ElementsAre(1, 2, 3));
 }
 
-TEST(LruTest, KeepsTheFloorOfOtherLayers) {
-  PoolShape shape = kShape;
-  shape.floor = 2;
-  auto lru = Make(shape, {.kind = PolicyKind::kLru});
-  Step(lru.get(), 0, 1, {1, 2});
-  Step(lru.get(), 1, 0, {0, 1, 2, 3});
-  Step(lru.get(), 2, 0, {4, 5});
-  EXPECT_THAT(Of(*lru, 0), ElementsAre(2, 3, 4, 5));
-  EXPECT_THAT(Of(*lru, 1), ElementsAre(1, 2));
-}
-
 TEST(StaticTest, KeepsTheMostUsed) {
   PolicyOptions options{.kind = PolicyKind::kStatic,
                         .profile = {9, 0, 0, 8, 0, 0,  //

@@ -31,7 +31,7 @@ TEST(LeastValuableTest, TheOrderOfLayersDoesNotMatter) {
     std::iota(layers.begin(), layers.end(), 0);
     std::shuffle(layers.begin(), layers.end(), random);
     LeastValuable<float> least(count);
-    for (const int layer : layers) least.Add(residency, values, layer, kShape.experts);
+    for (const int layer : layers) least.Add(residency, values, layer);
     std::vector<int64_t> found;
     for (const Ranked<float>& ranked : least.Take()) found.push_back(ranked.index);
     EXPECT_EQ(found, all) << round;

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "moe/replay/trace.h"
+#include "moe/trace/trace.h"
 
 namespace tidepool::moe {
 

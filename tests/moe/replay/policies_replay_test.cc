@@ -34,13 +34,10 @@ std::set<ExpertRef> CheckResidents(const Placement& placement) {
   return {residents.begin(), residents.end()};
 }
 
-// Sends random commands to a placement and checks budget, pins and floor after each.
+// Sends random commands to a placement and checks budget and pins after each.
 class Driver {
  public:
-  Driver(Placement* placement, uint32_t seed)
-      : placement_(placement),
-        random_(seed),
-        least_of_(placement->shape().layers, placement->shape().floor) {
+  Driver(Placement* placement, uint32_t seed) : placement_(placement), random_(seed) {
     Check("the start");
   }
 
@@ -82,7 +79,7 @@ class Driver {
     }
   }
 
-  int refused() const { return refused_; }  // number of sizes refused because of pins and floors
+  int refused() const { return refused_; }  // number of sizes refused because of pins
 
  private:
   const PoolShape& shape() const { return placement_->shape(); }
@@ -92,11 +89,6 @@ class Driver {
     SCOPED_TRACE(absl::StrCat("after ", action, ", ", placement_->policy_name()));
     const std::set<ExpertRef> residents = CheckResidents(*placement_);
     for (const ExpertRef expert : pinned_) EXPECT_TRUE(residents.contains(expert));
-    for (int layer = 0; layer < shape().layers; ++layer) {
-      const int residents_of = residency().residents_of(layer);
-      EXPECT_GE(residents_of, least_of_[layer]) << "layer " << layer;
-      least_of_[layer] = std::min(shape().floor, residents_of);
-    }
   }
 
   // Half of the pins are in the first layer, so that layers have different numbers of pins.
@@ -117,7 +109,6 @@ class Driver {
     pinned_.pop_back();
   }
 
-  // Only the layer of the forgotten expert may have one expert fewer than the floor.
   void Forget() {
     const auto residents = placement_->residents();
     if (residents.empty()) return;
@@ -126,25 +117,17 @@ class Driver {
     const int left = residency().residents_of(lost.layer) - 1;
     placement_->Forget(lost);
     EXPECT_EQ(residency().residents_of(lost.layer), left);
-    least_of_[lost.layer] = std::min(least_of_[lost.layer], left);
     Check("Forget");
   }
 
   void Resize() {
     const std::set<ExpertRef> pinned(pinned_.begin(), pinned_.end());
-    int64_t least = 0;
-    for (int layer = 0; layer < shape().layers; ++layer) {
-      const auto of_layer = std::count_if(pinned.begin(), pinned.end(),
-                                          [&](ExpertRef ref) { return ref.layer == layer; });
-      least += std::max<int64_t>(of_layer, least_of_[layer]);
-    }
     const int64_t before = shape().slots;
     const int64_t slots = random_() % (shape().all_experts() + 1);
     const absl::Status status = placement_->Resize(slots).status();
-    const int64_t floors = int64_t{shape().layers} * shape().floor;
-    if (slots < std::max<int64_t>(1, floors)) {
+    if (slots < 1) {
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    } else if (slots < least) {
+    } else if (slots < static_cast<int64_t>(pinned.size())) {
       EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
       ++refused_;
     } else {
@@ -165,14 +148,12 @@ class Driver {
   Placement* const placement_;
   std::mt19937 random_;
   std::vector<ExpertRef> pinned_;
-  std::vector<int> least_of_;  // [layers]: the fewest experts that the next action must leave
   int refused_ = 0;
 };
 
 class EveryPolicy : public ::testing::TestWithParam<const char*> {};
 
-// Floors go up to an equal share of the slots. Larger floors are refused (PlacementTest).
-TEST_P(EveryPolicy, KeepsBudgetPinsAndFloorAfterEveryAction) {
+TEST_P(EveryPolicy, KeepsBudgetAndPinsAfterEveryAction) {
   int refused = 0;
   for (uint32_t seed = 1; seed <= 24; ++seed) {
     SCOPED_TRACE(seed);
@@ -189,8 +170,6 @@ TEST_P(EveryPolicy, KeepsBudgetPinsAndFloorAfterEveryAction) {
                                    .seed = seed});
     PoolShape shape{
         .layers = 3, .experts = 12, .top_k = 3, .slots = 7 + static_cast<int>(random() % 20)};
-    const auto share = static_cast<int>(shape.slots / shape.layers);
-    shape.floor = seed % 3 == 0 ? share : static_cast<int>(random() % share);
     if (seed % 2 == 0) shape.miss_cost = {0.25f, 1.5f, 1.25f};
     auto made = Placement::Create(shape, {.kind = ParsePolicyKind(GetParam()).value()});
     ASSERT_TRUE(made.ok()) << made.status();
@@ -307,7 +286,6 @@ TEST(AdaptiveReplayTest, UnfinishedForecastsDoNotChangeDecisions) {
                             .experts = 30,
                             .top_k = 3,
                             .slots = slots,
-                            .floor = 2,
                             .miss_cost = {0.5f, 0.75f, 1, 1.25f, 1.5f}};
       const auto usual = Placement::Create(shape, {});
       const auto finished = Placement::Create(shape, {});

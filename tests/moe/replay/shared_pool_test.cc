@@ -16,7 +16,7 @@
 #include "kernels/base/check.h"
 #include "moe/policy/placement.h"
 #include "moe/replay/replay.h"
-#include "moe/replay/trace.h"
+#include "moe/trace/trace.h"
 
 namespace tidepool::moe {
 namespace {

@@ -244,6 +244,7 @@ class KindMaker {
 
 }  // namespace
 
+// Long because it is a table of cases.
 const std::vector<TraceKind>& TraceKinds() {
   static const auto* const kKinds = new std::vector<TraceKind>{
       {.name = "story",

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "moe/replay/trace.h"
+#include "moe/trace/trace.h"
 
 namespace tidepool::moe {
 
@@ -28,7 +28,8 @@ enum class KindFlow : uint8_t {
 // A gate takes the top_k of scores. A score is a weighted sum of normal random numbers: fixed ones,
 // those of the topic, of the token and of a slow random walk, and new ones each time. The fields
 // below give the weights; each part has the shape [layers, experts]. All layers of a token have the
-// same topic and token, so the routing of the layers is correlated.
+// same topic and token, so the routing of the layers is correlated. Large because it is one row of
+// a table of settings.
 struct TraceKind {
   const char* name = "";
   KindUse use = KindUse::kDesign;

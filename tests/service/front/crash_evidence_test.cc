@@ -353,6 +353,14 @@ TEST_F(CrashEvidenceTest, APromptThatCrashesEveryNinthTokenIsFound) {
   EXPECT_EQ(crashes, 10);
 }
 
+struct StormStream {
+  CrashEvidence::Attempt attempt;
+  int worker = -1;
+  int64_t place = 0;
+  absl::Duration began, since;
+  bool waits = false, alone = false;
+};
+
 // The model is slow: a stream needs many seconds for 8 tokens. So every kill hits streams at the
 // position where they began. Whatever the times between the kills are, no prompt is convicted.
 TEST_F(CrashEvidenceTest, AStormOfKillsConvictsNoPrompt) {
@@ -362,21 +370,14 @@ TEST_F(CrashEvidenceTest, AStormOfKillsConvictsNoPrompt) {
   for (const absl::Duration period :
        {absl::Milliseconds(500), absl::Seconds(1), absl::Milliseconds(2500), absl::Seconds(4)}) {
     std::minstd_rand random(static_cast<unsigned>(absl::ToInt64Milliseconds(period)));
-    struct Stream {
-      CrashEvidence::Attempt attempt;
-      int worker = -1;
-      int64_t place = 0;
-      absl::Duration began, since;
-      bool waits = false, alone = false;
-    };
-    std::vector<Stream> streams(kStreams);
+    std::vector<StormStream> streams(kStreams);
     const absl::Duration start = clock_.Monotonic();
     const absl::Duration end = start + absl::Seconds(30);
     absl::Duration next_kill = start + period;
     for (; clock_.Monotonic() < end; clock_.Advance(absl::Milliseconds(250))) {
       const absl::Duration now = clock_.Monotonic();
       for (int i = 0; i < kStreams; ++i) {
-        Stream& stream = streams[i];
+        StormStream& stream = streams[i];
         const uint64_t prompt = 1000 + static_cast<uint64_t>(i);
         if (stream.worker >= 0) {
           if (now - stream.began >= token) {
@@ -392,7 +393,7 @@ TEST_F(CrashEvidenceTest, AStormOfKillsConvictsNoPrompt) {
         if (trial && !std::exchange(stream.waits, true)) stream.since = now;
         if (!trial) stream.waits = false;
         const bool taken = std::any_of(streams.begin(), streams.end(),
-                                       [](const Stream& one) { return one.alone; });
+                                       [](const StormStream& one) { return one.alone; });
         if (trial && (taken || evidence_.CalmIn(prompt, stream.since) > absl::ZeroDuration())) {
           continue;
         }
@@ -405,7 +406,7 @@ TEST_F(CrashEvidenceTest, AStormOfKillsConvictsNoPrompt) {
       next_kill += period;
       const int killed = static_cast<int>(random() % kWorkers);
       std::vector<CrashEvidence::Attempt*> hit;
-      for (Stream& stream : streams) {
+      for (StormStream& stream : streams) {
         if (stream.worker != killed) continue;
         hit.push_back(&stream.attempt);
         stream.worker = -1;

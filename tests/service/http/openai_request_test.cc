@@ -307,6 +307,7 @@ void ExpectRefused(const absl::StatusOr<OpenAiRequest>& request, const Refused& 
   EXPECT_TRUE(absl::StrContains(error.message, expected.message)) << error.message;
 }
 
+// Long because it is a table of cases.
 TEST(CompletionRequestTest, FaultsAreNamed) {
   const Refused table[] = {
       {R"("temperature":"hot")", "temperature", "must be a number"},

@@ -56,6 +56,7 @@ struct Family {
   bool describes_tools = true;  // the template can describe the tools of this test
 };
 
+// Long because it is a table of cases.
 const std::vector<Family>& Families() {
   static const auto* const families = new std::vector<Family>{
       {.path = absl::StrCat(kPublished, "Qwen-Qwen3-0.6B.jinja"),

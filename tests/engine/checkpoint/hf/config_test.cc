@@ -60,6 +60,7 @@ struct Row {
   const char* expected;  // the text of the key, or the error
 };
 
+// Long because it is a table of cases.
 TEST(HfConfig, TakesKeysAsTransformersDoes) {
   const Row rows[] = {
       // The layers that have a window.

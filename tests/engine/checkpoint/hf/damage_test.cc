@@ -210,6 +210,7 @@ struct Edit {
   const char* complaint;
 };
 
+// Long because it is a table of cases.
 TEST(HfDirectory, NamesWhatIsWrong) {
   const Edit edits[] = {
       {"qwen3_bf16", "config.json", "", "", "config.json: missing"},

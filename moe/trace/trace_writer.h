@@ -1,6 +1,6 @@
-// TraceWriter: writes the routing trace (moe/replay/trace.h) of a running engine.
-#ifndef TIDEPOOL_MOE_REPLAY_TRACE_WRITER_H_
-#define TIDEPOOL_MOE_REPLAY_TRACE_WRITER_H_
+// TraceWriter: writes the routing trace (moe/trace/trace.h) of a running engine.
+#ifndef TIDEPOOL_MOE_TRACE_TRACE_WRITER_H_
+#define TIDEPOOL_MOE_TRACE_TRACE_WRITER_H_
 
 #include <cstdint>
 #include <cstdio>
@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "moe/policy/placement_policy.h"
-#include "moe/replay/trace.h"
+#include "moe/trace/trace.h"
 
 struct ZSTD_CCtx_s;
 
@@ -68,4 +68,4 @@ class TraceWriter {
 
 }  // namespace tidepool::moe
 
-#endif  // TIDEPOOL_MOE_REPLAY_TRACE_WRITER_H_
+#endif  // TIDEPOOL_MOE_TRACE_TRACE_WRITER_H_

@@ -1,4 +1,4 @@
-#include "moe/replay/trace.h"
+#include "moe/trace/trace.h"
 
 #include <zstd.h>
 
@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kernels/base/status_macros.h"
-#include "moe/replay/trace_parser.h"
+#include "moe/trace/trace_parser.h"
 
 namespace tidepool::moe {
 namespace {

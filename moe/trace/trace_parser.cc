@@ -1,4 +1,4 @@
-#include "moe/replay/trace_parser.h"
+#include "moe/trace/trace_parser.h"
 
 #include <optional>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "moe/replay/trace.h"
+#include "moe/trace/trace.h"
 
 #include <zstd.h>
 
@@ -14,7 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/check.h"
-#include "moe/replay/trace_writer.h"
+#include "moe/trace/trace_writer.h"
 #include "tests/moe/replay/made_traces.h"
 
 namespace tidepool::moe {

@@ -1,4 +1,4 @@
-#include "moe/replay/trace_writer.h"
+#include "moe/trace/trace_writer.h"
 
 #include <zstd.h>
 

@@ -1,6 +1,6 @@
 // TraceParser: parses the lines of a trace.
-#ifndef TIDEPOOL_MOE_REPLAY_TRACE_PARSER_H_
-#define TIDEPOOL_MOE_REPLAY_TRACE_PARSER_H_
+#ifndef TIDEPOOL_MOE_TRACE_TRACE_PARSER_H_
+#define TIDEPOOL_MOE_TRACE_TRACE_PARSER_H_
 
 #include <cstdint>
 #include <string>
@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "moe/replay/trace.h"
+#include "moe/trace/trace.h"
 #include "nlohmann/json.hpp"
 
 namespace tidepool::moe {
@@ -46,4 +46,4 @@ class TraceParser {
 
 }  // namespace tidepool::moe
 
-#endif  // TIDEPOOL_MOE_REPLAY_TRACE_PARSER_H_
+#endif  // TIDEPOOL_MOE_TRACE_TRACE_PARSER_H_

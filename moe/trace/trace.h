@@ -7,8 +7,8 @@
 // `ids` has a row of top_k distinct experts for each token, in descending order of weight.
 // `request` (a string or a number) and `phase` ("prefill" or "decode") may be arrays with one entry
 // per token. `weights` is optional. Other keys are ignored.
-#ifndef TIDEPOOL_MOE_REPLAY_TRACE_H_
-#define TIDEPOOL_MOE_REPLAY_TRACE_H_
+#ifndef TIDEPOOL_MOE_TRACE_TRACE_H_
+#define TIDEPOOL_MOE_TRACE_TRACE_H_
 
 #include <cstdint>
 #include <string>
@@ -79,4 +79,4 @@ absl::StatusOr<std::vector<int64_t>> ReadProfile(const std::string& path, int la
 
 }  // namespace tidepool::moe
 
-#endif  // TIDEPOOL_MOE_REPLAY_TRACE_H_
+#endif  // TIDEPOOL_MOE_TRACE_TRACE_H_
