@@ -9,12 +9,6 @@ forwards, P(a use within them) less the price times the expected forwards until 
 import argparse
 import pathlib
 
-import matplotlib
-
-matplotlib.use("svg")
-matplotlib.rcParams["svg.hashsalt"] = "tidepool"  # the same picture has the same bytes
-import matplotlib.pyplot as plt  # noqa: E402
-
 FORWARDS = 24
 PRICE = 0.05
 EXPERTS = {
@@ -35,6 +29,11 @@ def gains(hazards):
 
 
 def draw(path):
+    import matplotlib  # here, because a test without matplotlib compares the curves with the figure
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "tidepool"  # the same picture has the same bytes
+    import matplotlib.pyplot as plt
+
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
     forwards = range(1, FORWARDS + 1)
     for name, (color, hazards) in EXPERTS.items():

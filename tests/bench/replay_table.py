@@ -1,8 +1,8 @@
 """Compares placement policies on routing traces: makes a table for docs/offload.md.
 
-    python3 tests/bench/replay_table.py --tidepool BINARY --traces DIR [--shares 12.5,25,50,75] [--json FILE]
+    python3 tests/bench/replay_table.py --tidepool BINARY --traces DIR... [--shares 12.5,25,50,75] [--json FILE]
 
-For each trace in DIR (*.jsonl, *.jsonl.zst) and each number of slots (a share of the experts),
+For each trace in the folders DIR (*.jsonl, *.jsonl.zst) and each number of slots (a share of the experts),
 `tidepool replay` runs adaptive, lru, belady and tide, the latter with every refresh interval from 1
 to 32. Cells are hit rates. "tide" is the rate at its best interval; a server cannot know that
 interval in advance. The last lines are adaptive's ratios to the better of lru and tide, and to
@@ -40,14 +40,17 @@ def measure(binary, trace, shares):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tidepool", required=True)
-    parser.add_argument("--traces", required=True, type=pathlib.Path)
+    parser.add_argument("--traces", required=True, nargs="+", type=pathlib.Path, metavar="DIR")
     parser.add_argument("--shares", default="12.5,25,50,75")
     parser.add_argument("--json", type=pathlib.Path, help="also write the rows there")
     options = parser.parse_args()
     shares = [float(share) for share in options.shares.split(",")]
-    traces = sorted(path for path in options.traces.iterdir() if path.name.endswith((".jsonl", ".jsonl.zst")))
-    if not traces:
-        parser.error(f"no *.jsonl or *.jsonl.zst in {options.traces}")
+    traces = []
+    for folder in options.traces:
+        found = sorted(path for path in folder.iterdir() if path.name.endswith((".jsonl", ".jsonl.zst")))
+        if not found:
+            parser.error(f"no *.jsonl or *.jsonl.zst in {folder}")
+        traces += found
     rows = [row for trace in traces for row in measure(options.tidepool, trace, shares)]
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
