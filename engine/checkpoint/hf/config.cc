@@ -234,6 +234,10 @@ class ConfigReader {
       return config_.Error("qk_rope_head_dim",
                            absl::StrCat(model_.head_dim, ", expected an even number"));
     }
+    // transformers takes the number of rotated elements from this key.
+    if (family_.model_type == "deepseek_v3" && config_.Has("head_dim")) {
+      RETURN_IF_ERROR(config_.Int("head_dim", model_.head_dim, model_.head_dim).status());
+    }
     SetU32("attention.key_length", rank + model_.head_dim);
     SetU32("attention.value_length", rank);
     SetU32("attention.key_length_mla", model_.key_dim + model_.head_dim);
@@ -246,6 +250,8 @@ class ConfigReader {
     for (const absl::string_view key : {"hidden_act", "hidden_activation"}) {
       ASSIGN_OR_RETURN(const std::string found, config_.StringOr(key, expected));
       if (found == expected || (expected == "silu" && found == "swish")) continue;
+      // The first releases of Gemma have this name for the tanh form.
+      if (found == "gelu" && key == "hidden_act" && family_.model_type == "gemma") continue;
       return config_.Unsupported(
           key, absl::StrCat(Shown(Json(found)), " is not supported, expected ", expected));
     }

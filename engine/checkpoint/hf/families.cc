@@ -37,6 +37,9 @@ constexpr FixedKey kHunyuanFixed[] = {{"eod_token_id", ""},
                                       {"group_limited_greedy", "false"},
                                       {"im_start_id", ""},
                                       {"im_end_id", ""},
+                                      {"im_newline_id", ""},
+                                      {"video_start_id", ""},
+                                      {"video_end_id", ""},
                                       {"text_start_id", ""},
                                       {"text_end_id", ""},
                                       {"mask_init_id", ""},
@@ -51,7 +54,9 @@ constexpr FixedKey kHunyuanFixed[] = {{"eod_token_id", ""},
                                       {"pool_type", ""},
                                       {"routed_scaling_factor", "1.0"},
                                       {"capacity_factor", ""}};
-constexpr FixedKey kPhi3Fixed[] = {{"interpolate_factor", "1"}, {"full_attn_mod", "1"}};
+// transformers does not read layer_types in Phi-3: every layer has the window.
+constexpr FixedKey kPhi3Fixed[] = {
+    {"interpolate_factor", "1"}, {"full_attn_mod", "1"}, {"layer_types", "\"sliding_attention\""}};
 constexpr FixedKey kGptOssFixed[] = {{"swiglu_alpha", "1.702"},
                                      {"swiglu_limit", "7.0"},
                                      {"initial_context_length", ""},
@@ -87,6 +92,7 @@ constexpr absl::string_view kHeadKeys[] = {"head_dim", "num_key_value_heads"};
 constexpr absl::string_view kGemmaKeys[] = {"head_dim", "num_key_value_heads", "hidden_activation"};
 constexpr absl::string_view kHeadDim[] = {"head_dim"};
 constexpr absl::string_view kKvHeads[] = {"num_key_value_heads"};
+constexpr absl::string_view kInterleave[] = {"rope_interleave"};
 constexpr absl::string_view kContext[] = {"original_max_position_embeddings"};
 
 // The published LLaVA, Idefics and Gemma 3 models omit many keys in their text_config.
@@ -420,7 +426,8 @@ constexpr HfFamily kFamilies[] = {
      .experts = kSigmoidExperts,
      .fixed = kDeepseekFixed,
      .defaults = R"({"first_k_dense_replace": 3, "norm_topk_prob": true, "n_group": 8,
-                     "topk_group": 4, "n_shared_experts": 1, "routed_scaling_factor": 2.5})"},
+                     "topk_group": 4, "n_shared_experts": 1, "routed_scaling_factor": 2.5})",
+     .not_null = kInterleave},
 };
 
 }  // namespace

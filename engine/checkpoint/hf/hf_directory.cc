@@ -84,7 +84,9 @@ absl::StatusOr<HfDirectory> HfDirectory::Open(const std::string& path) {
   hf::AddConfigKeys(directory.FilePath(kConfig), model, &directory.names_);
   metadata.SetString("general.name", NameOf(directory.path_));
   if (model.text_prefix.has_value()) {
-    absl::StrAppend(&directory.format_, ", text model of ", hf::Shown(config["model_type"]));
+    const hf::JsonMembers members(directory.FilePath(kConfig), config);
+    ASSIGN_OR_RETURN(const std::string type, members.String("model_type"));
+    absl::StrAppend(&directory.format_, ", text model of ", hf::Shown(hf::Json(type)));
   }
   RETURN_IF_ERROR(directory.ReadText(config, model.vocab_size, &metadata));
   RETURN_IF_ERROR(directory.ReadWeights(model, &metadata));

@@ -58,7 +58,7 @@ absl::StatusOr<bool> MayBeTied(const JsonMembers& outer, const JsonMembers& text
 }
 
 absl::Status CheckMultimodal(const JsonMembers& outer, const JsonMembers& text) {
-  ASSIGN_OR_RETURN(const std::string type, outer.StringOr("model_type", ""));
+  ASSIGN_OR_RETURN(const std::string type, outer.String("model_type"));
   if (type == "paligemma") {
     return outer.Unsupported(
         "model_type",

@@ -122,6 +122,16 @@ absl::Status ApplyYarn(const Scaling& scaling, const HfModel& model, GgufMetadat
   ASSIGN_OR_RETURN(const double fast, Positive(scaling, "beta_fast", 32));
   ASSIGN_OR_RETURN(const double slow, Positive(scaling, "beta_slow", 1));
   ASSIGN_OR_RETURN(const bool truncate, members.BoolOr("truncate", true));
+  // Frequencies up to this dimension are interpolated in part. If it is negative, transformers
+  // interpolates none at all, and llama.cpp all.
+  const double last = static_cast<double>(scaling.dims) *
+                      std::log(static_cast<double>(original) / (slow * 2 * M_PI)) /
+                      (2 * std::log(scaling.theta));
+  if ((truncate ? std::ceil(last) : last) < 0) {
+    return scaling.Unsupported(
+        "beta_slow", absl::StrCat(slow, " is not supported with a context before scaling of ",
+                                  original, ", expected at most ", original, " / (2 pi)"));
+  }
   const auto name = [&](absl::string_view suffix) {
     return absl::StrCat(scaling.prefix, "scaling.", suffix);
   };
@@ -299,6 +309,19 @@ absl::Status ReadLocalRope(const JsonMembers& config, const Json& settings, absl
       "rope_type", absl::StrCat(Shown(Json(type)), " is not supported, expected default"));
 }
 
+// Checks settings that are not divided into two sets, in a model with local_rope.
+absl::Status CheckOneSet(const JsonMembers& config, absl::string_view where, const Json& settings) {
+  if (where != "rope_scaling" && !settings.empty()) {
+    return config.Unsupported(where, absl::StrCat(Shown(settings), " is not supported, expected ",
+                                                  kFullAttention, " and ", kSlidingAttention));
+  }
+  // transformers does not read the older name of the key here.
+  if (!settings.contains("type") || settings.contains("rope_type")) return absl::OkStatus();
+  return config.Unsupported(
+      absl::StrCat(where, ".type"),
+      absl::StrCat(Shown(settings["type"]), " is not supported, expected the key rope_type"));
+}
+
 // Sets which layers rotate.
 absl::Status ReadRotatingLayers(const JsonMembers& config, const HfModel& model,
                                 const std::string& prefix, GgufMetadata* metadata) {
@@ -353,7 +376,9 @@ absl::Status ReadHfRope(const JsonMembers& config, HfModel* model, GgufMetadata*
     }
     RETURN_IF_ERROR(
         ReadLocalRope(config, local, absl::StrCat(path, kSlidingAttention, "."), prefix, metadata));
-    if (by_kind) {
+    if (!by_kind) {
+      RETURN_IF_ERROR(CheckOneSet(config, where, settings));
+    } else {
       absl::StrAppend(&path, kFullAttention, ".");
       // transformers reads this key next to the two sets, not inside of them.
       const Json outer = settings;
