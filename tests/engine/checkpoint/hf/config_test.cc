@@ -123,8 +123,8 @@ TEST(HfConfig, TakesKeysAsTransformersDoes) {
        "rope_parameters.factor: missing, expected a number above 0"},
       // transformers does not clamp the upper bound of YaRN at 0, so nothing would be interpolated.
       {"llama_yarn_f16", R"({"rope_parameters": {"rope_type": "yarn", "factor": 4.0,
-                             "beta_slow": 8.0, "original_max_position_embeddings": 16}})",
-       "", "rope_parameters.beta_slow: 8 is not supported with a context before scaling of 16"},
+                             "beta_slow": 64.0, "original_max_position_embeddings": 16}})",
+       "", "rope_parameters.beta_slow: 64 is not supported with a context before scaling of 16"},
       // Gemma 3 has two sets, and reads only the newer name of the type in rope_scaling.
       {"gemma3_text", R"({"rope_parameters": {"rope_type": "linear", "factor": 8.0}})", "",
        "rope_parameters: {\"factor\":8.0,\"rope_type\":\"linear\"} is not supported, expected "
@@ -138,12 +138,12 @@ TEST(HfConfig, TakesKeysAsTransformersDoes) {
       {"deepseek_v3", R"({"rope_interleave": null})", "", "rope_interleave: null"},
       {"deepseek_v3", R"({"head_dim": 4})", "", "head_dim: 4, expected an integer of 8 to 8"},
       // Keys that transformers does not read in a family, and names that it replaces.
-      {"phi3", R"({"layer_types": ["full_attention"]})", "",
-       "layer_types: [\"full_attention\"] is not supported, expected \"sliding_attention\""},
-      {"gemma", R"({"hidden_act": "gelu"})", "general.architecture", "gemma"},
+      {"phi3", R"({"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]})",
+       "", "is not supported, expected \"sliding_attention\""},
+      {"gemma", R"({"hidden_act": "gelu"})", "general.architecture", "\"gemma\""},
       {"gemma2", R"({"hidden_act": "gelu"})", "", "hidden_act: \"gelu\" is not supported"},
       {"hunyuan_v1_dense", R"({"im_newline_id": 11, "video_start_id": 9})", "general.architecture",
-       "hunyuan-dense"},
+       "\"hunyuan-dense\""},
       {"gemma3_vision", R"({"model_type": "remove"})", "", "model_type: missing"},
       // Errors name the key with its whole path.
       {"llama_yarn_f16", R"({"rope_parameters": {"rope_type": "yarn", "factor": "4"}})", "",
