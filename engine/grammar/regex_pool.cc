@@ -4,13 +4,10 @@
 #include <iterator>
 
 #include "absl/container/flat_hash_set.h"
-#include "kernels/base/background_thread.h"
 #include "kernels/base/check.h"
 
 namespace tidepool::engine::grammar {
 namespace {
-
-constexpr size_t kNodesPerTurn = 64;  // most take about 1 us
 
 void SortUnique(std::vector<Regex>* parts) {
   std::sort(parts->begin(), parts->end());
@@ -61,7 +58,6 @@ Regex RegexPool::Intern(Node node, absl::Span<const Regex> kids) {
     kids_.insert(kids_.end(), kids.begin(), kids.end());
   }
   nodes_.push_back(node);
-  if (nodes_.size() % kNodesPerTurn == 0) base::PauseIfBackground();
   return static_cast<Regex>(nodes_.size() - 1);
 }
 

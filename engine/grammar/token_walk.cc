@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
-#include "kernels/base/background_thread.h"
 
 namespace tidepool::engine::grammar {
 namespace {
@@ -47,7 +46,6 @@ bool TokenWalk::Walk(const TokenTrie::Trie& trie, State state, TokenMask* mask,
     if (++visited % kNodesAlone == 0) {
       if (give_up()) return false;
       shared_.LetOthersIn();
-      base::PauseIfBackground();
     }
     const int32_t depth = trie.depths[node];
     const State next = automaton.Step(path_[depth - 1], trie.bytes[node]);
