@@ -92,8 +92,8 @@ class ReusePredictor {
   float excess_demand_ = 0;
   // Scratch memory of Update.
   std::vector<uint8_t> is_used_;  // [experts]: 0 or 1
-  std::vector<float> outcomes_;  // [experts], in the order of a layer
-  std::vector<int32_t> lost_;    // experts that lost their slot though their forecast is a draft
+  std::vector<float> outcomes_;   // [experts], in the order of a layer
+  std::vector<int32_t> lost_;     // experts that lost their slot though their forecast is a draft
   UsageProjection projection_;
   UsageFeatures features_;
   std::vector<float> hazards_;

@@ -1,6 +1,6 @@
-// Vectors of four floats and of eight doubles, with the functions that the policies need. Results are
-// bit-identical on all machines: only additions, multiplications, divisions and integer operations
-// are used, and none of them is fused with another.
+// Vectors of four floats and of eight doubles, with the functions that the policies need. Results
+// are bit-identical on all machines: only additions, multiplications, divisions and integer
+// operations are used, and none of them is fused with another.
 #ifndef TIDEPOOL_MOE_POLICY_VEC4_H_
 #define TIDEPOOL_MOE_POLICY_VEC4_H_
 
@@ -49,8 +49,8 @@ inline Double2 Load2(const double* values) {
 inline void Store2(Double2 vector, double* values) { std::memcpy(values, &vector, sizeof vector); }
 
 // Eight doubles. A chain of operations on them takes little longer than one on two doubles, because
-// the four parts do not wait for each other. (GCC 12 compiles its own vectors of this size badly for
-// the baseline of x86.)
+// the four parts do not wait for each other. (GCC 12 compiles its own vectors of this size badly
+// for the baseline of x86.)
 struct Double8 {
   static constexpr int kSize = 8;
   Double2 parts[kSize / 2];
