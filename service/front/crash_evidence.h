@@ -36,8 +36,8 @@
 //
 // Two kinds of death do not excuse a crash: the end of a worker that drains, and the death of a
 // worker that ran another prompt whose own trial has crashed, and that had not passed the position
-// of that crash. A broken connection looks like a crash. This crash is dropped when the same process
-// responds again.
+// of that crash. A broken connection looks like a crash. This crash is dropped when the same
+// process responds again.
 //
 // A prompt that crashes workers at another position each time is found, too. After kManyCrashes
 // crashes, its trial lasts until it has generated kLongProof tokens.
