@@ -235,7 +235,7 @@ class ConfigReader {
                            absl::StrCat(model_.head_dim, ", expected an even number"));
     }
     // transformers takes the number of rotated elements from this key.
-    if (family_.model_type == "deepseek_v3" && config_.Has("head_dim")) {
+    if (family_.rotary_head_dim && config_.Has("head_dim")) {
       RETURN_IF_ERROR(config_.Int("head_dim", model_.head_dim, model_.head_dim).status());
     }
     SetU32("attention.key_length", rank + model_.head_dim);
@@ -250,8 +250,7 @@ class ConfigReader {
     for (const absl::string_view key : {"hidden_act", "hidden_activation"}) {
       ASSIGN_OR_RETURN(const std::string found, config_.StringOr(key, expected));
       if (found == expected || (expected == "silu" && found == "swish")) continue;
-      // The first releases of Gemma have this name for the tanh form.
-      if (found == "gelu" && key == "hidden_act" && family_.model_type == "gemma") continue;
+      if (family_.legacy_gelu && key == "hidden_act" && found == "gelu") continue;
       return config_.Unsupported(
           key, absl::StrCat(Shown(Json(found)), " is not supported, expected ", expected));
     }

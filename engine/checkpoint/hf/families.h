@@ -137,15 +137,17 @@ struct HfFamily {
   Parts parts;
   // Whether GGUF interleaves the rows of the two halves of each head in q and k.
   bool rotary_pairs = false;
-  bool partial_rotary = false;  // partial_rotary_factor is read
-  bool gelu = false;            // the activation is gelu_pytorch_tanh instead of silu
-  bool norm_plus_one = false;   // norms multiply by 1 + weight
-  bool mlp_bias = false;        // mlp_bias is read
-  bool local_rope = false;      // layers with a window use another rotary base
-  bool ntk_alpha = false;       // dynamic scaling with alpha means a larger rotary base
-  bool mrope = false;           // mrope_section is read
-  bool mtp = false;             // the checkpoint may have draft layers, "mtp.*"
-  bool block_width = false;     // LFM2's keys determine the width of dense FFNs
+  bool partial_rotary = false;   // partial_rotary_factor is read
+  bool gelu = false;             // the activation is gelu_pytorch_tanh instead of silu
+  bool legacy_gelu = false;      // hidden_act "gelu" means gelu_pytorch_tanh, too
+  bool rotary_head_dim = false;  // head_dim, if it is there, is qk_rope_head_dim
+  bool norm_plus_one = false;    // norms multiply by 1 + weight
+  bool mlp_bias = false;         // mlp_bias is read
+  bool local_rope = false;       // layers with a window use another rotary base
+  bool ntk_alpha = false;        // dynamic scaling with alpha means a larger rotary base
+  bool mrope = false;            // mrope_section is read
+  bool mtp = false;              // the checkpoint may have draft layers, "mtp.*"
+  bool block_width = false;      // LFM2's keys determine the width of dense FFNs
   ConfigBias bias = ConfigBias::kNone;
   ConfigWindow window = ConfigWindow::kNone;
   ExpertKeys experts;

@@ -84,9 +84,8 @@ absl::StatusOr<HfDirectory> HfDirectory::Open(const std::string& path) {
   hf::AddConfigKeys(directory.FilePath(kConfig), model, &directory.names_);
   metadata.SetString("general.name", NameOf(directory.path_));
   if (model.text_prefix.has_value()) {
-    const hf::JsonMembers members(directory.FilePath(kConfig), config);
-    ASSIGN_OR_RETURN(const std::string type, members.String("model_type"));
-    absl::StrAppend(&directory.format_, ", text model of ", hf::Shown(hf::Json(type)));
+    // ReadConfig requires the key. (The operator [] of a const Json must not miss.)
+    absl::StrAppend(&directory.format_, ", text model of ", hf::Shown(*config.find("model_type")));
   }
   RETURN_IF_ERROR(directory.ReadText(config, model.vocab_size, &metadata));
   RETURN_IF_ERROR(directory.ReadWeights(model, &metadata));

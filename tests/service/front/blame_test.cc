@@ -20,6 +20,16 @@ class BlameTest : public SimulatedWorkersTest {
       "3 workers crashed while they computed this prompt, one of them while no other request "
       "could be the cause; the prompt is refused to its sender for 10m; the last: reset";
 
+  // For 30 seconds, kills one worker in each period, if it is not dead already.
+  void KillAtRandom(absl::Duration period, unsigned seed) {
+    std::minstd_rand random(seed);
+    for (absl::Duration stormed; stormed < absl::Seconds(30); stormed += period) {
+      PuppetLink* worker = workers_[random() % workers_.size()];
+      if (!dead_until_.contains(worker)) Kill(worker);
+      Pass(period);
+    }
+  }
+
   // Two streams at each worker have nothing to compute, and nothing was computed there yet since
   // they moved to it. Then prompt 50, that of the last client, is tried alone; it does not crash.
   void BeginTrialBesidePausedStreams() {
@@ -268,14 +278,9 @@ TEST_F(BlameTest, AStormOfKillsLosesNothing) {
     const auto first = static_cast<unsigned>(absl::ToInt64Milliseconds(period));
     for (unsigned seed = first; seed < first + 5; ++seed) {
       SCOPED_TRACE(absl::StrCat(absl::FormatDuration(period), ", seed ", seed));
-      std::minstd_rand random(seed);
       for (int prompt = 1; prompt <= 12; ++prompt) Ask(prompt);
       Pass(absl::Seconds(1));
-      for (absl::Duration stormed; stormed < absl::Seconds(30); stormed += period) {
-        PuppetLink* worker = workers_[random() % workers_.size()];
-        if (!dead_until_.contains(worker)) Kill(worker);
-        Pass(period);
-      }
+      KillAtRandom(period, seed);
       Pass(absl::Minutes(4));  // several prompts may wait for a trial, one after the other
       ExpectAllGoOn();
       CancelAll();
