@@ -208,7 +208,9 @@ TEST_F(RunSessionTest, MayBeCancelledBeforeItsGrammarIsCompiled) {
   background_[0]();
   loop_.RunAll();
   session_->Abandon();
+  engine_.model.Release();  // a step may have begun before the stream was destroyed
   EXPECT_TRUE(engine_.engine->WaitIdle(absl::InfiniteDuration()));
+  EXPECT_EQ(engine_.engine->Stats().requests_cancelled, 1);
 }
 
 TEST_F(RunSessionTest, AStartMayComeOnlyOnce) {
