@@ -212,6 +212,24 @@ TEST(HfConfig, TakesKeysAsTransformersDoes) {
       {"deepseek_v2", R"({"topk_method": null})", "", "topk_method: null, expected a value"},
       {"qwen3_moe_bf16", R"({"decoder_sparse_step": 2, "num_hidden_layers": 3})", "",
        "decoder_sparse_step: 2 is not supported, expected no layer without experts"},
+      // A list has a value for each layer. The published Hunyuan-A13B has such lists.
+      {"hunyuan_v1_moe", R"({"moe_topk": [3, 3, 3], "moe_intermediate_size": [12, 12, 12],
+                             "num_shared_expert": [1, 1, 1]})",
+       "hunyuan-moe.expert_used_count", "3"},
+      {"hunyuan_v1_moe", R"({"moe_topk": [3, 3]})", "",
+       "config.json: moe_topk: a list of 2 values, expected one integer, or one for each of 3 "
+       "layers"},
+      {"hunyuan_v1_moe", R"({"moe_topk": []})", "", "moe_topk: a list of 0 values, expected one"},
+      {"hunyuan_v1_moe", R"({"moe_topk": [3, 2, 3]})", "",
+       "moe_topk: [3,2,3] is not supported, expected one integer of 1 to 6"},
+      {"hunyuan_v1_moe", R"({"moe_intermediate_size": [12, 12, 12, 12]})", "",
+       "moe_intermediate_size: a list of 4 values, expected"},
+      {"hunyuan_v1_moe", R"({"num_shared_expert": [1]})", "",
+       "num_shared_expert: a list of 1 values, expected"},
+      {"qwen3_moe_bf16", R"({"num_experts_per_tok": [3, 3, 3, 3, 3]})", "",
+       "num_experts_per_tok: a list of 5 values, expected one integer, or one for each of 2"},
+      {"ernie4_5_moe", R"({"moe_intermediate_size": [12, 12]})", "",
+       "moe_intermediate_size: a list of 2 values, expected one integer, or one for each of 3"},
       // transformers refuses null for these keys.
       {"llama_f32", R"({"attention_bias": null})", "", "attention_bias: null, expected a value"},
       // Layers without attention.
