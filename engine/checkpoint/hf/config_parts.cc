@@ -88,7 +88,8 @@ class ExpertReader {
   }
 
   absl::Status ReadCounts() {
-    const bool other = !config_.Has(keys_.count) && !keys_.other_count.empty();
+    const bool other =
+        !keys_.other_count.empty() && !config_.Has(keys_.count) && config_.Has(keys_.other_count);
     ASSIGN_OR_RETURN(model_.experts.count,
                      config_.Int(other ? keys_.other_count : keys_.count, 1, kMaxExperts));
     SetU32("expert_count", model_.experts.count);

@@ -212,6 +212,15 @@ TEST(HfConfig, TakesKeysAsTransformersDoes) {
       {"deepseek_v2", R"({"topk_method": null})", "", "topk_method: null, expected a value"},
       {"qwen3_moe_bf16", R"({"decoder_sparse_step": 2, "num_hidden_layers": 3})", "",
        "decoder_sparse_step: 2 is not supported, expected no layer without experts"},
+      // The number of experts has two names in some families.
+      {"qwen3_moe_bf16", R"({"num_local_experts": "remove"})", "",
+       "config.json: num_experts: missing, expected this key"},
+      {"qwen3_moe_bf16", R"({"num_local_experts": 0})", "", "num_local_experts: 0, expected"},
+      {"qwen3_moe_bf16", R"({"num_local_experts": "remove", "num_experts": 5})",
+       "qwen3moe.expert_count", "5"},
+      {"deepseek_v3", R"({"n_routed_experts": "remove"})", "", "n_routed_experts: missing"},
+      {"deepseek_v2", R"({"n_routed_experts": "remove"})", "", "n_routed_experts: missing"},
+      {"mixtral_bf16", R"({"num_local_experts": "remove"})", "", "num_local_experts: missing"},
       // A list has a value for each layer. The published Hunyuan-A13B has such lists.
       {"hunyuan_v1_moe", R"({"moe_topk": [3, 3, 3], "moe_intermediate_size": [12, 12, 12],
                              "num_shared_expert": [1, 1, 1]})",
