@@ -136,7 +136,8 @@ TEST(HfConfig, TakesKeysAsTransformersDoes) {
                           "rope_scaling": {"rope_type": "linear", "factor": 8.0}})",
        "gemma3.rope.scaling.factor", "8"},
       {"deepseek_v3", R"({"rope_interleave": null})", "", "rope_interleave: null"},
-      {"deepseek_v3", R"({"head_dim": 4})", "", "head_dim: 4, expected an integer of 8 to 8"},
+      {"deepseek_v3", R"({"head_dim": 4})", "", "head_dim: 4, expected 8, qk_rope_head_dim"},
+      {"deepseek_v3", R"({"head_dim": 8})", "general.architecture", "\"deepseek2\""},
       // Keys that transformers does not read in a family, and names that it replaces.
       {"phi3", R"({"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]})",
        "", "is not supported, expected \"sliding_attention\""},
@@ -205,6 +206,7 @@ TEST(HfConfig, TakesKeysAsTransformersDoes) {
        "2.5"},
       {"deepseek_v3", R"({"norm_topk_prob": null})", "deepseek2.expert_weights_norm", "false"},
       {"deepseek_v3", R"({"n_group": 6})", "", "n_group: 6, expected at most 3 groups"},
+      {"deepseek_v3", R"({"n_group": 1, "topk_group": 2})", "", "topk_group: 2, expected 1"},
       {"deepseek_v3", R"({"first_k_dense_replace": 3})", "",
        "first_k_dense_replace: 3 is not supported, expected a layer with experts"},
       {"deepseek_v2", R"({"n_group": null, "topk_group": null})", "",
