@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 
+#include "engine/checkpoint/yarn.h"
 #include "engine/model/config_keys.h"
 
 namespace tidepool::engine {
@@ -36,13 +37,12 @@ absl::Status ApplyYarn(const ConfigSource& source, double base, Scaling* read, R
     return keys.Unsupported("rope.scaling.yarn_ext_factor",
                             absl::StrCat(extrapolation, " is not supported, expected 1"));
   }
-  const auto bound = [&](double turns) {
-    return rope->dims *
-           std::log(static_cast<double>(scaling.original_context) / (2 * M_PI * turns)) /
-           (2 * std::log(base));
-  };
-  const double start = std::max(0.0, truncate ? std::floor(bound(fast)) : bound(fast));
-  const double end = std::min(rope->dims - 1.0, truncate ? std::ceil(bound(slow)) : bound(slow));
+  const YarnRotation rotation = {.base = base,
+                                 .dims = rope->dims,
+                                 .original_context = scaling.original_context,
+                                 .truncate = truncate};
+  const double start = std::max(0.0, rotation.LowerBound(fast));
+  const double end = std::min(rope->dims - 1.0, rotation.UpperBound(slow));
   for (size_t i = 0; i < rope->inv_freq.size(); ++i) {
     const double ramp = (static_cast<double>(i) - start) / std::max(0.001, end - start);
     const double share = std::clamp(ramp, 0.0, 1.0);

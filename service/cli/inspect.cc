@@ -15,19 +15,18 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/content_digest.h"
 #include "engine/checkpoint/open_checkpoint.h"
-#include "engine/checkpoint/weight_store.h"
 #include "engine/kv/kv_layout.h"
 #include "engine/loading/memory_plan.h"
 #include "engine/loading/model_bundle.h"
 #include "engine/model/kv_spec.h"
 #include "engine/model/model_config.h"
 #include "engine/model/transformer.h"
-#include "engine/model/transformer_weights.h"
 #include "engine/tokenizer/load_tokenizer.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "kernels/backend.h"
 #include "kernels/base/status_macros.h"
 #include "service/base/units.h"
+#include "service/cli/check_tensors.h"
 #include "service/cli/commands.h"
 #include "service/cli/load.h"
 #include "service/cli/model_bytes.h"
@@ -321,16 +320,6 @@ Json Unserved(const absl::Status& status) {
   return {{"supported", false}, {"reason", std::string(status.message())}};
 }
 
-// Checks that the file has the tensors that the model needs, without reading their data.
-absl::Status CheckTensors(const engine::ModelConfig& config, Checkpoint file) {
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<engine::WeightStore> store,
-      engine::WeightStore::Create(std::move(file),
-                                  {.threads = 1, .contents = engine::WeightContents::kShapesOnly}));
-  return engine::LoadTransformerWeights(config, store.get(), {}, engine::ExpertLoading::kPacked)
-      .status();
-}
-
 }  // namespace
 
 absl::Status RunInspect(const Config& config, Console* console) {
@@ -345,7 +334,7 @@ absl::Status RunInspect(const Config& config, Console* console) {
   Json tensors = DescribeTensors(file);
   std::vector<std::string> placement;
   if (model.ok()) {
-    RETURN_IF_ERROR(CheckTensors(*model, std::move(file)));
+    RETURN_IF_ERROR(CheckTensors(*model, &file));
     json["supported"] = true;
     DescribeModel(*model, &json);
     json["memory"] = DescribeMemory(*model, totals);

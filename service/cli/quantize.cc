@@ -18,8 +18,10 @@
 #include "engine/checkpoint/open_checkpoint.h"
 #include "engine/checkpoint/requantize.h"
 #include "engine/loading/available_cpus.h"
+#include "engine/model/model_config.h"
 #include "kernels/base/status_macros.h"
 #include "service/base/units.h"
+#include "service/cli/check_tensors.h"
 #include "service/cli/commands.h"
 #include "service/cli/signals.h"
 
@@ -43,6 +45,18 @@ absl::StatusOr<GgmlType> ParseType(absl::string_view flag, absl::string_view nam
   }
   return absl::InvalidArgumentError(
       absl::StrCat(flag, ": \"", name, "\" is not one of ", absl::StrJoin(accepted, ", ")));
+}
+
+// Opens the model. Refuses a directory whose config.json contradicts its tensors, because the
+// output would not load. A GGUF file may be for other programs only, so its tensors are not
+// checked.
+absl::StatusOr<engine::Checkpoint> OpenChecked(const std::string& path) {
+  ASSIGN_OR_RETURN(engine::Checkpoint file, engine::OpenCheckpoint(path));
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return file;
+  ASSIGN_OR_RETURN(const engine::ModelConfig model, engine::ModelConfig::Parse(file));
+  RETURN_IF_ERROR(CheckTensors(model, &file));
+  return file;
 }
 
 // Returns a warning if the weights of the input are already quantised, or "".
@@ -127,7 +141,7 @@ absl::Status RunQuantize(const Config& config, Console* console) {
     return absl::InvalidArgumentError(
         absl::StrCat(config.output.file, " already exists; --force replaces it"));
   }
-  ASSIGN_OR_RETURN(const engine::Checkpoint file, engine::OpenCheckpoint(config.model.path));
+  ASSIGN_OR_RETURN(const engine::Checkpoint file, OpenChecked(config.model.path));
   const std::string note = RequantizingNote(file, engine::ChooseTypes(file, options));
   if (!note.empty()) console->Note(note);
   options.progress = [&](absl::string_view tensor, double fraction) {

@@ -167,6 +167,29 @@ class HfCommandTest(CommandTest):
             self.run_well("quantize", HF / name, out, "--type", "f32")
             self.assertTrue(numpy.array_equal(self.logits(out, name), whole), name)
 
+    def test_a_directory_with_wrong_shapes_is_not_quantised(self):
+        cases = (("llama_f32", {"intermediate_size": 57}, "mlp.down_proj.weight: shape [30, 56], expected [30, 57]"),
+                 ("qwen3_bf16", {"hidden_size": 52}, "embed_tokens.weight: shape [275, 50], expected [275, 52]"),
+                 ("qwen3_moe_bf16", {"moe_intermediate_size": 26},
+                  "experts.0.gate_proj.weight: shape [24, 50], expected [26, 50]"),
+                 ("olmoe", {"num_attention_heads": 1, "num_key_value_heads": 1},
+                  "layers.0.self_attn.k_norm.weight: shape [8], expected [40]"),
+                 ("deepseek_v3", {"num_experts_per_tok": 5}, "num_experts_per_tok: 5, expected at most 4"))
+        for name, edits, error in cases:
+            model = copy_of(name)
+            config = model / "config.json"
+            changed = json.loads(config.read_text()) | edits
+            config.unlink()
+            config.write_text(json.dumps(changed))
+            self.refuse("logits", "--model", model, "--tokens", "1", "--out", model / "x.npy", named=error)
+            out = harness.scratch_folder() / "out.gguf"
+            self.refuse("quantize", model, out, "--type", "f32", named=error)
+            self.assertFalse(out.exists(), name)
+            out.write_text("an older file")
+            self.refuse("quantize", model, out, "--type", "f32", "--force", named=error)
+            self.assertEqual([path.name for path in out.parent.iterdir()], ["out.gguf"])
+            self.assertEqual(out.read_text(), "an older file")
+
     def test_a_directory_without_a_tokenizer_takes_token_ids_alone(self):
         name = "olmoe"
         answer = self.run_json("generate", "--model", HF / name, "--exact", "--tokens", tokens(name), "--max-tokens",

@@ -236,7 +236,11 @@ class ConfigReader {
     }
     // transformers takes the number of rotated elements from this key.
     if (family_.rotary_head_dim && config_.Has("head_dim")) {
-      RETURN_IF_ERROR(config_.Int("head_dim", model_.head_dim, model_.head_dim).status());
+      ASSIGN_OR_RETURN(const int64_t dim, config_.Int("head_dim", 1, kMaxHeadDim));
+      if (dim != model_.head_dim) {
+        return config_.Error(
+            "head_dim", absl::StrCat(dim, ", expected ", model_.head_dim, ", qk_rope_head_dim"));
+      }
     }
     SetU32("attention.key_length", rank + model_.head_dim);
     SetU32("attention.value_length", rank);

@@ -12,22 +12,6 @@
 namespace tidepool::engine::hf {
 namespace {
 
-// Reads an integer, or a list of integers that are all equal.
-absl::StatusOr<int64_t> Uniform(const JsonMembers& config, absl::string_view key, int64_t low,
-                                int64_t high) {
-  const Json* value = config.Find(key);
-  if (value == nullptr || !value->is_array()) return config.Int(key, low, high);
-  ASSIGN_OR_RETURN(const std::vector<int64_t> values, config.IntsOr(key));
-  const bool equal = !values.empty() && std::all_of(values.begin(), values.end(), [&](int64_t one) {
-    return one == values[0] && one >= low && one <= high;
-  });
-  if (equal) return values[0];
-  return config.Unsupported(key, absl::StrCat(Shown(*value),
-                                              " is not supported, expected one "
-                                              "integer of ",
-                                              low, " to ", high));
-}
-
 class ExpertReader {
  public:
   ExpertReader(const JsonMembers& config, HfModel* model, GgufMetadata* metadata)
@@ -53,6 +37,27 @@ class ExpertReader {
     ASSIGN_OR_RETURN(const int64_t value, config_.Int(key, 1, kMaxWidth));
     SetU32(suffix, value);
     return absl::OkStatus();
+  }
+
+  // Reads an integer, or a list that has the same integer for each layer.
+  absl::StatusOr<int64_t> Uniform(absl::string_view key, int64_t low, int64_t high) const {
+    const Json* value = config_.Find(key);
+    if (value == nullptr || !value->is_array()) return config_.Int(key, low, high);
+    const size_t layers = model_.sparse.size();
+    if (value->size() != layers) {
+      return config_.Error(key, absl::StrCat("a list of ", value->size(),
+                                             " values, expected one integer, or one for each of ",
+                                             layers, " layers"));
+    }
+    ASSIGN_OR_RETURN(const std::vector<int64_t> values, config_.IntsOr(key));
+    const bool equal = std::all_of(values.begin(), values.end(), [&](int64_t one) {
+      return one == values[0] && one >= low && one <= high;
+    });
+    if (equal) return values[0];
+    return config_.Unsupported(key, absl::StrCat(Shown(*value),
+                                                 " is not supported, expected one "
+                                                 "integer of ",
+                                                 low, " to ", high));
   }
 
   // Reads the width of LFM2's FFNs.
@@ -83,19 +88,20 @@ class ExpertReader {
   }
 
   absl::Status ReadCounts() {
-    const bool other = !config_.Has(keys_.count) && !keys_.other_count.empty();
+    const bool other =
+        !keys_.other_count.empty() && !config_.Has(keys_.count) && config_.Has(keys_.other_count);
     ASSIGN_OR_RETURN(model_.experts.count,
                      config_.Int(other ? keys_.other_count : keys_.count, 1, kMaxExperts));
     SetU32("expert_count", model_.experts.count);
-    ASSIGN_OR_RETURN(const int64_t used, Uniform(config_, keys_.used, 1, model_.experts.count));
+    ASSIGN_OR_RETURN(const int64_t used, Uniform(keys_.used, 1, model_.experts.count));
     SetU32("expert_used_count", used);
-    ASSIGN_OR_RETURN(model_.experts.width, Uniform(config_, keys_.width, 1, kMaxWidth));
+    ASSIGN_OR_RETURN(model_.experts.width, Uniform(keys_.width, 1, kMaxWidth));
     if (!keys_.own_width) SetU32("feed_forward_length", model_.experts.width);
     SetU32("expert_feed_forward_length", model_.experts.width);
     // Some models, such as Hunyuan, have a second key with the same meaning.
     constexpr absl::string_view kOtherWidth = "moe_intermediate_size";
     if (keys_.width == kOtherWidth || !config_.Has(kOtherWidth)) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const int64_t other_width, Uniform(config_, kOtherWidth, 1, kMaxWidth));
+    ASSIGN_OR_RETURN(const int64_t other_width, Uniform(kOtherWidth, 1, kMaxWidth));
     if (other_width == model_.experts.width) return absl::OkStatus();
     return config_.Unsupported(
         kOtherWidth, absl::StrCat(other_width, " is not supported, expected ", model_.experts.width,
@@ -113,7 +119,7 @@ class ExpertReader {
     if (keys_.shared_count.empty()) return absl::OkStatus();
     int64_t count = 0;
     if (config_.Has(keys_.shared_count)) {
-      ASSIGN_OR_RETURN(count, Uniform(config_, keys_.shared_count, 0, kMaxExperts));
+      ASSIGN_OR_RETURN(count, Uniform(keys_.shared_count, 0, kMaxExperts));
     }
     SetU32("expert_shared_count", count);
     SetShared(count * model_.experts.width);

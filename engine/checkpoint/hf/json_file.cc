@@ -72,7 +72,9 @@ absl::StatusOr<int64_t> JsonMembers::Int(absl::string_view key, int64_t low, int
       value->is_number_integer() && (!value->is_number_unsigned() ||
                                      value->get<uint64_t>() <= std::numeric_limits<int64_t>::max());
   if (!fits || value->get<int64_t>() < low || value->get<int64_t>() > high) {
-    return Error(key, absl::StrCat(Shown(*value), ", expected an integer of ", low, " to ", high));
+    const std::string expected =
+        low == high ? absl::StrCat(low) : absl::StrCat("an integer of ", low, " to ", high);
+    return Error(key, absl::StrCat(Shown(*value), ", expected ", expected));
   }
   return value->get<int64_t>();
 }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/checkpoint/hf/config_parts.h"
+#include "engine/checkpoint/yarn.h"
 #include "kernels/base/status_macros.h"
 
 namespace tidepool::engine::hf {
@@ -122,12 +123,12 @@ absl::Status ApplyYarn(const Scaling& scaling, const HfModel& model, GgufMetadat
   ASSIGN_OR_RETURN(const double fast, Positive(scaling, "beta_fast", 32));
   ASSIGN_OR_RETURN(const double slow, Positive(scaling, "beta_slow", 1));
   ASSIGN_OR_RETURN(const bool truncate, members.BoolOr("truncate", true));
-  // Frequencies up to this dimension are interpolated in part. If it is negative, transformers
-  // interpolates none at all, and llama.cpp all.
-  const double last = static_cast<double>(scaling.dims) *
-                      std::log(static_cast<double>(original) / (slow * 2 * M_PI)) /
-                      (2 * std::log(scaling.theta));
-  if ((truncate ? std::ceil(last) : last) < 0) {
+  // If the bound is negative, transformers interpolates no frequencies, and llama.cpp all.
+  const YarnRotation rotation = {.base = scaling.theta,
+                                 .dims = scaling.dims,
+                                 .original_context = original,
+                                 .truncate = truncate};
+  if (rotation.UpperBound(slow) < 0) {
     return scaling.Unsupported(
         "beta_slow", absl::StrCat(slow, " is not supported with a context before scaling of ",
                                   original, ", expected at most ", original, " / (2 pi)"));
