@@ -6,7 +6,7 @@
 // Each call is one Lua script (redis_scripts.h), so it is atomic. If the server is unavailable,
 // calls wait for a limited time, and then end with UNAVAILABLE. The appends of a running turn wait
 // longest. If the connection breaks, the calls that were pending are sent again. Scripts detect
-// this, so nothing is written twice. A write is acknowledged only after it was made.
+// repeated calls, so nothing is written twice. A write is acknowledged only after it was made.
 #ifndef TIDEPOOL_SERVICE_STORE_REDIS_SESSION_STORE_H_
 #define TIDEPOOL_SERVICE_STORE_REDIS_SESSION_STORE_H_
 

@@ -74,7 +74,7 @@ absl::StatusOr<RedisWitness::Marker> RedisWitness::Read(RedisLink* link) {
 absl::StatusOr<RedisWitness::Marker> RedisWitness::ReadOrMake(RedisLink* link) const {
   ASSIGN_OR_RETURN(Marker marker, Read(link));
   if (!marker.id.empty() && marker.database.has_value()) return marker;
-  // HSETNX, because two fronts may do this at the same time.
+  // Use HSETNX, because two fronts may do this at the same time.
   RETURN_IF_ERROR(Try(link, {"HSETNX", RedisStoreKey(), "id", base::RandomHex()}));
   RETURN_IF_ERROR(Try(link, {"HSETNX", RedisStoreKey(), "database", absl::StrCat(database_)}));
   return Read(link);

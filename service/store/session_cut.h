@@ -32,10 +32,11 @@ struct SessionCut {
 // The error INVALID_ARGUMENT names the position, and the nearest positions that are accepted.
 absl::StatusOr<SessionCut> PlanCut(const SessionLogData& log, int64_t position);
 
-// The tokens of a response were cut, and the kept ones decode to `kept_text`. Returns the part of
-// `answer` that belongs to them. `kept_text` may end in an incomplete character (U+FFFD). If a
-// worker of an earlier release has decoded it, the space at its beginning may be missing. It may
-// also contain a stop string that was removed from the end of `answer`.
+// `answer` is the text of a response, and `kept_text` is the decoded text of the tokens that are
+// kept. Returns the beginning of `answer` that belongs to these tokens. `kept_text` may end in an
+// incomplete character (U+FFFD). If a worker of an earlier release has decoded it, the space at its
+// beginning may be missing. It may also contain a stop string that was removed from the end of
+// `answer`.
 std::string CutAnswer(absl::string_view answer, absl::string_view kept_text);
 
 // `cut` must be the result of PlanCut for the same log. `answer` is the new response of the turn
