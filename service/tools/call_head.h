@@ -15,8 +15,8 @@
 namespace tidepool::service {
 
 // A call that is a JSON object can have members that are neither its name nor its arguments, such
-// as an id. They are left out, so their values have at most this many bytes. Otherwise the text is
-// not a call.
+// as an id. The parser drops them, so this is the maximum size of their values in bytes. Text with
+// longer members counts as content.
 inline constexpr size_t kMaxOtherMembers = 256;
 
 // Where the head of a call is.
@@ -24,7 +24,7 @@ enum class CallPlace : uint8_t { kAnywhere, kStart, kAfterCall };
 
 struct CallHead {
   Match match = Match::kNo;
-  size_t length = 0;  // the bytes before the arguments
+  size_t length = 0;  // number of bytes before the arguments
   std::string name;
   // Set if the head contains the arguments. Then `length` includes them.
   std::optional<std::string> arguments;

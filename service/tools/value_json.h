@@ -10,7 +10,8 @@
 
 namespace tidepool::service {
 
-// Appends `text` as the inside of a JSON string. Bytes that are not ASCII are copied.
+// Appends `text` with the escapes of a JSON string, without the quotes. Bytes that are not ASCII
+// are copied.
 void AppendJsonEscaped(absl::string_view text, std::string* json);
 
 // Returns `text` as a JSON string.
