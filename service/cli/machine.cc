@@ -15,7 +15,8 @@
 namespace tidepool::service {
 namespace {
 
-// Returns the number at the beginning of a file. -1 if there is no number, as with "max".
+// Returns the number at the beginning of a file. -1 if the file begins with another word, such as
+// "max".
 int64_t NumberIn(const std::string& path) {
   std::ifstream file(path);
   std::string word;

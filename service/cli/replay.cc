@@ -171,7 +171,7 @@ absl::Status RunReplay(const Config& config, Console* console) {
     ASSIGN_OR_RETURN(profile,
                      moe::ReadProfile(flags.profile, trace.header.layers, trace.header.experts));
   }
-  // The costs are those of experts of one size.
+  // The device's costs are for experts of one size, so all layers get this size.
   if (simulation.tier.has_value()) {
     trace.header.expert_bytes.assign(trace.header.layers, simulation.tier->expert_bytes);
   }
