@@ -118,7 +118,7 @@ void Console::NoteLine(absl::string_view line, LogLevel level) {
   Note(absl::StrCat("tidepool: ", OneLine(line), "\n"));
 }
 
-// If stderr is closed, there is no way to report it.
+// If stderr is closed, there is no way to report this.
 void Console::Note(absl::string_view text) {
   if (err_writer_ != nullptr) return err_writer_->Write(std::string(text));
   (void)WriteAll(err_, text);

@@ -43,7 +43,7 @@ struct Totals {
   int64_t elements = 0;
   int64_t file_bytes = 0;
   int64_t resident_bytes = 0;
-  int64_t expert_bytes = 0;  // in memory, once loaded
+  int64_t expert_bytes = 0;  // size in memory, after loading
   struct OfType {
     int64_t tensors = 0;
     int64_t bytes = 0;

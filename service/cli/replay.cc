@@ -124,7 +124,7 @@ void PrintTierRow(const moe::TierResult& result, const Json& json, Console* cons
 // What a replay simulates on a trace.
 struct Simulation {
   moe::CostModel cost;
-  std::optional<moe::TierCosts> tier;  // of --device-costs
+  std::optional<moe::TierCosts> tier;  // the costs in --device-costs
   Json cost_json;
 };
 

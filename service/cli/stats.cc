@@ -103,8 +103,8 @@ std::string OffloadText(const Json& offload) {
   return text;
 }
 
-// The layers of a worker's placement, with uses and hit rates of the window. If there are no uses
-// in the window, they are those since the worker's start.
+// The layers of a worker's placement, with uses and hit rates of the window. If the window has no
+// uses, returns the uses since the worker's start.
 std::vector<HeatLayer> HeatLayers(const Json& placement, const Json& offload) {
   bool any = false;
   for (const Json& layer : placement["layers"]) {

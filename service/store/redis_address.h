@@ -20,7 +20,8 @@ struct RedisAddress {
   std::string Name() const;
 };
 
-// Returns whether `store` is the address of a Redis server. Otherwise it is the name of a file.
+// Returns whether `store` is the address of a Redis server. Otherwise `store` is the name of a
+// file.
 bool IsRedisUrl(absl::string_view store);
 
 // Parses a URL. A byte of a name or password that has a meaning in a URL, such as '@', must be

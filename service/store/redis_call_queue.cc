@@ -192,7 +192,7 @@ void RedisCallQueue::SendPending() {
     for (size_t i = 0; i < count; ++i) {
       absl::StatusOr<RedisReply> reply = connection_.link->Receive();
       if (absl::IsUnavailable(reply.status())) {
-        // It is not known whether the remaining calls have run. They are sent again.
+        // It is not known whether the remaining calls have run, so they are sent again.
         return LoseLink(reply.status());
       }
       const Call call = std::move(pending_.front());

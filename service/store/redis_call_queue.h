@@ -54,7 +54,7 @@ struct RedisConnection {
 absl::StatusOr<RedisConnection> ConnectToRedis(const RedisSessionStoreOptions& options);
 
 // Thread-safe. One thread sends the calls. Calls that arrive while it waits for responses are sent
-// together. If there are no calls, it checks once per second that the server is available.
+// together. If there are no calls, this thread checks once per second that the server is available.
 class RedisCallQueue {
  public:
   // Gets the response of a script, or an error. The response is an array whose first element is a

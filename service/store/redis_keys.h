@@ -24,7 +24,7 @@ std::string RedisSequenceKey();
 std::string RedisSchemaKey();
 // A hash with the fields id, database and commits.
 std::string RedisStoreKey();
-// A list of lines. They say what the database has lost.
+// A list of lines that say what the database has lost.
 std::string RedisLossesKey();
 
 }  // namespace tidepool::service

@@ -33,8 +33,8 @@ namespace tidepool::service {
 class RedisSessionStore : public SessionStore {
  public:
   // UNAVAILABLE if the server cannot be reached. FAILED_PRECONDITION if the server refuses the
-  // login, is a replica, has sessions with a newer schema, or has settings with which it could lose
-  // acknowledged writes. The message names the setting.
+  // login, is a replica, or has sessions with a newer schema. Also FAILED_PRECONDITION if it has
+  // settings with which it could lose acknowledged writes. The message names the setting.
   static absl::StatusOr<std::unique_ptr<SessionStore>> Open(RedisSessionStoreOptions options);
   ~RedisSessionStore() override;
 

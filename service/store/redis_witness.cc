@@ -36,8 +36,8 @@ absl::StatusOr<std::vector<int>> UsedDatabases(RedisLink* link) {
   return used;
 }
 
-// Runs a command and ignores its failure, because the server may refuse it, for example because its
-// memory is full or a key has another type. UNAVAILABLE if the connection broke.
+// Runs a command. UNAVAILABLE if the connection broke. Other errors are ignored: the server may
+// refuse the command, for example because its memory is full or a key has another type.
 absl::Status Try(RedisLink* link, const std::vector<std::string>& command) {
   const absl::Status status = link->Call(command).status();
   return absl::IsUnavailable(status) ? status : absl::OkStatus();

@@ -1,10 +1,10 @@
 // SessionCut: truncates the log of a session at a position, for ForkSession and TruncateSession.
 //
 // The log keeps the tokens before the position. Turns that begin at or after the position are
-// removed. If a turn contains the position, it is cut, as if it had been cancelled there. Messages
-// cannot be cut. So in a CHAT session, a turn that is cut must keep at least one token of its
-// output. Then the kept tokens match the kept messages and the text of the kept response, and the
-// next turn can be rendered after them.
+// removed. If a turn contains the position, this turn is cut, as if it had been cancelled there.
+// Messages cannot be cut. So in a CHAT session, a turn that is cut must keep at least one token of
+// its output. Then the kept tokens match the kept messages and the text of the kept response, and
+// the next turn can be rendered after these tokens.
 //
 //   ASSIGN_OR_RETURN(const SessionCut cut, PlanCut(log, position));
 //   CutSession(cut, text_of_the_kept_output, &log);

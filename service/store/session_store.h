@@ -201,12 +201,12 @@ class SessionStore {
   // ABORTED if a turn holds the lease, or has begun since info.epoch was read.
   virtual void Replace(SessionLogData session, Done<SessionInfo> done) = 0;
 
-  // Takes the lease, with a new epoch. If a turn of the same request holds the lease, takes it
-  // over.
+  // Takes the lease, with a new epoch. If a turn of the same request holds the lease, the new turn
+  // takes over this lease.
   //
-  // If the last turn in the log has this request_id, and is running or was cancelled at the end of
-  // the log, it continues without a `begin`. Otherwise, if the last turn is running, it becomes
-  // cancelled.
+  // A repeated request continues its turn, without a `begin`: the last turn in the log has this
+  // request_id, and is running or was cancelled at the end of the log. Otherwise, a last turn that
+  // is running becomes cancelled.
   //
   // Errors: NOT_FOUND as in Delete. ABORTED if a turn with another request_id holds the lease.
   // ALREADY_EXISTS if a turn with this request_id, in the log or as holder of the lease, has

@@ -1,5 +1,5 @@
-// StoreFile: checks that the files of a SQLite store still exist under their names, and reserves
-// disk space that is used when the disk is full.
+// StoreFile: checks that the files of a SQLite store still exist under their names. It also
+// reserves disk space, which is used when the disk is full.
 #ifndef TIDEPOOL_SERVICE_STORE_STORE_FILE_H_
 #define TIDEPOOL_SERVICE_STORE_STORE_FILE_H_
 
@@ -14,8 +14,8 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. It opens none of SQLite's files, because closing any descriptor of a file
-// would release SQLite's locks on it.
+// Thread-compatible. This class opens none of SQLite's files, because closing any descriptor of a
+// file would release SQLite's locks on it.
 class StoreFile {
  public:
   // Size of the reserve, a file beside the store. The reserve is needed because a deletion must

@@ -155,7 +155,7 @@ class PythonArguments final : public ArgumentReader {
 
   bool any_ = false;    // a parameter was read
   bool comma_ = false;  // the comma after the last parameter was read
-  std::string key_;     // of the value that comes next
+  std::string key_;     // key of the value that comes next
   size_t scanned_ = 0;  // number of bytes that were searched for the value's end
   int64_t depth_ = 0;
   char quote_ = '\0';

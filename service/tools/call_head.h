@@ -30,8 +30,9 @@ struct CallHead {
   std::optional<std::string> arguments;
 };
 
-// Returns the head of the call at the beginning of `text`. It matches only if the name and the
-// beginning of the arguments are certain. If the call has no marker, its name must be in `tools`.
+// Returns the head of the call at the beginning of `text`. The head matches only if later text
+// cannot change the name and the beginning of the arguments. If the call has no marker, its name
+// must be in `tools`.
 CallHead MatchCallHead(const CallSyntax& syntax, CallPlace place, absl::string_view text,
                        const ToolSchemas& tools);
 

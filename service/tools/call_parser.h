@@ -66,7 +66,7 @@ class CallParser final : public BodyParser {
   std::unique_ptr<ArgumentReader> arguments_;
   int32_t calls_ = 0;
   size_t members_ = 0;   // bytes of other members after the arguments of this call
-  size_t call_end_ = 0;  // how many of the texts that end a call were read or passed over
+  size_t call_end_ = 0;  // how many of the texts that end a call were read or are missing
   std::string space_;    // white space after the content; dropped if a call follows
 };
 

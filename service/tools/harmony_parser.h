@@ -54,9 +54,9 @@ class HarmonyParser final : public BodyParser {
 
   const bool find_calls_;
   Part part_;
-  OutputPiece::Kind kind_;  // of the message's text
+  OutputPiece::Kind kind_;  // kind of the message's text
   std::string held_;
-  std::string name_;  // of the call that begins
+  std::string name_;  // name of the call that begins
   int32_t calls_ = 0;
   int64_t read_ = 0;        // number of bytes before the held text
   int64_t changed_at_ = 0;  // reasoning_changed_at

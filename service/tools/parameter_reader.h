@@ -57,7 +57,7 @@ class ParameterReader final : public ArgumentReader {
   Part part_ = Part::kBetween;
   bool any_ = false;          // a parameter was read
   bool typed_ = false;        // the value is not text
-  ValueTypes types_;          // of the value
+  ValueTypes types_;          // types that the schema allows for the value
   bool value_begun_ = false;  // a part of the value was passed on
   size_t scanned_ = 0;        // number of bytes that were searched for the value's end
 };

@@ -26,8 +26,8 @@ class ReasoningCounter {
 
  private:
   ResponseParser parser_;
-  int64_t bytes_ = 0;          // of all tokens
-  int64_t closed_ = 0;         // tokens of reasoning that has ended
+  int64_t bytes_ = 0;          // bytes of all tokens
+  int64_t closed_ = 0;         // number of tokens of finished reasoning
   std::vector<int64_t> open_;  // positions of the tokens of unfinished reasoning
 };
 

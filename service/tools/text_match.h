@@ -18,7 +18,7 @@ enum class Match : uint8_t {
 
 struct Matched {
   Match match = Match::kNo;
-  size_t length = 0;  // of the matched text; for kYes
+  size_t length = 0;  // length of the matched text; for kYes
 };
 
 // Returns whether `text` begins with `pattern`. White space in the pattern matches any white space,

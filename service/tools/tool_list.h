@@ -13,7 +13,7 @@
 namespace tidepool::service {
 
 struct Tool {
-  size_t index = 0;        // in the request
+  size_t index = 0;        // index in the request
   std::string name;        // empty: the tool has no name
   std::string parameters;  // a JSON schema; empty: none
   bool strict = false;
