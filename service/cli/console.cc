@@ -24,7 +24,7 @@ bool WriteAll(int fd, absl::string_view text) {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) {
       // The write failed because another process that shares the file has made it non-blocking. So
-      // wait.
+      // wait until the file can be written.
       pollfd file = {fd, POLLOUT, 0};
       poll(&file, 1, -1);
       continue;

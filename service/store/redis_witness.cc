@@ -133,7 +133,7 @@ absl::Status RedisWitness::CompareCommits(RedisLink* link, const Marker& marker,
   if (losses_.size() <= kMaxLosses) {
     RETURN_IF_ERROR(Try(link, {"RPUSH", RedisLossesKey(), losses_.back()}));
   }
-  // Count the lost changes as changes, so that they are not reported again.
+  // Add the lost changes to the count, so that they are not reported again.
   return Try(link, {"HINCRBY", RedisStoreKey(), "commits", absl::StrCat(lost)});
 }
 

@@ -57,7 +57,7 @@ absl::Status SessionExpiry::Delete(const SessionRow& row) {
     if (absl::IsDataLoss(deleted)) {
       // SQLite has reached a page that it cannot read. The log itself was read, so this page
       // contains rows of another session. The next transaction deletes only the session's row. The
-      // rows of its log stay, but nothing finds them any more.
+      // rows of its log remain, but no session reads them any more.
       row_only_.insert(row.key);
       findings_.push_back(absl::StrCat(
           "session '", row.info.session_id,

@@ -112,7 +112,7 @@ absl::Status BringSchemaUpToDate(const SqliteDb& db, const std::function<absl::S
                      kSessionSchemaVersion, ": use a newer program"));
   }
   if (version == kSessionSchemaVersion) return absl::OkStatus();
-  // One transaction for all steps, so that an error leaves the file unchanged.
+  // All steps are one transaction, so that an error leaves the file unchanged.
   RETURN_IF_ERROR(db.Execute("BEGIN IMMEDIATE"));
   absl::Status status = Migrate(db, version, seal);
   if (status.ok()) status = db.Execute("COMMIT");

@@ -194,8 +194,8 @@ class SessionStore {
   // sessions that can be read. For that, use CheckSession.
   virtual void Verify(Done<std::vector<std::string>> done) = 0;
 
-  // Writes a whole session. Its times are kept, but its epoch is not. Turns that are running become
-  // CANCELLED. Errors are the same as for Create.
+  // Writes a whole session. The session keeps its times. Its epoch is not copied. Turns that are
+  // running become CANCELLED. Errors are the same as for Create.
   virtual void Insert(SessionLogData session, Done<SessionInfo> done) = 0;
   // Replaces a session. NOT_FOUND if the session does not exist or belongs to another principal.
   // ABORTED if a turn holds the lease, or has begun since info.epoch was read.

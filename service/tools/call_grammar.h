@@ -32,9 +32,9 @@ class CallGrammar {
       : format_(format), rules_(rules), texts_(*texts), ir_(*ir), pool_(ir->regexes()) {}
 
   // Returns the responses that the rules allow, without reasoning. If a call is required, these
-  // responses consist only of calls. Otherwise they are free text, which may contain calls. Returns
-  // INVALID_ARGUMENT with the tool, the place in its schema, the reason and a remedy if the rules
-  // cannot be enforced exactly.
+  // responses consist only of calls. Otherwise these responses are free text, which may contain
+  // calls. Returns INVALID_ARGUMENT with the tool, the place in its schema, the reason and a remedy
+  // if the rules cannot be enforced exactly.
   absl::StatusOr<engine::grammar::Expr> Emit();
   // Returns the responses that consist only of calls, without reasoning.
   absl::StatusOr<engine::grammar::Expr> EmitOnlyCalls();

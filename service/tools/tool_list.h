@@ -19,7 +19,7 @@ struct Tool {
   bool strict = false;
 };
 
-// What a response may call. Plain data.
+// The rules for the calls of a response. Plain data.
 struct CallRules {
   std::vector<Tool> tools;  // the tools that may be called
   bool required = false;    // at least one call is required
