@@ -79,8 +79,8 @@ std::string HostTierText(const Json& offload) {
   return text;
 }
 
-// Formats sizes, the hit rates of the window and since the start, and the window's bytes per second
-// and waiting time.
+// Formats sizes and hit rates (of the window, and since the start). Also formats the bytes per
+// second and the waiting time of the window.
 std::string OffloadText(const Json& offload) {
   const auto number = [](const Json& from, const char* key) { return from[key].get<double>(); };
   const Json& window = offload["window"];

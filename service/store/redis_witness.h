@@ -49,7 +49,7 @@ class RedisWitness {
     std::optional<int64_t> database;
     std::optional<int64_t> commits;
     int64_t sessions = 0;
-    bool exists = false;  // there is a hash, or a value of another type under its key
+    bool exists = false;  // the hash exists, or its key has a value of another type
   };
   static absl::StatusOr<Marker> Read(RedisLink* link);
   absl::StatusOr<Marker> ReadOrMake(RedisLink* link) const;

@@ -145,7 +145,7 @@ absl::Status SessionTransactions::TryTransaction(Job* jobs, size_t count,
   if (status.ok()) status = Commit(changes);
   if (status.ok()) return status;
   opened_.ledger->Rollback();
-  // Report this first error. An error of ROLLBACK would hide it.
+  // Report the first error. An error of ROLLBACK would hide this error.
   if (opened_.db.in_transaction()) opened_.db.Execute("ROLLBACK").IgnoreError();
   return status;
 }

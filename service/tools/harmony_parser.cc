@@ -79,7 +79,7 @@ bool HarmonyParser::TakeHeader(bool last, OutputPieces* out) {
   const bool open = rest.empty() || begins == Match::kPartial;
   if (open && !last) return false;
   // If the response ends within a header, the header is left out only if it begins with a whole
-  // control token. Otherwise it is content.
+  // control token. Any other text is content.
   const bool text_only =
       open || (last && !absl::StartsWith(rest, "<") && !absl::StrContains(text, harmony::kMessage));
   if (begins == Match::kNo || text_only) {  // text without a header

@@ -59,7 +59,7 @@ class HarmonyParser final : public BodyParser {
   std::string name_;  // name of the call that begins
   int32_t calls_ = 0;
   int64_t read_ = 0;        // number of bytes before the held text
-  int64_t changed_at_ = 0;  // reasoning_changed_at
+  int64_t changed_at_ = 0;  // the value that reasoning_changed_at returns
 };
 
 }  // namespace tidepool::service

@@ -49,7 +49,7 @@ class ParameterReader final : public ArgumentReader {
   const ToolSchemas& tools_;
   const std::string tool_;
   // The texts that end a key. key_end_ is for values that are text. json_key_end_ is for values
-  // that are JSON; empty: the same.
+  // that are JSON; if it is empty, key_end_ is for all values.
   const absl::string_view key_end_, json_key_end_;
   const absl::string_view value_end_;
   const bool own_lines_;  // a value is on lines of its own

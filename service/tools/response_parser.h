@@ -74,7 +74,7 @@ class ResponseParser {
   bool reasoning_begun_ = false;
   std::string held_;
   int64_t read_ = 0;        // number of bytes before the held text
-  int64_t changed_at_ = 0;  // reasoning_changed_at
+  int64_t changed_at_ = 0;  // the value that reasoning_changed_at returns
 };
 
 }  // namespace tidepool::service
