@@ -32,7 +32,7 @@ inline constexpr int32_t kUsualMaxPriority = 0;
 struct PrincipalLimits {
   int64_t per_minute = 0;  // generations that may begin in one minute; 0: no limit
   int64_t at_once = 0;     // generations that may run at the same time; 0: no limit
-  // A request's priority is lowered to this if it is higher.
+  // A request with a higher priority gets this priority.
   int32_t max_priority = kHighestPriority;
 
   friend bool operator==(const PrincipalLimits&, const PrincipalLimits&) = default;

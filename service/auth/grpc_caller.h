@@ -26,9 +26,10 @@ absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, const Ga
 
 // The lifetime of a stream that would never end by itself, such as WatchStats. The stream lives as
 // long as its caller has access and, over TLS, at most for the maximum age of a connection. The
-// time begins when this object is constructed. A stream may begin just when its connection reaches
-// the maximum age. Then it keeps the connection open for about that time once more (GrpcHost adds
-// up to a tenth), and until the next call of IsOver. Thread-compatible.
+// time begins when this object is constructed. A stream may begin just before its connection
+// reaches the maximum age (plus up to a tenth, see GrpcHost). Such a stream keeps the connection
+// open until a call of IsOver returns true. So a connection can live for about twice the maximum
+// age. Thread-compatible.
 class StreamTerm {
  public:
   // `context` must outlive this object.

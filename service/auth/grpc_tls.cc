@@ -13,7 +13,7 @@ namespace tidepool::service {
 namespace {
 
 // gRPC's C API requests the certificate for each connection (grpc_security.h). The C++ API of gRPC
-// 1.51 only has its own file watcher, and that one would use a key that does not match its
+// 1.51 only has its own file watcher. This watcher would use a key that does not match its
 // certificate.
 class ReloadingCredentials final : public grpc::ServerCredentials {
  public:

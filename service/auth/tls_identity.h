@@ -25,7 +25,8 @@ struct TlsFiles {
   std::string ca;
 };
 
-// The contents of the files, which match each other. Thread-safe, because the value is const.
+// The contents of the files. The key matches the certificate. Thread-safe, because the value is
+// const.
 struct TlsIdentity {
   std::string certificate_pem;  // empty: no certificate
   std::string key_pem;

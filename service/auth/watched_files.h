@@ -1,5 +1,5 @@
-// WatchedFiles: a value that is made from the contents of files. When they change, it is made once
-// more.
+// WatchedFiles: a value that is made from the contents of files. When the files change, a new value
+// is made.
 //
 //   ASSIGN_OR_RETURN(auto tokens, WatchedFiles<TokenTable>::Open({path}, kMaxBytes, ParseTokens));
 //   tokens->Get()->Find(...);

@@ -104,7 +104,7 @@ struct StoreFlags {
   std::string location;  // a file, redis://, or ":memory:", which is lost on exit
   StoreDurability durability = StoreDurability::kProcess;
   bool allow_unsafe = false;  // allow a Redis server without durability
-  std::string state_folder;   // for files that belong to the store; empty: $HOME is not set
+  std::string state_folder;   // directory for the store's other files; empty: $HOME is not set
   absl::Duration session_ttl = absl::InfiniteDuration();
   int64_t max_sessions = 0;        // per principal; 0: no limit
   int64_t max_session_tokens = 0;  // 0: the model's context

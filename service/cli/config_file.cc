@@ -13,14 +13,14 @@
 #include "service/cli/console.h"
 
 // Use results instead of exceptions, and compile the parser in this file only. Assertions are off,
-// because one of version 3.3 in parse_key fails for a file such as "[+", which the parser then
-// refuses correctly.
+// because in version 3.3, an assertion in parse_key fails for a file such as "[+". Without the
+// assertion, the parser refuses such a file correctly.
 #define TOML_ASSERT(expr) static_assert(true)
 #define TOML_EXCEPTIONS 0
 #define TOML_HEADER_ONLY 1
 #define TOML_ENABLE_FORMATTERS 0
 // In version 3.3, is_non_ascii_horizontal_whitespace reaches TOML_UNREACHABLE for characters such
-// as U+00D2, also inside of strings. It must return false there.
+// as U+00D2, also inside of strings. The function must return false there.
 #include "toml++/impl/preprocessor.h"
 #undef TOML_UNREACHABLE
 #define TOML_UNREACHABLE return false

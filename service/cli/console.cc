@@ -24,7 +24,7 @@ bool WriteAll(int fd, absl::string_view text) {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) {
       // The write failed because another process that shares the file has made it non-blocking. So
-      // wait.
+      // wait until the file can be written.
       pollfd file = {fd, POLLOUT, 0};
       poll(&file, 1, -1);
       continue;
@@ -118,7 +118,7 @@ void Console::NoteLine(absl::string_view line, LogLevel level) {
   Note(absl::StrCat("tidepool: ", OneLine(line), "\n"));
 }
 
-// If stderr is closed, there is no way to report it.
+// If stderr is closed, there is no way to report this.
 void Console::Note(absl::string_view text) {
   if (err_writer_ != nullptr) return err_writer_->Write(std::string(text));
   (void)WriteAll(err_, text);

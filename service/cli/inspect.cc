@@ -42,7 +42,7 @@ struct Totals {
   int64_t elements = 0;
   int64_t file_bytes = 0;
   int64_t resident_bytes = 0;
-  int64_t expert_bytes = 0;  // in memory, once loaded
+  int64_t expert_bytes = 0;  // size in memory, after loading
   struct OfType {
     int64_t tensors = 0;
     int64_t bytes = 0;
@@ -97,7 +97,7 @@ void DescribeModel(const engine::ModelConfig& config, Json* json) {
   model["recurrent_layers"] =
       std::count_if(config.layers.begin(), config.layers.end(),
                     [](const engine::LayerConfig& one) { return !one.has_attention(); });
-  // They predict further tokens. Their tensors are not loaded.
+  // Draft layers predict further tokens. Their tensors are not loaded.
   model["unused_draft_layers"] = config.draft_layers;
   model["hidden_size"] = config.hidden_size;
   model["heads"] = layer.heads;
@@ -126,7 +126,8 @@ Json KvBytesByType(const engine::ModelConfig& config, KvBytes bytes) {
   return json;
 }
 
-// What goes where, and whether all of it fits. `plan` may be RESOURCE_EXHAUSTED.
+// Describes which parts of the model would be in which memory, and whether all parts fit. `plan`
+// may be RESOURCE_EXHAUSTED.
 void DescribePlan(const absl::StatusOr<engine::MemoryPlan>& plan, const Totals& totals,
                   Json* json) {
   Json& memory = *json;

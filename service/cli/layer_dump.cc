@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<LayerDump>> LayerDump::Create(const std::string& 
     return absl::InvalidArgumentError(absl::StrCat(
         "the directory ", folder, " has files: --dump needs a new or an empty directory"));
   }
-  // Fails now instead of after loading the model. Leaves no file.
+  // If files cannot be written, fail now and not after the model was loaded. This leaves no file.
   RETURN_IF_ERROR(base::AtomicFile::Create(absl::StrCat(folder, "/embedding.npy"), {}).status());
   return std::unique_ptr<LayerDump>(new LayerDump(folder));
 }

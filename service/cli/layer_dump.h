@@ -24,16 +24,17 @@ namespace tidepool::service {
 // Thread-compatible. PART.npy is float32 [rows, cols].
 class LayerDump {
  public:
-  // Creates the directory. INVALID_ARGUMENT, with the path, if it is not a directory, or if it
-  // already has files. Otherwise old and new files could be confused. The other errors are those of
-  // the system if files cannot be written there.
+  // Creates the directory. INVALID_ARGUMENT, with the path, if `folder` is not a directory, or if
+  // it already has files, because old and new files could be confused. Other errors are those of
+  // base::AtomicFile if files cannot be written there.
   static absl::StatusOr<std::unique_ptr<LayerDump>> Create(const std::string& folder);
 
   // Appends rows to the file of `part`. Errors name the file, such as RESOURCE_EXHAUSTED if the
   // disk is full.
   absl::Status Append(absl::string_view part, kernels::ConstMatrixView rows);
 
-  // Gives the files their names. If an Append failed, there will be no files.
+  // Completes the files, which then appear under their names. If an Append has failed, no file
+  // appears.
   absl::Status Finish();
 
   size_t files() const { return files_.size(); }

@@ -34,7 +34,8 @@ absl::string_view Verb(LoadStage stage) {
   return "";
 }
 
-// Hashing is shown only if it takes longer. After 2 s, a user might believe that the program hangs.
+// Hashing is shown only if it takes longer than this. After 2 s, a user might believe that the
+// program hangs.
 constexpr absl::Duration kLongHashing = absl::Seconds(2);
 
 // Whether the command runs an engine, or plans to do so.

@@ -18,8 +18,8 @@
 namespace tidepool::service {
 
 // Thread-compatible. Shows the slow parts of a load on stderr. If stderr is a terminal, one line
-// counts to 100 %. Otherwise, a line is printed when packing begins and after each tenth of it, and
-// one line if hashing takes more than 2 s.
+// counts to 100 %. Otherwise, a line is printed when packing begins and after each tenth of the
+// packing. One more line is printed if hashing takes more than 2 s.
 class LoadProgressLine {
  public:
   LoadProgressLine(const Config& config, Console* console);

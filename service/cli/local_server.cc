@@ -68,8 +68,8 @@ absl::StatusOr<int64_t> ContextLength(const Config& config, const engine::ModelB
   return wanted;
 }
 
-// Opens and closes the store before the model is loaded, so that the start fails early if the store
-// is in use or cannot be created. The store does not stay open, and no file is created, because a
+// Opens and closes the store before the model is loaded. So the start fails early if the store is
+// in use or cannot be created. The store does not stay open, and no file is created, because a
 // signal may end the process during the load. The log lines of the store are added to `said`, so
 // that they are not logged twice.
 absl::Status TryStore(const Config& config, const LogSink& log, std::set<std::string>* said) {

@@ -21,7 +21,7 @@ namespace tidepool::service {
 // Formats a line without time and level: `line key=value ...`. Values with blanks, quotes or
 // unprintable characters are quoted and escaped as in JSON.
 std::string LogText(absl::string_view line, LogFields fields);
-// Formats the same as members of a JSON object: "message", then the fields.
+// Formats a line and its fields as members of a JSON object: "message", then the fields.
 std::string LogMembers(absl::string_view line, LogFields fields);
 
 // Returns the warning that `count` lines are missing, with time and newline.

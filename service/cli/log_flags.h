@@ -7,7 +7,7 @@
 
 namespace tidepool::service {
 
-// One group of Flags().
+// Returns one group of Flags().
 absl::Span<const FlagSpec> LogFlagSpecs();
 
 }  // namespace tidepool::service

@@ -55,7 +55,7 @@ absl::Status RunLogits(const Config& config, Console* console) {
                               return out == nullptr ? absl::OkStatus() : out->Append(logits);
                             });
   RETURN_IF_ERROR(dumped);
-  // Finish the files even after an error of the model, because they help to find its cause.
+  // Finish the files even after an error of the model, because the files help to find the cause.
   const absl::Status finished = dump == nullptr ? absl::OkStatus() : dump->Finish();
   if (!computed.ok()) {
     return dump == nullptr || !finished.ok() ? computed : WithDump(computed, *dump, folder);

@@ -15,7 +15,8 @@
 namespace tidepool::service {
 namespace {
 
-// Returns the number at the beginning of a file. -1 if there is no number, as with "max".
+// Returns the number at the beginning of a file. -1 if the file begins with another word, such as
+// "max".
 int64_t NumberIn(const std::string& path) {
   std::ifstream file(path);
   std::string word;
@@ -59,7 +60,7 @@ int64_t StatField(const std::string& path, absl::string_view name) {
 std::optional<int64_t> CgroupLeft(const engine::CgroupFolder& group) {
   const bool is_v2 = group.version == engine::CgroupVersion::kV2;
   int64_t most = NumberIn(group.path + (is_v2 ? "/memory.max" : "/memory.limit_in_bytes"));
-  // Above memory.high the kernel does not kill the process, but it slows down its allocations.
+  // Above memory.high, the kernel does not kill the process, but slows down its allocations.
   const int64_t throttled = is_v2 ? NumberIn(group.path + "/memory.high") : -1;
   if (throttled >= 0) most = most < 0 ? throttled : std::min(most, throttled);
   const int64_t taken =

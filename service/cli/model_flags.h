@@ -12,7 +12,7 @@
 
 namespace tidepool::service {
 
-// One group of Flags().
+// Returns one group of Flags().
 absl::Span<const FlagSpec> ModelFlagSpecs();
 
 // Each function sets the flag's value, or returns why the value is invalid.

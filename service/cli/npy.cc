@@ -11,7 +11,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "rows are written in memory order");
 
-// Room for any two 64-bit numbers. The data that follows is aligned, as the format requires.
+// The header has room for any numbers of rows and columns. Its size aligns the data after it, as
+// the format requires.
 constexpr int64_t kHeaderBytes = 128;
 
 }  // namespace

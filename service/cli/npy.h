@@ -1,7 +1,8 @@
 // Writes float32 arrays as NumPy .npy files, row by row.
 //
-//   ASSIGN_OR_RETURN(auto npy, NpyWriter::Create("logits.npy", {.columns = vocab, .shape =
-//   NpyShape::kRows})); RETURN_IF_ERROR(npy->Append(row)); RETURN_IF_ERROR(npy->Finish());
+//   ASSIGN_OR_RETURN(auto npy, NpyWriter::Create("logits.npy", {.columns = vocab}));
+//   RETURN_IF_ERROR(npy->Append(row));
+//   RETURN_IF_ERROR(npy->Finish());
 //
 // Format: version 1.0, little-endian, C order (numpy.lib.format).
 #ifndef TIDEPOOL_SERVICE_CLI_NPY_H_
@@ -31,7 +32,7 @@ struct NpyOptions {
 // failure, an existing file of that name is unchanged.
 class NpyWriter {
  public:
-  // Replaces an existing file. Errors are the same as of base::AtomicFile.
+  // Replaces an existing file. Errors are those of base::AtomicFile.
   static absl::StatusOr<std::unique_ptr<NpyWriter>> Create(const std::string& path,
                                                            const NpyOptions& options);
 

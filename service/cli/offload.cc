@@ -13,7 +13,7 @@
 namespace tidepool::service {
 namespace {
 
-// A change takes effect at the end of a step.
+// Maximum time to wait for a change, which takes effect at the end of a step.
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
 std::string Text(const Json& answer) {

@@ -65,7 +65,8 @@ absl::Status MakeFolder(const std::string& path) {
 // The file in which this machine keeps the state of a Redis store. Empty: none.
 std::string WitnessPath(const std::string& folder, const RedisAddress& address) {
   if (folder.empty()) return "";
-  // An IPv6 address has colons, and a name could have a slash.
+  // Replace characters that do not belong in a file name: an IPv6 address has colons, and a host
+  // name could have a slash.
   const std::string host = absl::StrReplaceAll(address.host, {{"/", "_"}, {":", "_"}});
   const std::string path =
       absl::StrCat(folder, "/redis-", host, "-", address.port, "-", address.database);

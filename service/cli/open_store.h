@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(const Config& config, Mi
                                                         const LogSink& log = {},
                                                         StoreUse use = StoreUse::kServe);
 
-// Deletes the store file that this process has created if the server does not start. A file that
+// If the server does not start, deletes the store file that this process has created. A file that
 // existed before is kept. Thread-compatible.
 class NewStoreFile {
  public:

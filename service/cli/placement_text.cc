@@ -20,7 +20,7 @@ std::string Slots(const MemoryPlan& plan, int64_t slots) {
                          Size(plan.ExpertBytes(slots)));
 }
 
-// The memory that the model runs in.
+// Describes the memory that the model runs in.
 std::string OwnMemory(const MemoryPlan& plan) {
   std::vector<std::string> parts = {absl::StrCat(Size(plan.sizes.dense_bytes), " of weights")};
   if (plan.kv_bytes > 0) parts.push_back(absl::StrCat(Size(plan.kv_bytes), " of KV"));

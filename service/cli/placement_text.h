@@ -1,4 +1,4 @@
-// Describes for people and programs which part of a model goes where.
+// Describes which parts of a model are in which memory, as text and as JSON.
 #ifndef TIDEPOOL_SERVICE_CLI_PLACEMENT_TEXT_H_
 #define TIDEPOOL_SERVICE_CLI_PLACEMENT_TEXT_H_
 
@@ -13,7 +13,7 @@ namespace tidepool::service {
 // One line for each kind of memory, such as "GPU memory: 2.1 GiB of weights, ...".
 std::vector<std::string> PlacementLines(const engine::MemoryPlan& plan);
 
-// The same numbers. Those that are unknown or do not apply are null.
+// Returns the same numbers as JSON. A number that is unknown or does not apply is null.
 Json PlacementJson(const engine::MemoryPlan& plan);
 
 }  // namespace tidepool::service

@@ -124,7 +124,7 @@ void PrintTierRow(const moe::TierResult& result, const Json& json, Console* cons
 // What a replay simulates on a trace.
 struct Simulation {
   moe::CostModel cost;
-  std::optional<moe::TierCosts> tier;  // of --device-costs
+  std::optional<moe::TierCosts> tier;  // the costs in --device-costs
   Json cost_json;
 };
 
@@ -171,7 +171,7 @@ absl::Status RunReplay(const Config& config, Console* console) {
     ASSIGN_OR_RETURN(profile,
                      moe::ReadProfile(flags.profile, trace.header.layers, trace.header.experts));
   }
-  // The costs are those of experts of one size.
+  // The device's costs are for experts of one size, so all layers get this size.
   if (simulation.tier.has_value()) {
     trace.header.expert_bytes.assign(trace.header.layers, simulation.tier->expert_bytes);
   }

@@ -9,7 +9,7 @@
 
 namespace tidepool::service {
 
-// One group of Flags().
+// Returns one group of Flags().
 absl::Span<const FlagSpec> SecurityFlagSpecs();
 
 // Refuses contradictory flags of a server. If the server listens on a non-loopback address, it must

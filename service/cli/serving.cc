@@ -32,7 +32,7 @@ namespace {
 constexpr absl::Duration kHurry = absl::Seconds(10);
 // Time in which clients can read the end of their streams after a second signal.
 constexpr absl::Duration kHurriedCancel = absl::Milliseconds(250);
-// Maximum time to write the last log lines at shutdown, also after a second signal.
+// Maximum time to write the last log lines at shutdown. kShortFlush applies after a second signal.
 constexpr absl::Duration kFlush = absl::Seconds(2);
 constexpr absl::Duration kShortFlush = absl::Milliseconds(100);
 

@@ -37,7 +37,7 @@ SignalWatcher::~SignalWatcher() {
 void SignalWatcher::Run() {
   pollfd fds[] = {{signal_fd_, POLLIN, 0}, {stop_fd_, POLLIN, 0}};
   while (true) {
-    // poll was interrupted, which only a debugger's signals do. So wait again.
+    // poll was interrupted, which only a debugger's signals do. So call poll again.
     if (poll(fds, 2, -1) < 0) continue;
     if ((fds[1].revents & POLLIN) != 0) return;
     signalfd_siginfo info;

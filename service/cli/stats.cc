@@ -79,8 +79,8 @@ std::string HostTierText(const Json& offload) {
   return text;
 }
 
-// Formats sizes, the hit rates of the window and since the start, and the window's bytes per second
-// and waiting time.
+// Formats sizes and hit rates (of the window, and since the start). Also formats the bytes per
+// second and the waiting time of the window.
 std::string OffloadText(const Json& offload) {
   const auto number = [](const Json& from, const char* key) { return from[key].get<double>(); };
   const Json& window = offload["window"];
@@ -103,8 +103,8 @@ std::string OffloadText(const Json& offload) {
   return text;
 }
 
-// The layers of a worker's placement, with uses and hit rates of the window. If there are no uses
-// in the window, they are those since the worker's start.
+// Returns the layers of a worker's placement, with the uses and hit rates of the window. If the
+// window has no uses, returns those since the worker's start.
 std::vector<HeatLayer> HeatLayers(const Json& placement, const Json& offload) {
   bool any = false;
   for (const Json& layer : placement["layers"]) {
@@ -156,7 +156,7 @@ bool AnyOffloaded(const Json& stats) {
   return std::any_of(workers.begin(), workers.end(), IsOffloaded);
 }
 
-// The map of this worker's experts, if it reported a placement.
+// Returns the map of this worker's experts, if the worker reported a placement.
 std::string MapText(const Json& worker, const Json& placement, const HeatMapSpace& space) {
   if (placement.is_null() || !IsOffloaded(worker)) return "";
   for (const Json& placed : placement["workers"]) {
@@ -208,7 +208,7 @@ std::string WorkerText(const Json& worker, double tokens_per_second) {
                                 FormatBytes(worker["resident_bytes"].get<double>()));
 }
 
-// The rows and columns available for maps.
+// Returns the rows and columns that are available for maps.
 HeatMapSpace Space(const Console& console) {
   HeatMapSpace space = {.columns = kPipeColumns};
   if (!console.out_is_terminal()) return space;

@@ -57,7 +57,7 @@ class TrafficReport {
   //  "first_token_s", "inter_token_s", "sent_late_s": {"p50", "p90", "p99", "max"},
   //  "tokens_per_message", "prompt_tokens", "cached_tokens"}
   // An accepted request received a token. A refused one ended without a token. A broken one failed
-  // after its first token. An unfinished one had not ended when the run did.
+  // after its first token. An unfinished one was still running when the run ended.
   Json ToJson() const;
 
  private:

@@ -35,7 +35,7 @@ void TrafficRun::Start(std::function<void(const RequestOutcome&)> on_outcome,
     sending_over_ = true;
     EndIfIdle();
   });
-  // The timer holds no reference to the run, because the run may be deleted before it fires.
+  // The timer holds no reference to the run, because the run may be deleted before the timer fires.
   parts_.loop->PostAfter(options_.sending + options_.patience,
                          [client = parts_.client] { client->CancelAll(); });
   if (options_.callers == 0) {
@@ -79,12 +79,13 @@ void TrafficRun::Send(std::shared_ptr<Request> request) {
 void TrafficRun::OnAnswer(const std::shared_ptr<Request>& request, TrafficAnswer answer) {
   const bool refused = IsRefusal(answer);
   const absl::Duration wait = refused ? WaitOf(answer.status) : absl::ZeroDuration();
-  // If the request is sent in time, a timer fires before the end of the run.
+  // If the retry delay ends in time, the run still exists when the timer fires.
   const bool in_time = Now() + wait < options_.sending;
   if (refused && MayRetry(answer.status) && request->tries <= options_.retries && in_time) {
     return parts_.loop->PostAfter(wait, [this, request] { Send(request); });
   }
-  // Schedule the retry before the outcome is reported, because the run may end during that call.
+  // Schedule the caller's next request before the outcome is reported, because Conclude may end the
+  // run.
   if (options_.callers > 0 && in_time) {
     if (!refused) {
       SendAsCaller();

@@ -17,8 +17,8 @@ namespace tidepool::service {
 
 struct TrafficRunOptions {
   // Number of callers that each send one request at a time. A caller sends its next request when
-  // its last one has ended. If that one was refused, the caller first waits for the retry delay. 0:
-  // requests are sent at the plan's times, even if earlier ones still run.
+  // its last one has ended. If the last one was refused, the caller first waits for the retry
+  // delay. 0: requests are sent at the plan's times, even if earlier ones still run.
   int64_t callers = 0;
   absl::Duration sending;   // no request is sent later than this after the start
   absl::Duration patience;  // then wait this long for running requests, and cancel the rest

@@ -297,7 +297,7 @@ namespace {
 // A field that workers of some older releases ignore.
 struct LaterField {
   int32_t since;  // the first value of `understands` that includes it
-  bool present;   // in the request
+  bool present;   // the request has this field
   const char* name;
 };
 

@@ -18,14 +18,14 @@ absl::Status CheckGenerateRequest(const v1::GenerateRequest& request);
 inline constexpr int32_t kMaxChoices = 128;
 
 // A worker reports in WatchResponse and PrepareResponse which fields it supports (`understands`).
-// This is the value of this release. 1 means that it supports prompt_logprobs, echo,
-// return_progress, min_tokens, logit_bias_text, add_generation_prompt, continue_final_message and
-// reasoning_content. 2 means that it also supports constraints. 3 means that it also supports
+// This constant is the value of this release. 1 means that the worker supports prompt_logprobs,
+// echo, return_progress, min_tokens, logit_bias_text, add_generation_prompt, continue_final_message
+// and reasoning_content. 2 means that it also supports constraints. 3 means that it also supports
 // typical_p, top_n_sigma, DRY, XTC, bad_words, allowed_token_ids, tool_choice, parallel_tool_calls,
 // strict tools and thinking_budget_tokens. 4 means that it also supports processed_logprobs.
 inline constexpr int32_t kUnderstands = 4;
-// Returns the least `understands` value of workers that ignore no field of the request. Takes time
-// in proportion to the size of the request.
+// Returns the smallest `understands` value with which a worker ignores no field of the request.
+// Takes time in proportion to the size of the request.
 int32_t NeededToUnderstand(const v1::GenerateRequest& request);
 // UNIMPLEMENTED if the request has a field that a worker with this `understands` value would
 // ignore. The message names the field.

@@ -35,7 +35,8 @@ absl::StatusOr<engine::GenerationRequest> FromProto(const worker::v1::Start& sta
 
 // Returns nullopt if there is no constraint. The worker compiles it.
 std::optional<engine::grammar::GrammarSource> ConstraintOf(const worker::v1::Start& start);
-// Passes the request's constraint, and what restricts the response of a chat, on to a worker.
+// Copies the request's constraint to `start`. For a chat, also copies the fields that restrict the
+// response, such as tool_choice.
 void CopyConstraint(const v1::GenerateRequest& request, worker::v1::Start* start);
 
 // The functions below set every field.

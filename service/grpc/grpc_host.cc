@@ -26,9 +26,9 @@ constexpr int kMaxStreamsPerConnection = 1024;
 constexpr int kMaxHeaderBytes = 16 << 10;
 constexpr int kHandshakeMs = 10'000;
 constexpr size_t kMemoryQuotaBytes = size_t{512} << 20;
-// Only for reflection, our only synchronous service. Anyone may call it without a token, and each
-// of its streams uses a thread until the client ends it. When all threads are in use, more streams
-// get RESOURCE_EXHAUSTED.
+// The synchronous threads are only for reflection, our only synchronous service. Anyone may call
+// reflection without a token, and each of its streams uses a thread until the client ends the
+// stream. When all threads are in use, more streams get RESOURCE_EXHAUSTED.
 constexpr int kMaxReflectionThreads = 16;
 constexpr int64_t kMaxProbeBytes = 4 << 10;
 

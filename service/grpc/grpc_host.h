@@ -55,9 +55,9 @@ class GrpcHost {
   // until Shutdown.
   void StopReady();
   // Ends all running calls and waits until they have ended. Their clients, and clients that send
-  // calls later, get UNAVAILABLE. If a call must end with another status, finish it before. Then
-  // waits until the last bytes of responses have reached the clients, at most for `last_bytes`. A
-  // second call does nothing.
+  // calls later, get UNAVAILABLE. If a call must end with another status, finish it before
+  // Shutdown. Then waits until the last bytes of responses have reached the clients, at most for
+  // `last_bytes`. A second call does nothing.
   void Shutdown(absl::Duration last_bytes = kLastBytes);
 
  private:

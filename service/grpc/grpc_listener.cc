@@ -85,7 +85,7 @@ absl::StatusOr<OwnedFd> ListenOn(const addrinfo& address, int port) {
   return socket;
 }
 
-// Returns one listening socket for each address. If it returns OK, there is at least one.
+// Returns one listening socket for each address. If the status is OK, there is at least one socket.
 absl::StatusOr<std::vector<OwnedFd>> ListenOnAll(const std::string& host, int port) {
   absl::StatusOr<Addresses> addresses = Resolve(host, port);
   if (!addresses.ok()) return addresses.status();

@@ -1,7 +1,6 @@
-// GrpcListener: the listening port of a gRPC server. gRPC 1.51 has a listener of its own, but that
-// one stops for good when accept fails once, for example because the process has reached its limit
-// of open files. (See on_read in gRPC's tcp_server_posix.cc: every error except EAGAIN and EINTR
-// ends the listener.)
+// GrpcListener: the listening port of a gRPC server. gRPC 1.51's own listener stops for good when
+// accept fails once, for example because the process has reached its limit of open files. (See
+// on_read in gRPC's tcp_server_posix.cc: every error except EAGAIN and EINTR ends the listener.)
 #ifndef TIDEPOOL_SERVICE_GRPC_GRPC_LISTENER_H_
 #define TIDEPOOL_SERVICE_GRPC_GRPC_LISTENER_H_
 
@@ -39,8 +38,9 @@ class GrpcListener {
   // Returns the addresses on which it listens, with their ports.
   const std::vector<sockaddr_storage>& addresses() const { return addresses_; }
 
-  // Passes new connections to `acceptor`. Its server must run until Stop. If the process has almost
-  // no file descriptors left, new connections are closed at once. Requires: called at most once.
+  // Passes new connections to `acceptor`. The acceptor's server must run until Stop. If the process
+  // has almost no file descriptors left, new connections are closed at once. Requires: called at
+  // most once.
   void Start(std::unique_ptr<Acceptor> acceptor);
   // Closes the port. A second call does nothing.
   void Stop();

@@ -15,9 +15,9 @@
 
 namespace tidepool::service {
 
-// A watch has no end, so it can outlive the caller's token or certificate. So the caller is checked
-// before each reading is sent. The reactor deletes itself on the loop, after all tasks that it has
-// posted.
+// A watch has no end, so it can outlive the caller's token or certificate. Therefore the caller is
+// checked before each message is sent. The reactor deletes itself on the loop, after all tasks that
+// it has posted.
 class StatsWatchReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                                 public StatsWatchSink {
  public:

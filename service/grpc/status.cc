@@ -14,7 +14,7 @@ namespace tidepool::service {
 namespace {
 
 // gRPC rejects headers of more than 8 KiB in total, and a byte of the message may need three bytes
-// there.
+// in a header.
 constexpr size_t kMaxMessageBytes = 1024;
 
 }  // namespace

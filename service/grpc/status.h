@@ -14,10 +14,9 @@ namespace tidepool::service {
 grpc::Status ToGrpcStatus(const absl::Status& status);
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
-// Key of trailing metadata of a Run. It shows that the worker sent the status. Without it, the
-// front could not know, because gRPC itself uses the same codes when a connection breaks.
-// kWorkerStays: the worker keeps running. kWorkerDrains: the worker shuts down and has refused or
-// ended the run.
+// Key of trailing metadata of a Run. It shows that the worker sent the status. Otherwise the status
+// may be from gRPC itself, which uses the same codes when a connection breaks. kWorkerStays: the
+// worker keeps running. kWorkerDrains: the worker shuts down and has refused or ended the run.
 inline constexpr char kSentByWorker[] = "tidepool-told-by-worker";
 inline constexpr char kWorkerStays[] = "1";
 inline constexpr char kWorkerDrains[] = "drains";

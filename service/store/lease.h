@@ -1,5 +1,6 @@
 // Checks the time at which a session's lease ends. A renewal changes only this time, so no hash of
-// the session covers it. Its damage can be detected only if the time is out of range.
+// the session covers it. Damage to this time is detected only if it makes the time later than any
+// lease can end.
 #ifndef TIDEPOOL_SERVICE_STORE_LEASE_H_
 #define TIDEPOOL_SERVICE_STORE_LEASE_H_
 

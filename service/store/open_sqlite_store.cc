@@ -39,8 +39,8 @@ absl::StatusOr<bool> KeysAreWhole(const SqliteDb& db) {
   RETURN_IF_ERROR(count.Step().status());
   return count.Int(0) == count.Int(1) && count.Int(0) <= 1;
 }
-// The rows of a log can still exist when the row of their session is gone. Their keys must not be
-// used again either.
+// The rows of a log can still exist when the row of their session is lost. The key of such a
+// session must not be used again either.
 constexpr char kRepairKeys[] =
     "DELETE FROM sqlite_sequence;"
     "INSERT INTO sqlite_sequence (name, seq) SELECT 'sessions', max("

@@ -16,7 +16,7 @@
 
 namespace tidepool::service {
 
-// The members are destroyed in reverse order.
+// The members are destroyed in reverse order, because the later ones use the earlier ones.
 struct OpenedStore {
   SqliteDb db;
   std::unique_ptr<StoreLedger> ledger;
@@ -24,7 +24,7 @@ struct OpenedStore {
   // The faults that were found, one line each. Losses that were found at earlier starts are
   // included.
   std::vector<std::string> faults;
-  // Those faults that are not recorded in the file.
+  // The part of `faults` that is not recorded in the file.
   std::vector<std::string> passing_faults;
 };
 

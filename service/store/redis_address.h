@@ -20,12 +20,13 @@ struct RedisAddress {
   std::string Name() const;
 };
 
-// Returns whether `store` is the address of a Redis server. Otherwise it is the name of a file.
+// Returns whether `store` is the address of a Redis server. Otherwise `store` is the name of a
+// file.
 bool IsRedisUrl(absl::string_view store);
 
-// Parses a URL. A byte that would end a part of it must be written as %XX. An IPv6 host must be in
-// brackets. The error INVALID_ARGUMENT says what is wrong, but does not quote the text, because it
-// may contain a password.
+// Parses a URL. A byte of a name or password that has a meaning in a URL, such as '@', must be
+// written as %XX. An IPv6 host must be in brackets. The error INVALID_ARGUMENT says what is wrong,
+// but does not quote the text, because it may contain a password.
 absl::StatusOr<RedisAddress> ParseRedisUrl(absl::string_view url);
 
 // Returns the name of a store for messages: the name of a file, or a URL without its password.

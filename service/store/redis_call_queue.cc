@@ -169,8 +169,8 @@ void RedisCallQueue::Reconnect() {
   }
   reason_ = connection.status();
   observers_.health->Set(Away());
-  // Exponential back-off. A random time of up to a half is added, so that not all fronts connect at
-  // the same moment.
+  // Exponential back-off. Up to half of the time is added at random, so that not all fronts connect
+  // at the same moment.
   const absl::Duration backoff =
       std::min(kFirstBackoff * (1 << std::min(failed_tries_++, 3)), kLongestBackoff);
   std::random_device device;
@@ -192,7 +192,7 @@ void RedisCallQueue::SendPending() {
     for (size_t i = 0; i < count; ++i) {
       absl::StatusOr<RedisReply> reply = connection_.link->Receive();
       if (absl::IsUnavailable(reply.status())) {
-        // It is not known whether the remaining calls have run. They are sent again.
+        // It is not known whether the remaining calls have run, so they are sent again.
         return LoseLink(reply.status());
       }
       const Call call = std::move(pending_.front());

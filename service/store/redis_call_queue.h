@@ -37,15 +37,16 @@ struct RedisSessionStoreOptions {
   absl::Duration turn_patience = absl::Seconds(10);
   absl::Duration answer_timeout = absl::Seconds(3);
   const base::Clock* clock = &base::Clock::Real();
-  // These get lines for the operator, on the thread of the store. Both may be empty.
+  // These functions get lines for the operator. They are called on the thread of the store, and may
+  // be empty.
   std::function<void(absl::string_view)> log;  // the server is unavailable, or is available again
   std::function<void(absl::string_view)> log_damage;  // sessions are damaged or lost
-  // The beginning of the path of the file in which RedisWitness remembers the store. Empty: no
-  // file.
+  // Path prefix of the file in which RedisWitness remembers the store: the file is PATH-commits.
+  // Empty: no file.
   std::string witness_path;
 };
 
-// A connection to a server that has passed the checks. The scripts are loaded there.
+// A connection to a server that has passed CheckRedisServer and has loaded the scripts.
 struct RedisConnection {
   std::unique_ptr<RedisLink> link;
   std::array<std::string, kRedisScripts> scripts;  // the SHA1 of each script
@@ -53,14 +54,14 @@ struct RedisConnection {
 absl::StatusOr<RedisConnection> ConnectToRedis(const RedisSessionStoreOptions& options);
 
 // Thread-safe. One thread sends the calls. Calls that arrive while it waits for responses are sent
-// together. If there are no calls, it checks once per second that the server is available.
+// together. If there are no calls, this thread checks once per second that the server is available.
 class RedisCallQueue {
  public:
   // Gets the response of a script, or an error. The response is an array whose first element is a
   // word. Called on the thread of the queue.
   using Deliver = std::function<void(absl::StatusOr<RedisValue>)>;
 
-  // Both must outlive the queue. It uses them on its thread.
+  // Both objects must outlive the queue, which uses them on its thread.
   struct Observers {
     StoreHealth* health;    // learns whether the server is available
     RedisWitness* witness;  // checks the store at each new connection, and remembers it
@@ -70,7 +71,7 @@ class RedisCallQueue {
   // Waits until the results of all calls were delivered.
   ~RedisCallQueue();
 
-  // Adds a call. If it is kAppend, sets its fourth argument to the number of the append.
+  // Adds a call. If `script` is kAppend, sets the fourth argument to the number of the append.
   void Enqueue(RedisScript script, std::vector<std::string> keys,
                std::vector<std::string> arguments, Deliver deliver);
 
@@ -80,7 +81,7 @@ class RedisCallQueue {
     std::vector<std::string> keys;
     std::vector<std::string> arguments;
     Deliver deliver;
-    // when the call fails if the server has not responded
+    // the call fails if the server has not responded by this time
     absl::Duration give_up = absl::ZeroDuration();
   };
 
@@ -88,7 +89,7 @@ class RedisCallQueue {
   // Waits for calls. If the server is unavailable, waits for the next attempt to connect. Returns
   // false if the store is closing.
   bool TakeCalls();
-  bool Idle();  // no call has arrived since TakeCalls
+  bool Idle();  // returns whether no call has arrived since TakeCalls
   // Checks that the server is available.
   void Probe();
   void LoseLink(const absl::Status& reason);

@@ -16,11 +16,11 @@ enum class RedisSafety : uint8_t {
   kUnchecked,  // nothing: any server is accepted
 };
 
-// Call it after each connection, because a server may have other settings when it comes back.
-// Writes the schema version to an empty database. FAILED_PRECONDITION if the server is older than
-// Redis 5, or is a replica or part of a cluster. Also FAILED_PRECONDITION if its sessions have a
-// newer schema, or if its settings are not safe enough. The message names the setting, and says
-// what to do.
+// Call this function on each new connection, because the server may have restarted with other
+// settings. Writes the schema version to an empty database. FAILED_PRECONDITION if the server is
+// older than Redis 5, or is a replica or part of a cluster. Also FAILED_PRECONDITION if its
+// sessions have a newer schema, or if its settings are not safe enough. The message names the
+// setting, and says what to do.
 absl::Status CheckRedisServer(RedisLink* link, RedisSafety safety);
 
 }  // namespace tidepool::service

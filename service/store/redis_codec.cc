@@ -19,13 +19,14 @@ void Put(std::string name, std::string value, std::vector<std::string>* fields) 
   fields->push_back(std::move(value));
 }
 
-// Returns a field that contains the request_id of its turn (see redis_scripts.h).
+// Returns `value` with a second line that contains the request_id of its turn (see
+// redis_scripts.h).
 std::string Tie(absl::string_view value, absl::string_view request_id) {
   return absl::StrCat(value, "\n", request_id);
 }
 
-// Returns the value of such a field. Empty if the field belongs to another turn or was never
-// written.
+// Returns the value that Tie has stored in `field`. Empty if the field belongs to another turn or
+// was never written.
 std::string Untie(absl::string_view field, absl::string_view request_id) {
   const bool tied = absl::ConsumeSuffix(&field, request_id) && absl::ConsumeSuffix(&field, "\n");
   return tied ? std::string(field) : "";

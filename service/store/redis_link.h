@@ -34,7 +34,7 @@ class RedisValue {
   int64_t integer() const;
 
  private:
-  const redisReply* reply_;  // null: there is nothing
+  const redisReply* reply_;  // null: this part of the reply is missing
 };
 
 // Owns a reply that is not an error.
@@ -67,8 +67,8 @@ class RedisLink {
   static absl::StatusOr<std::unique_ptr<RedisLink>> Connect(const Options& options);
   ~RedisLink();
 
-  // Adds a command to those that wait. The first Receive sends all of them. Responses arrive in the
-  // same order.
+  // Queues a command. The first Receive sends all queued commands. Responses arrive in the same
+  // order.
   void Send(absl::Span<const std::string> command);
   // Returns the next response. UNAVAILABLE if the server is not ready or has become a replica, or
   // if the connection broke. After a broken connection, it is not known whether the command has

@@ -383,8 +383,8 @@ return {'OK'}
 // deleted. Returns OK, the number of deleted sessions, and the ids of the damaged ones.
 // KEYS: updated, all.
 // ARGV: the time in microseconds, the maximum number of sessions, the prefixes of four kinds of
-// keys (session, log, text, principal), the latest time that is possible (in case that the server's
-// clock was set forward), the prefix of gone keys.
+// keys (session, log, text, principal), the latest possible time (in case the server's clock was
+// set forward), the prefix of gone keys.
 constexpr char kExpire[] = R"(
 local at = math.min(now(), tonumber(ARGV[7]))
 local latest = at - tonumber(ARGV[1])

@@ -120,8 +120,8 @@ absl::StatusOr<std::unique_ptr<SessionStore>> RedisSessionStore::Open(
 
 absl::StatusOr<RedisSessionStore::ServerTime> RedisSessionStore::AskTime(
     const RedisSessionStoreOptions& options, RedisLink* link) {
-  // Read the local clock before the call. So a server time that is computed from it later is never
-  // too early.
+  // Read the local clock before the call. Then a server time that is later computed from both
+  // clocks is never too early.
   ServerTime time = {.monotonic = options.clock->Monotonic()};
   ASSIGN_OR_RETURN(const RedisReply reply, link->Call({"TIME"}));
   if (reply.value().size() != 2) return absl::InternalError("the server does not report its TIME");

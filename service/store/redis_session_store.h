@@ -6,7 +6,7 @@
 // Each call is one Lua script (redis_scripts.h), so it is atomic. If the server is unavailable,
 // calls wait for a limited time, and then end with UNAVAILABLE. The appends of a running turn wait
 // longest. If the connection breaks, the calls that were pending are sent again. Scripts detect
-// this, so nothing is written twice. A write is acknowledged only after it was made.
+// repeated calls, so nothing is written twice. A write is acknowledged only after it was made.
 #ifndef TIDEPOOL_SERVICE_STORE_REDIS_SESSION_STORE_H_
 #define TIDEPOOL_SERVICE_STORE_REDIS_SESSION_STORE_H_
 
@@ -33,8 +33,8 @@ namespace tidepool::service {
 class RedisSessionStore : public SessionStore {
  public:
   // UNAVAILABLE if the server cannot be reached. FAILED_PRECONDITION if the server refuses the
-  // login, is a replica, has sessions with a newer schema, or has settings with which it could lose
-  // acknowledged writes. The message names the setting.
+  // login, is a replica, or has sessions with a newer schema. Also FAILED_PRECONDITION if it has
+  // settings with which it could lose acknowledged writes. The message names the setting.
   static absl::StatusOr<std::unique_ptr<SessionStore>> Open(RedisSessionStoreOptions options);
   ~RedisSessionStore() override;
 

@@ -36,8 +36,8 @@ absl::StatusOr<std::vector<int>> UsedDatabases(RedisLink* link) {
   return used;
 }
 
-// Runs a command and ignores its failure, because the server may refuse it, for example because its
-// memory is full or a key has another type. UNAVAILABLE if the connection broke.
+// Runs a command. UNAVAILABLE if the connection broke. Other errors are ignored: the server may
+// refuse the command, for example because its memory is full or a key has another type.
 absl::Status Try(RedisLink* link, const std::vector<std::string>& command) {
   const absl::Status status = link->Call(command).status();
   return absl::IsUnavailable(status) ? status : absl::OkStatus();
@@ -74,7 +74,7 @@ absl::StatusOr<RedisWitness::Marker> RedisWitness::Read(RedisLink* link) {
 absl::StatusOr<RedisWitness::Marker> RedisWitness::ReadOrMake(RedisLink* link) const {
   ASSIGN_OR_RETURN(Marker marker, Read(link));
   if (!marker.id.empty() && marker.database.has_value()) return marker;
-  // HSETNX, because two fronts may do this at the same time.
+  // Use HSETNX, because two fronts may do this at the same time.
   RETURN_IF_ERROR(Try(link, {"HSETNX", RedisStoreKey(), "id", base::RandomHex()}));
   RETURN_IF_ERROR(Try(link, {"HSETNX", RedisStoreKey(), "database", absl::StrCat(database_)}));
   return Read(link);
@@ -133,7 +133,7 @@ absl::Status RedisWitness::CompareCommits(RedisLink* link, const Marker& marker,
   if (losses_.size() <= kMaxLosses) {
     RETURN_IF_ERROR(Try(link, {"RPUSH", RedisLossesKey(), losses_.back()}));
   }
-  // Count the lost changes as changes, so that they are not reported again.
+  // Add the lost changes to the count, so that they are not reported again.
   return Try(link, {"HINCRBY", RedisStoreKey(), "commits", absl::StrCat(lost)});
 }
 

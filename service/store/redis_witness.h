@@ -3,9 +3,9 @@
 //
 // Redis does not detect flipped bits in its append-only file and the manifest of that file. With
 // such damage, it can start with an empty database, with an older state, or with the data in
-// another database. Redis alone shows only the last of these. So a front remembers the id of the
-// store and its number of changes, in memory and in a local file. It compares them at each
-// connection.
+// another database. A front without a witness could see only the last of these three cases. So a
+// front remembers the id of the store and its number of changes, in memory and in a local file. At
+// each new connection, it compares them with the server's.
 #ifndef TIDEPOOL_SERVICE_STORE_REDIS_WITNESS_H_
 #define TIDEPOOL_SERVICE_STORE_REDIS_WITNESS_H_
 
@@ -49,7 +49,7 @@ class RedisWitness {
     std::optional<int64_t> database;
     std::optional<int64_t> commits;
     int64_t sessions = 0;
-    bool exists = false;  // there is a hash, or a value of another type under its key
+    bool exists = false;  // the hash exists, or its key has a value of another type
   };
   static absl::StatusOr<Marker> Read(RedisLink* link);
   absl::StatusOr<Marker> ReadOrMake(RedisLink* link) const;

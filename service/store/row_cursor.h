@@ -16,8 +16,8 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. The cursor uses the statement until it is destroyed, so nothing else may run
-// the statement before. Values that were bound to the statement must outlive the cursor.
+// Thread-compatible. Until the cursor is destroyed, nothing else may run its statement. Values that
+// were bound to the statement must outlive the cursor.
 template <typename Row>
 class RowCursor {
  public:
@@ -28,7 +28,7 @@ class RowCursor {
   RowCursor(const RowCursor&) = delete;
   RowCursor& operator=(const RowCursor&) = delete;
 
-  // Returns nullopt if there are no more rows. Do not call it again after that, or after an error.
+  // Returns nullopt if there are no more rows. After nullopt or an error, do not call it again.
   absl::StatusOr<std::optional<Row>> Next() {
     ASSIGN_OR_RETURN(const bool more, statement_->Step());
     if (!more) return std::nullopt;

@@ -23,8 +23,8 @@ struct Hash128 {
   // Returns 32 hex digits.
   std::string Hex() const;
 
-  // Adds both halves, each modulo 2^64. The sum of several hashes is the hash of a set, because
-  // their order does not matter.
+  // Adds both halves, each modulo 2^64. The sum does not depend on the order of the hashes, so it
+  // is the hash of a set.
   Hash128& operator+=(const Hash128& other);
   Hash128& operator-=(const Hash128& other);
   friend bool operator==(const Hash128&, const Hash128&) = default;

@@ -40,8 +40,8 @@ absl::Status SealedLogs::ReadTokens(const SessionRow& row, std::vector<int32_t>*
   const absl::string_view id = row.info.session_id;
   Hash128 hash = ChunksStart(id);
   RowCursor<ChunkRow> chunks = chunks_.All(row.key);
-  // Stop after the last chunk of this session. The next row may be on a page that cannot be read,
-  // and belongs to another session.
+  // Stop after the last chunk of this session. The next row belongs to another session, and may be
+  // on a page that cannot be read.
   while (hash != row.log_hash) {
     ASSIGN_OR_RETURN(const std::optional<ChunkRow> chunk, chunks.Next());
     if (!chunk.has_value()) break;

@@ -45,7 +45,7 @@ class SealedLogs {
 
   absl::Status StartTurn(SessionRow* row, const TurnStart& begin);
   // Continues the last turn if it has this request_id, and is either running, or was cancelled at
-  // the end of the log. Returns false if it does not continue. `log` is the result of Read.
+  // the end of the log. Otherwise returns false. `log` is the result of Read.
   absl::StatusOr<bool> ReopenTurn(SessionRow* row, const SessionLogData& log,
                                   absl::string_view request_id);
   // Updates the last turn if it is running. An empty numerics_id changes nothing.
@@ -61,7 +61,7 @@ class SealedLogs {
   absl::Status ReadTokens(const SessionRow& row, std::vector<int32_t>* tokens);
   absl::Status ReadTurns(const SessionRow& row, std::vector<StoredTurn>* turns);
   // Returns the last chunk that starts before `start`. If there is none, returns an empty chunk
-  // whose hash is that of the beginning of the log.
+  // with the hash ChunksStart.
   absl::StatusOr<ChunkRow> ChunkBefore(const SessionRow& row, int64_t start);
   absl::Status Cut(SessionRow* row, int64_t length);
   // Computes the hashes of the chunks from `start` on.

@@ -126,7 +126,8 @@ absl::Status SealedSessions::Remove(const SessionRow& row) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(table_.DeleteDamaged(row.key));
-  // The ledger must subtract the seal of this row, but the seal is not known. So count again.
+  // The ledger must subtract the seal of this row, but the seal is not known. So count all sessions
+  // again.
   const SessionScan scan = Scan();
   RETURN_IF_ERROR(scan.end);
   ledger_->Recount(scan.sessions, scan.sum);

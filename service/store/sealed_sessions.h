@@ -96,8 +96,8 @@ class SealedSessions {
   std::string IndexedId(int64_t key);
   // Returns the undamaged rows that may be on the same pages as the row with this key.
   std::vector<SessionRow> Neighbors(int64_t key, const StoreTime& now);
-  // Returns all rows, including damaged ones, and adds them to the ledger. Requires: the ledger has
-  // none of them yet.
+  // Returns all rows, including damaged ones, and adds them to the ledger. Requires: the ledger
+  // contains no session yet.
   absl::StatusOr<std::vector<SessionRow>> AdoptAll();
 
  private:
@@ -107,7 +107,7 @@ class SealedSessions {
   // Lists all sessions, like List. But if a row cannot be read, it continues, and takes the row's
   // id from the index.
   absl::StatusOr<SessionPage> ListByIndex(int page_size, int64_t before, const StoreTime& now);
-  // Returns the list entry of a damaged row. It has the id that clients know.
+  // Returns the list entry of a damaged row. The entry has the id that clients know.
   SessionInfo DescribeDamage(const SessionRow& row, absl::Status damage, const StoreTime& now);
 
   SessionTable table_;

@@ -93,8 +93,9 @@ absl::Status CheckSession(const SessionLogData& session) {
     }
     length = turn.end;
   }
-  // The log may be shorter than the end of the last turn that is left. This happens if the session
-  // was truncated to a turn that had itself truncated the turn before it.
+  // The log may be shorter than the end of its last turn. For example, a turn may truncate the log,
+  // and so cut the turn before it. If TruncateSession then removes that turn, the turn before it
+  // becomes the last one.
   if (session.info.token_count > length) {
     return Wrong("its last turn ends at ", length, ", and its log has ", session.info.token_count,
                  " tokens");

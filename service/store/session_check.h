@@ -7,9 +7,8 @@
 
 namespace tidepool::service {
 
-// The error INVALID_ARGUMENT says what is wrong, and where. Possible errors: a count is wrong, a
-// turn does not begin where it should, a turn does not have the kind of the session, or an id is
-// one that no request could have.
+// The error INVALID_ARGUMENT says what is wrong, and where. For example, a count or a position of a
+// turn is wrong, a turn does not match the kind of the session, or an id is invalid.
 absl::Status CheckSession(const SessionLogData& session);
 
 }  // namespace tidepool::service

@@ -1,10 +1,10 @@
 // SessionCut: truncates the log of a session at a position, for ForkSession and TruncateSession.
 //
 // The log keeps the tokens before the position. Turns that begin at or after the position are
-// removed. If a turn contains the position, it is cut, as if it had been cancelled there. Messages
-// cannot be cut. So in a CHAT session, a turn that is cut must keep at least one token of its
-// output. Then the kept tokens match the kept messages and the text of the kept response, and the
-// next turn can be rendered after them.
+// removed. If a turn contains the position, this turn is cut, as if it had been cancelled there.
+// Messages cannot be cut. So in a CHAT session, a turn that is cut must keep at least one token of
+// its output. Then the kept tokens match the kept messages and the text of the kept response, and
+// the next turn can be rendered after these tokens.
 //
 //   ASSIGN_OR_RETURN(const SessionCut cut, PlanCut(log, position));
 //   CutSession(cut, text_of_the_kept_output, &log);
@@ -32,10 +32,11 @@ struct SessionCut {
 // The error INVALID_ARGUMENT names the position, and the nearest positions that are accepted.
 absl::StatusOr<SessionCut> PlanCut(const SessionLogData& log, int64_t position);
 
-// The tokens of a response were cut, and the kept ones decode to `kept_text`. Returns the part of
-// `answer` that belongs to them. `kept_text` may end in an incomplete character (U+FFFD). If a
-// worker of an earlier release has decoded it, the space at its beginning may be missing. It may
-// also contain a stop string that was removed from the end of `answer`.
+// `answer` is the text of a response, and `kept_text` is the decoded text of the tokens that are
+// kept. Returns the beginning of `answer` that belongs to these tokens. `kept_text` may end in an
+// incomplete character (U+FFFD). If a worker of an earlier release has decoded it, the space at its
+// beginning may be missing. It may also contain a stop string that was removed from the end of
+// `answer`.
 std::string CutAnswer(absl::string_view answer, absl::string_view kept_text);
 
 // `cut` must be the result of PlanCut for the same log. `answer` is the new response of the turn

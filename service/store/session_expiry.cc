@@ -55,9 +55,9 @@ absl::Status SessionExpiry::Delete(const SessionRow& row) {
   if (!row_only_.contains(row.key)) {
     const absl::Status deleted = logs_->Delete(row.key);
     if (absl::IsDataLoss(deleted)) {
-      // SQLite met a page that it cannot read. The log itself was read, so this page contains rows
-      // of another session. The next transaction deletes only the session's row. The rows of its
-      // log stay, but nothing finds them any more.
+      // SQLite has reached a page that it cannot read. The log itself was read, so this page
+      // contains rows of another session. The next transaction deletes only the session's row. The
+      // rows of its log remain, but no session reads them any more.
       row_only_.insert(row.key);
       findings_.push_back(absl::StrCat(
           "session '", row.info.session_id,
@@ -71,7 +71,7 @@ absl::Status SessionExpiry::Delete(const SessionRow& row) {
 
 absl::StatusOr<int64_t> SessionExpiry::Run(absl::Duration age, int64_t most, const StoreTime& now) {
   const absl::Time latest = absl::FromUnixMicros(absl::ToUnixMicros(now.expiry - age));
-  // Read all expired sessions before the first is deleted. When SQLite has met a page that it
+  // Read all expired sessions before the first is deleted. When SQLite has reached a page that it
   // cannot read, it refuses every delete in the same transaction.
   ASSIGN_OR_RETURN(const std::vector<SessionRow> expired, FindExpired(latest, most, now));
   for (const SessionRow& row : expired) {

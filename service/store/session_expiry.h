@@ -23,9 +23,9 @@ class SessionExpiry {
   SessionExpiry(SealedSessions* sessions, SealedLogs* logs) : sessions_(sessions), logs_(logs) {}
 
   // Deletes up to `most` sessions that were not changed for `age` and have no lease, as one step of
-  // the caller's transaction. Returns their number. DATA_LOSS if there are new findings. Then the
-  // caller must roll the transaction back, and run this again in another transaction. The second
-  // run skips the damaged sessions.
+  // the caller's transaction. Returns their number. DATA_LOSS if it has found new damage (see
+  // TakeFindings). Then the caller must roll the transaction back, and run this again in another
+  // transaction. The second run skips the damaged sessions.
   absl::StatusOr<int64_t> Run(absl::Duration age, int64_t most, const StoreTime& now);
 
   // Returns the findings since the last call: one line for each session that is damaged, or of
@@ -42,7 +42,7 @@ class SessionExpiry {
 
   SealedSessions* const sessions_;
   SealedLogs* const logs_;
-  absl::flat_hash_set<int64_t> damaged_;   // their keys
+  absl::flat_hash_set<int64_t> damaged_;   // keys of damaged sessions
   absl::flat_hash_set<int64_t> row_only_;  // keys of sessions whose log cannot be deleted
   std::vector<std::string> findings_;
 };

@@ -227,7 +227,7 @@ std::string LineFault(int64_t number, absl::string_view line, const absl::Status
   return absl::StrCat("line ", number, which, ": ", status.message());
 }
 
-// Reads one line. Returns false if there is no more line. INVALID_ARGUMENT if the line is too long.
+// Reads one line. Returns false at the end of the input. INVALID_ARGUMENT if the line is too long.
 // The rest of such a line is skipped.
 absl::StatusOr<bool> ReadLine(std::istream& in, std::string* line) {
   line->clear();

@@ -10,8 +10,8 @@
 //    "hash":"0123456789abcdef0123456789abcdef"}
 //   {"end":true,"sessions":1}
 //
-// The hash of a session is the XXH3-128 of the bytes of its line before `,"hash":`, in hex. It is
-// the last member of the line. Files that older programs have written contain no hashes.
+// The hash of a session is the XXH3-128 of the bytes of its line before `,"hash":`, in hex. The
+// hash is the last member of the line. Files that older programs have written contain no hashes.
 #ifndef TIDEPOOL_SERVICE_STORE_SESSION_JSON_H_
 #define TIDEPOOL_SERVICE_STORE_SESSION_JSON_H_
 
@@ -29,7 +29,7 @@
 
 namespace tidepool::service {
 
-// The results do not include the line break.
+// Each of these functions returns one line, without a line break.
 std::string ExportHead();
 std::string SessionToJson(const SessionLogData& session);
 std::string ExportEnd(int64_t sessions);
@@ -43,7 +43,7 @@ inline constexpr size_t kMaxExportLineBytes = size_t{64} << 20;
 // Reads a file and passes each intact session to `take`. Only one line at a time is in memory. If
 // `take` returns an error, reading ends with that error. Returns the faults: one entry for each
 // damaged line, with the line number and the session ids. Lines after a damaged line are still
-// read. INVALID_ARGUMENT if the header is invalid. Nothing is read then.
+// read. If the header is invalid, reads no session and returns INVALID_ARGUMENT.
 absl::StatusOr<std::vector<std::string>> ReadExport(
     std::istream& in, const std::function<absl::Status(SessionLogData)>& take);
 

@@ -54,8 +54,8 @@ CREATE TABLE chunks (
 // This index is for --session-ttl, which finds sessions by the time of their last change.
 constexpr char kVersion2[] = "CREATE INDEX sessions_by_update ON sessions (update_us);";
 
-// These columns are for recognising a repeated request, and for the workers that generated a
-// response.
+// The columns lease_body and body identify a repeated request. numerics_id identifies the workers
+// that generated a response.
 constexpr char kVersion3[] = R"(
 ALTER TABLE sessions ADD COLUMN lease_body TEXT NOT NULL DEFAULT '';
 ALTER TABLE turns ADD COLUMN body TEXT NOT NULL DEFAULT '';
@@ -112,7 +112,7 @@ absl::Status BringSchemaUpToDate(const SqliteDb& db, const std::function<absl::S
                      kSessionSchemaVersion, ": use a newer program"));
   }
   if (version == kSessionSchemaVersion) return absl::OkStatus();
-  // One transaction for all steps, so that an error leaves the file unchanged.
+  // All steps are one transaction, so that an error leaves the file unchanged.
   RETURN_IF_ERROR(db.Execute("BEGIN IMMEDIATE"));
   absl::Status status = Migrate(db, version, seal);
   if (status.ok()) status = db.Execute("COMMIT");

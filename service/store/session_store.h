@@ -122,8 +122,8 @@ struct OpenTurn {
 struct TurnStart {
   std::string request_id;
   SessionKind kind = SessionKind::kTokens;
-  // First truncates the log to this length. This is the whole length of the log, unless the
-  // template has rendered earlier turns differently.
+  // The log is first truncated to this length. Usually, this is the length of the log, so nothing
+  // is removed. It is less if the template has rendered earlier turns differently.
   int64_t kept = 0;
   std::vector<int32_t> input_ids;       // appended to the tokens that are kept
   std::vector<StoredMessage> messages;  // the turn's input in a CHAT session
@@ -166,8 +166,9 @@ class SessionStore {
   // Waits until all earlier calls are complete.
   virtual ~SessionStore() = default;
 
-  // Registers a function that learns whether the store can be written (see StoreHealth::Listen). It
-  // gets UNAVAILABLE if the store's server is unavailable or its file is missing.
+  // Registers a function that learns whether the store can be written (see StoreHealth::Listen).
+  // The function gets UNAVAILABLE if the store's server is unavailable or the store's file is
+  // missing.
   virtual void OnHealth(StoreHealth::Listener listener) = 0;
 
   // ALREADY_EXISTS if any principal has a session with this id. RESOURCE_EXHAUSTED if the principal
@@ -193,26 +194,26 @@ class SessionStore {
   // sessions that can be read. For that, use CheckSession.
   virtual void Verify(Done<std::vector<std::string>> done) = 0;
 
-  // Writes a whole session. Its times are kept, but its epoch is not. Turns that are running become
-  // CANCELLED. Errors are the same as for Create.
+  // Writes a whole session. The session keeps its times. Its epoch is not copied. Turns that are
+  // running become CANCELLED. Errors are the same as for Create.
   virtual void Insert(SessionLogData session, Done<SessionInfo> done) = 0;
   // Replaces a session. NOT_FOUND if the session does not exist or belongs to another principal.
   // ABORTED if a turn holds the lease, or has begun since info.epoch was read.
   virtual void Replace(SessionLogData session, Done<SessionInfo> done) = 0;
 
-  // Takes the lease, with a new epoch. If a turn of the same request holds the lease, takes it
-  // over.
+  // Takes the lease, with a new epoch. If a turn of the same request holds the lease, the new turn
+  // takes over this lease.
   //
-  // If the last turn in the log has this request_id, and is running or was cancelled at the end of
-  // the log, it continues without a `begin`. Otherwise, if the last turn is running, it becomes
-  // cancelled.
+  // A repeated request continues its turn, without a `begin`: the last turn in the log has this
+  // request_id, and is running or was cancelled at the end of the log. Otherwise, a last turn that
+  // is running becomes cancelled.
   //
   // Errors: NOT_FOUND as in Delete. ABORTED if a turn with another request_id holds the lease.
   // ALREADY_EXISTS if a turn with this request_id, in the log or as holder of the lease, has
   // another body_digest. That turn is not changed.
   virtual void BeginTurn(TurnRequest turn, Done<OpenTurn> done) = 0;
-  // ABORTED if the lease is lost: it has another epoch, or it has expired and another turn has
-  // taken it.
+  // ABORTED if the lease is lost: `epoch` is not the session's current epoch, or the lease was
+  // released.
   virtual void RenewLease(std::string session_id, int64_t epoch, absl::Duration lease,
                           DoneStatus done) = 0;
   // Ends a turn that has appended nothing. Does nothing if the epoch is not the current one.

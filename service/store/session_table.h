@@ -39,14 +39,14 @@ struct IndexedSession {
 // does). The caller must have a transaction open. Errors are those of SqliteError.
 class SessionTable {
  public:
-  // How a session is found by its id. kScan is for a store whose index or rows may be damaged: it
-  // reads all rows. It uses the index only if it meets a row that cannot be read.
+  // How a session is found by its id. kScan reads all rows, for a store whose index or rows may be
+  // damaged. kScan uses the index only if it reaches a row that cannot be read.
   enum class Lookup : uint8_t { kIndex, kScan };
 
   // Requires: the tables exist. The connection must outlive this object.
   static absl::StatusOr<SessionTable> Open(const SqliteDb& db, Lookup lookup);
 
-  // Adds a row without hashes. Its key was never used before.
+  // Adds a row without hashes, with a key that no earlier row had.
   absl::Status Insert(const NewSession& session, absl::Time created);
   // Writes all columns that can change.
   absl::Status Update(const SessionRow& row);

@@ -108,8 +108,8 @@ absl::Status SessionTransactions::CommitAlone(Job* job, std::vector<absl::Status
     return absl::IsResourceExhausted(status) && job->access == Access::kFree;
   };
   if (stuck()) {
-    // After this checkpoint, SQLite writes the log from its beginning. The file already has space
-    // there.
+    // After this checkpoint, SQLite writes the log from its beginning, where the file already has
+    // space.
     Checkpoint("RESTART");
     status = TryTransaction(job, 1, results);
   }
@@ -145,7 +145,7 @@ absl::Status SessionTransactions::TryTransaction(Job* jobs, size_t count,
   if (status.ok()) status = Commit(changes);
   if (status.ok()) return status;
   opened_.ledger->Rollback();
-  // Report this first error. An error of ROLLBACK would hide it.
+  // Report the first error. An error of ROLLBACK would hide this error.
   if (opened_.db.in_transaction()) opened_.db.Execute("ROLLBACK").IgnoreError();
   return status;
 }
@@ -159,7 +159,7 @@ absl::Status SessionTransactions::Commit(int64_t changes) {
   RETURN_IF_ERROR(ledger.Write());
   RETURN_IF_ERROR(opened_.db.Execute("COMMIT"));
   ledger.Committed();
-  // This must happen before the results of the commit are delivered.
+  // The witness must be written before the results of the commit are delivered.
   WriteWitness();
   if (opened_.db.log_frames() >= kFramesPerCheckpoint) Checkpoint("PASSIVE");
   if (std::exchange(reserve_used_, false)) {

@@ -18,7 +18,7 @@ namespace tidepool::service {
 
 namespace {
 
-// These describe the format of the log: https://www.sqlite.org/fileformat2.html#walformat
+// These constants describe the format of the log: https://www.sqlite.org/fileformat2.html#walformat
 constexpr int64_t kLogHead = 32;
 constexpr int64_t kLogPageSizeAt = 8;
 constexpr int64_t kLogSaltsAt = 16;

@@ -24,7 +24,7 @@ absl::Status Configure(const SqliteDb& db, const SqliteSessionStoreOptions& opti
   RETURN_IF_ERROR(db.Execute(options.durability == Durability::kPower
                                  ? "PRAGMA synchronous = FULL"
                                  : "PRAGMA synchronous = NORMAL"));
-  // Takes the lock now. Otherwise the first write would take it.
+  // Takes the lock now. Otherwise SQLite would take the lock only at the first write.
   RETURN_IF_ERROR(db.Execute("BEGIN EXCLUSIVE; COMMIT"));
   if (options.max_bytes > 0) {
     const int64_t pages = std::max<int64_t>(1, options.max_bytes / kPageBytes);

@@ -26,7 +26,7 @@
 
 namespace tidepool::service {
 
-// A store named FILE has three more files beside it. FILE-wal is SQLite's write-ahead log.
+// A store FILE uses three more files in the same directory. FILE-wal is SQLite's write-ahead log.
 // FILE-commits contains the last commit (StoreWitness). FILE-reserve is space for deletions on a
 // full disk (StoreFile).
 //

@@ -78,7 +78,7 @@ absl::Status SqliteSessions::Delete(absl::string_view principal, absl::string_vi
   const bool sealed = CheckSeal(row).ok();
   // The turn of a damaged session cannot append anything, so it does not prevent the deletion.
   if (sealed && row.info.busy) return SessionBusy(session_id, row.lease_request);
-  // Do not read the log here. When SQLite has met a page that it cannot read, it refuses every
+  // Do not read the log here. When SQLite has reached a page that it cannot read, it refuses every
   // delete in the same transaction.
   if (rows == DeletedRows::kRow) return sessions_->Remove(row);
   SessionLogData log;

@@ -21,8 +21,9 @@
 
 namespace tidepool::service {
 
-// What a deletion removes. kRow removes only the row of the session. It is for a log on pages that
-// cannot be read. Nothing finds the remaining rows again, because keys are never used twice.
+// What a deletion removes. kRow removes only the row of the session. kRow is for a log on pages
+// that cannot be read. The rows of this log remain, but no session reads them, because keys are
+// never used twice.
 enum class DeletedRows : uint8_t { kAll, kRow };
 
 // Thread-compatible. Functions that have the name of a call of SessionStore do the same as that

@@ -1,5 +1,5 @@
-// StoreFile: checks that the files of a SQLite store still exist under their names, and reserves
-// disk space that is used when the disk is full.
+// StoreFile: checks that the files of a SQLite store still exist under their names. It also
+// reserves disk space, which is used when the disk is full.
 #ifndef TIDEPOOL_SERVICE_STORE_STORE_FILE_H_
 #define TIDEPOOL_SERVICE_STORE_STORE_FILE_H_
 
@@ -14,12 +14,12 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. It opens none of SQLite's files, because closing any descriptor of a file
-// would release SQLite's locks on it.
+// Thread-compatible. This class opens none of SQLite's files, because closing any descriptor of a
+// file would release SQLite's locks on it.
 class StoreFile {
  public:
-  // Size of the reserve, a file beside the store. It is needed because a deletion must write to the
-  // log before it frees space.
+  // Size of the reserve, a file beside the store. The reserve is needed because a deletion must
+  // write to the log before it frees space.
   static constexpr int64_t kReserveBytes = 1 << 20;
 
   // `path` is the file of an open store, or ":memory:". A store in memory has no file, so all calls
@@ -28,13 +28,13 @@ class StoreFile {
 
   const std::string& path() const { return path_; }
   // Compares only names and sizes, so it is fast enough to run before each write. `log_bytes` is
-  // the size that the write-ahead log must have at least. The error UNAVAILABLE names the file. If
-  // the file was deleted, renamed or replaced, the error ends when the file is back. If the file
-  // was truncated or overwritten, the error never ends.
+  // the minimum size of the write-ahead log. The error UNAVAILABLE names the file. If the file was
+  // deleted, renamed or replaced, the result is OK again when the file is back. If the file was
+  // truncated or overwritten, every later call returns the error.
   absl::Status CheckSizes(int64_t log_bytes);
   // Does the same as CheckSizes, and also compares the contents of the files that `db` has open.
   absl::Status Check(const SqliteDb& db);
-  // Call it after each checkpoint.
+  // Remembers the new content of the file. Call it after each checkpoint.
   void Written(const SqliteDb& db);
 
   // Returns true if the content of the log's file differs from what SQLite has written there.

@@ -18,7 +18,7 @@ class StoreHealth {
 
   // Calls the listener now, and each time the status changes. The listener is called with a lock
   // held, so it must not block and must not call this object. Listen(nullptr) removes the listener.
-  // After this has returned, no call is running.
+  // When Listen has returned, no call of an earlier listener is running.
   void Listen(Listener listener) {
     base::MutexLock lock(&mutex_);
     listener_ = std::move(listener);

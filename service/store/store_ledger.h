@@ -1,6 +1,7 @@
 // StoreLedger: the only row of the table `store`. It contains the number of sessions, the sum of
-// their seals, and the number of the last commit. If a store has lost a session or its last
-// commits, it does not match this row.
+// their seals, and the number of the last commit. If a store has lost a session, its sessions do
+// not match this row. If it has lost its last commits, the number of commits is too low
+// (StoreWitness).
 #ifndef TIDEPOOL_SERVICE_STORE_STORE_LEDGER_H_
 #define TIDEPOOL_SERVICE_STORE_STORE_LEDGER_H_
 

@@ -1,5 +1,5 @@
 // StoreWitness: a small file that records the last commit of a store. It is needed because SQLite
-// ignores the rest of a damaged write-ahead log without an error. In this case, the file has a
+// ignores the rest of a damaged write-ahead log without an error. Then the witness file has a
 // higher number of commits than the store.
 //
 // The file is written after each commit, before the commit is acknowledged. It is not synced to the

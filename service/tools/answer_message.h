@@ -6,9 +6,10 @@
 
 namespace tidepool::service {
 
-// If `syntax` is HARMONY and the content has its markers: moves the reasoning and the calls from
-// the content into their own fields. The template of gpt-oss rejects contents with markers.
-// Templates of other families read the text.
+// If `syntax` is HARMONY and the content has harmony's markers, moves the reasoning and the calls
+// from the content into their own fields. This is needed because the template of gpt-oss rejects
+// contents with markers. Otherwise does nothing, because the templates of other families read the
+// text.
 void SeparateAnswer(v1::ToolSyntax syntax, v1::ChatMessage* message);
 
 }  // namespace tidepool::service

@@ -14,8 +14,8 @@
 namespace tidepool::service {
 namespace {
 
-// A JSON object, which is passed on verbatim. Outside of strings, a marker ends it, also if the
-// object is not complete.
+// Reads a JSON object and passes it on verbatim. A marker outside of strings ends the object, even
+// if the object is not complete.
 class JsonReader final : public ArgumentReader {
  public:
   explicit JsonReader(const CallSyntax& syntax) {
@@ -70,7 +70,7 @@ class JsonReader final : public ArgumentReader {
   bool escaped_ = false;
 };
 
-// Python's keyword arguments.
+// Reads Python's keyword arguments.
 class PythonArguments final : public ArgumentReader {
  public:
   State Read(absl::string_view text, TextEnd end, size_t* consumed, std::string* json) override {
@@ -91,7 +91,7 @@ class PythonArguments final : public ArgumentReader {
   }
 
  private:
-  // These return nullopt if they have read something, and more can be read.
+  // Each of these functions returns nullopt if it has read something and the next part can be read.
   std::optional<State> ReadKey(absl::string_view text, size_t* used, std::string* json) {
     size_t at = SkipSpace(text);
     if (at < text.size() && text[at] == ')') {
@@ -155,8 +155,8 @@ class PythonArguments final : public ArgumentReader {
 
   bool any_ = false;    // a parameter was read
   bool comma_ = false;  // the comma after the last parameter was read
-  std::string key_;     // of the value that comes next
-  size_t scanned_ = 0;  // how much of the value was searched for its end
+  std::string key_;     // key of the value that comes next
+  size_t scanned_ = 0;  // number of bytes that were searched for the value's end
   int64_t depth_ = 0;
   char quote_ = '\0';
   bool escaped_ = false;

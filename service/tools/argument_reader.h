@@ -13,7 +13,7 @@
 
 namespace tidepool::service {
 
-inline constexpr size_t kMaxKeyBytes = 256;  // of the name of an argument
+inline constexpr size_t kMaxKeyBytes = 256;  // maximum size of an argument's name
 
 // Whether more text of the response may follow.
 enum class TextEnd : uint8_t { kOpen, kLast };
@@ -24,14 +24,15 @@ class ArgumentReader {
   enum class State : uint8_t {
     kMore,    // the arguments may continue
     kDone,    // the arguments are complete
-    kBroken,  // what follows is not a part of the arguments
+    kBroken,  // the next text is not a part of the arguments
   };
 
   virtual ~ArgumentReader() = default;
 
-  // Reads from the beginning of `text`, and appends the JSON of what is certain. Sets `*consumed`
-  // to the number of bytes that are read. The caller passes the other bytes again, with more text
-  // after them. With TextEnd::kLast and the result kMore, all bytes are read.
+  // Reads from the beginning of `text`, and appends the part of the JSON that later text cannot
+  // change. Sets `*consumed` to the number of bytes that were read. The caller passes the other
+  // bytes again, with more text after them. If `end` is kLast and the result is kMore, all bytes
+  // were read.
   virtual State Read(absl::string_view text, TextEnd end, size_t* consumed, std::string* json) = 0;
 };
 

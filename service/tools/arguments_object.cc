@@ -14,8 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kEscapeBytes = 6;  // of \u and four digits
-// Templates are recursive, so deeper values stay text.
+constexpr size_t kEscapeBytes = 6;  // size of \u and four digits
+// Chat templates process values recursively. So arguments that are nested deeper stay text.
 constexpr int kMaxDepth = 64;
 
 // Reads the beginning of a JSON text, and finds how it can be completed.
@@ -24,7 +24,7 @@ class JsonCompleter {
   explicit JsonCompleter(absl::string_view text) : text_(text) {}
 
   // Returns the completed text, or "" if the text is not the beginning of a JSON text. The result
-  // may still be wrong JSON.
+  // may still be invalid JSON.
   std::string Complete() {
     while (Step()) {
     }
@@ -67,7 +67,7 @@ class JsonCompleter {
     return false;
   }
 
-  // A text that ends after this byte can be completed.
+  // Reads one byte. If the text ends after this byte, it can be completed.
   bool TakeByte(Next next) {
     ++at_;
     next_ = next;
@@ -90,7 +90,8 @@ class JsonCompleter {
     if (word.empty()) return false;
     next_ = Next::kComma;
     if (at_ == text_.size()) {
-      // The rest of a number is missing, or the rest of a word.
+      // The text may have ended within a number or a word. Remove the unfinished end of a number.
+      // Leave out an unfinished word.
       while (!word.empty() && absl::StrContains("+-.eE", word.back()) && IsNumber(word)) {
         word.remove_suffix(1);
       }
@@ -116,14 +117,14 @@ class JsonCompleter {
     if (rest.size() < 2) return 0;
     if (rest[1] != 'u') return 2;
     if (rest.size() < kEscapeBytes) return 0;
-    // The first half of a pair, \ud800 to \udbff, needs the second one.
+    // The first half of a surrogate pair, \ud800 to \udbff, needs the second half.
     const bool half = absl::ascii_tolower(static_cast<unsigned char>(rest[2])) == 'd' &&
                       absl::StrContains("89abAB", rest[3]);
     if (!half) return kEscapeBytes;
     return rest.size() < 2 * kEscapeBytes ? 0 : 2 * kEscapeBytes;
   }
 
-  // A value may end anywhere, but a key may not.
+  // Reads a string. If the text ends within a value, the value can be completed, but a key cannot.
   bool ReadString(Next next) {
     const bool value = next == Next::kComma;
     ++at_;
@@ -144,7 +145,7 @@ class JsonCompleter {
   const absl::string_view text_;
   size_t at_ = 0;
   Next next_ = Next::kValue;
-  std::string open_;  // what closes the open lists and objects, the innermost last
+  std::string open_;  // brackets that close the open lists and objects, the innermost last
   bool cut_ = false;
   // The completed text: the first kept_ bytes, the end of a string, and the closers.
   size_t kept_ = 0;

@@ -7,12 +7,11 @@
 
 namespace tidepool::service {
 
-// Returns the object whose JSON text the arguments are. An empty text is an empty object. Nothing
-// is an error:
-// - If the text is the beginning of an object, because max_tokens cut the response, open strings,
-//   lists and objects end where the text ends. An unfinished key, number or word, and a key without
-//   a value, are left out.
-// - Any other text becomes the value of the only key, "arguments".
+// Parses the JSON text of the arguments. An empty text gives an empty object. No text is an error:
+// - If max_tokens has truncated the response, the text may be only the beginning of an object. Then
+//   open strings, lists and objects end where the text ends. An unfinished key or word, a key
+//   without a value, and the unfinished end of a number are left out.
+// - Any other text gives an object with one key, "arguments", whose value is the text.
 nlohmann::ordered_json ArgumentsObject(absl::string_view text);
 
 }  // namespace tidepool::service

@@ -1,4 +1,5 @@
-// BodyParser: finds the parts of a response, without the reasoning before it.
+// BodyParser: finds the parts of a response after its initial reasoning, which ResponseParser
+// reads.
 #ifndef TIDEPOOL_SERVICE_TOOLS_BODY_PARSER_H_
 #define TIDEPOOL_SERVICE_TOOLS_BODY_PARSER_H_
 
@@ -9,17 +10,17 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. The joined pieces do not depend on how the text is split.
+// Thread-compatible. The result of joining the pieces does not depend on how the text is split.
 class BodyParser {
  public:
   virtual ~BodyParser() = default;
-  // Adds text. Appends the pieces that have become certain.
+  // Adds text. Appends the pieces that later text cannot change.
   virtual void Feed(absl::string_view text, OutputPieces* out) = 0;
-  // Appends what was held back. Call it once, after the last text.
+  // Appends the text that was held back. Call it once, after the last text.
   virtual void Finish(OutputPieces* out) = 0;
   // Whether the text that comes next is reasoning, as far as is known.
   virtual bool in_reasoning() const { return false; }
-  // Where the reasoning began or ended last: the number of bytes of text before this place.
+  // Returns the position in the text, in bytes, at which reasoning last began or ended.
   virtual int64_t reasoning_changed_at() const { return 0; }
 };
 

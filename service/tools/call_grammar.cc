@@ -36,7 +36,8 @@ std::string PlaceOf(const Tool& tool) { return absl::StrCat("tools[", tool.index
 
 Expr CallGrammar::Text(absl::string_view text) { return ir_.Match(texts_.Match(text, &pool_)); }
 
-// A name is written into the format's syntax as it is.
+// The tool's name is written into the format's syntax without escapes, so only some characters are
+// allowed.
 absl::Status CallGrammar::CheckName(const Tool& tool) const {
   const bool good = std::all_of(tool.name.begin(), tool.name.end(), [](char c) {
     return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.' || c == ':' || c == '/';
@@ -104,12 +105,12 @@ absl::StatusOr<Expr> CallGrammar::EmitFreeHarmony() {
   return ir_.Alt({InFinalMessage(text), ir_.Seq({ir_.Repeat(preamble, 0, 1), call})});
 }
 
-// Free text, in which calls may begin.
+// Returns free text in which calls may begin.
 absl::StatusOr<Expr> CallGrammar::EmitFree() {
   if (format_.syntax == v1::HARMONY) return EmitFreeHarmony();
   const bool parallel = rules_.parallel && format_.parallel;
   if (!format_.trigger.empty()) {
-    // Without a text around all calls, each of them has the trigger.
+    // If the format has no text around all calls, each call begins with the trigger.
     ASSIGN_OR_RETURN(const Expr part,
                      format_.begin.empty() ? EmitCall(format_.trigger) : EmitAll(format_.trigger));
     return FreeTextWithParts(texts_.MarkerOf(format_.trigger), part,

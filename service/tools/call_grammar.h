@@ -26,18 +26,19 @@ namespace tidepool::service {
 // Thread-compatible.
 class CallGrammar {
  public:
-  // The format, the rules and the pointers must outlive it.
+  // The format, the rules, `texts` and `ir` must outlive this object.
   CallGrammar(const ToolFormat& format, const CallRules& rules,
               const engine::grammar::ResponseTexts* texts, engine::grammar::GrammarIr* ir)
       : format_(format), rules_(rules), texts_(*texts), ir_(*ir), pool_(ir->regexes()) {}
 
-  // Returns the responses that the rules allow, without reasoning. If a call is required, these are
-  // only calls. Otherwise they are free text with calls. Returns INVALID_ARGUMENT with the tool,
-  // the place in its schema, the reason and a remedy if the rules cannot be enforced exactly.
+  // Returns the responses that the rules allow, without reasoning. If a call is required, these
+  // responses consist only of calls. Otherwise these responses are free text, which may contain
+  // calls. Returns INVALID_ARGUMENT with the tool, the place in its schema, the reason and a remedy
+  // if the rules cannot be enforced exactly.
   absl::StatusOr<engine::grammar::Expr> Emit();
-  // Returns responses that are only calls, without reasoning.
+  // Returns the responses that consist only of calls, without reasoning.
   absl::StatusOr<engine::grammar::Expr> EmitOnlyCalls();
-  // Returns the message of harmony that has this content.
+  // Returns the harmony message with this content.
   engine::grammar::Expr InFinalMessage(engine::grammar::Expr content);
   // Returns INVALID_ARGUMENT if no object matches the schema of a tool. Requires: ir->Finish() was
   // called.
@@ -48,9 +49,9 @@ class CallGrammar {
 
   absl::Status CheckName(const Tool& tool) const;
   absl::StatusOr<Expr> EmitArguments(const Tool& tool);
-  // Returns a call of any tool, without `skipped`, with which it begins.
+  // Returns a call of any tool, without the text `skipped` with which the call begins.
   absl::StatusOr<Expr> EmitCall(absl::string_view skipped);
-  // Returns all calls, without `skipped`, with which the text around them begins.
+  // Returns all calls with the text around them, which begins with `skipped`. Leaves `skipped` out.
   absl::StatusOr<Expr> EmitAll(absl::string_view skipped);
   absl::StatusOr<Expr> EmitFree();
   absl::StatusOr<Expr> EmitFreeHarmony();
@@ -61,7 +62,7 @@ class CallGrammar {
   const engine::grammar::ResponseTexts& texts_;
   engine::grammar::GrammarIr& ir_;
   engine::grammar::RegexPool& pool_;
-  std::vector<std::pair<std::string, Expr>> arguments_;  // with the place of their schema
+  std::vector<std::pair<std::string, Expr>> arguments_;  // each with the place of its schema
 };
 
 }  // namespace tidepool::service

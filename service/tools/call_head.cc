@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A longer name is not the name of a tool. It limits the text that is held back.
+// A longer text is not the name of a tool. This limits the text that is held back.
 constexpr size_t kMaxNameBytes = 256;
 
 CallHead PartialHead() { return {.match = Match::kPartial}; }
@@ -65,7 +65,8 @@ class JsonHead {
     if (name == "arguments" || name == "parameters") return ReadArguments();
     const size_t begin = at_;
     const Match other = SkipValue(nullptr);
-    // Other members are left out, so they must be short.
+    // Other members are not part of the parsed call and would be lost. So a text with long ones
+    // (more than kMaxOtherMembers bytes) does not count as a call.
     skipped_ += at_ - begin;
     const bool too_long = skipped_ > kMaxOtherMembers ||
                           (other == Match::kPartial && text_.size() - begin > kMaxOtherMembers);
@@ -191,7 +192,7 @@ CallHead PlainHead(const CallSyntax& syntax, absl::string_view text) {
   if (after == text.size()) return PartialHead();
   if (at == 0) return {};
   const absl::string_view rest = text.substr(after);
-  // An empty pattern matches at once, although a longer one may match later.
+  // If one pattern is empty, it matches at once, although a longer pattern may match later.
   const bool grows = std::any_of(
       syntax.name_end.begin(), syntax.name_end.end(),
       [rest](absl::string_view end) { return MatchText(rest, end).match == Match::kPartial; });

@@ -15,8 +15,8 @@
 namespace tidepool::service {
 
 // A call that is a JSON object can have members that are neither its name nor its arguments, such
-// as an id. They are left out, so their values have at most this many bytes. Otherwise the text is
-// not a call.
+// as an id. The parser drops them, so this is the maximum size of their values in bytes. Text with
+// longer members counts as content.
 inline constexpr size_t kMaxOtherMembers = 256;
 
 // Where the head of a call is.
@@ -24,14 +24,15 @@ enum class CallPlace : uint8_t { kAnywhere, kStart, kAfterCall };
 
 struct CallHead {
   Match match = Match::kNo;
-  size_t length = 0;  // the bytes before the arguments
+  size_t length = 0;  // number of bytes before the arguments
   std::string name;
   // Set if the head contains the arguments. Then `length` includes them.
   std::optional<std::string> arguments;
 };
 
-// Returns the head of the call at the beginning of `text`. It matches only if the name and the
-// beginning of the arguments are certain. If the call has no marker, its name must be in `tools`.
+// Returns the head of the call at the beginning of `text`. The head matches only if later text
+// cannot change the name and the beginning of the arguments. If the call has no marker, its name
+// must be in `tools`.
 CallHead MatchCallHead(const CallSyntax& syntax, CallPlace place, absl::string_view text,
                        const ToolSchemas& tools);
 

@@ -10,7 +10,7 @@
 namespace tidepool::service {
 namespace {
 
-// Read text is removed from the front of the held text when it has this size.
+// Text that was read is removed from the held text when it has at least this size in bytes.
 constexpr size_t kMinRemoved = 4096;
 
 }  // namespace
@@ -186,7 +186,7 @@ bool CallParser::TakeCallEnd() {
     const Matched end = MatchText(text, syntax_.call_end[call_end_]);
     if (end.match == Match::kNo) continue;
     if (end.match == Match::kPartial && end_ == TextEnd::kOpen) return false;
-    // A marker that the end of the response cuts is a marker, too.
+    // If the response ends within a marker, the beginning of the marker counts as the marker.
     at_ += space + (end.match == Match::kYes ? end.length : text.size());
     ++call_end_;
     return true;

@@ -17,7 +17,7 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. For all formats but harmony.
+// Thread-compatible. For all formats except harmony.
 class CallParser final : public BodyParser {
  public:
   CallParser(const ToolFormat& format, std::shared_ptr<const ToolSchemas> tools);
@@ -31,8 +31,8 @@ class CallParser final : public BodyParser {
     kContent,  // looks for the beginning of a call
     kPlain,    // the rest is content
     kArguments,
-    kAfterArguments,  // reads what ends the call
-    kAfterCall,       // reads what follows a call
+    kAfterArguments,  // reads the texts that end the call
+    kAfterCall,       // reads the next call, or the texts that end all calls
   };
 
   absl::string_view rest() const { return absl::string_view(held_).substr(at_); }
@@ -43,10 +43,11 @@ class CallParser final : public BodyParser {
   bool TakeArguments(OutputPieces* out);
   bool TakeCallEnd();
   bool TakeNext(OutputPieces* out);
-  // Begins a call if the held text begins with its head. Otherwise returns kNo or kPartial.
+  // Begins a call if the held text begins with the head of a call. Otherwise returns kNo or
+  // kPartial.
   Match TakeHead(CallPlace place, OutputPieces* out);
-  // A long head that is not certain yet is not read again for each piece. It is read again when it
-  // has grown by half.
+  // These two functions avoid that a long incomplete head is read again for each piece of text.
+  // After WaitForMore, IsTooEarly returns true until the held text has grown by half.
   bool IsTooEarly();
   void WaitForMore();
   // Reads `, "key": value` after the arguments of a call that is a JSON object.
@@ -65,7 +66,7 @@ class CallParser final : public BodyParser {
   std::unique_ptr<ArgumentReader> arguments_;
   int32_t calls_ = 0;
   size_t members_ = 0;   // bytes of other members after the arguments of this call
-  size_t call_end_ = 0;  // how many of the texts that end a call were read or passed over
+  size_t call_end_ = 0;  // how many of the texts that end a call were read or are missing
   std::string space_;    // white space after the content; dropped if a call follows
 };
 

@@ -3,7 +3,7 @@
 namespace tidepool::service {
 namespace {
 
-// For formats whose calls are JSON objects.
+// Returns the syntax of a format whose calls are JSON objects.
 CallSyntax ObjectSyntax(const ToolFormat& format) {
   switch (format.syntax) {
     case v1::LLAMA3_JSON:

@@ -1,5 +1,5 @@
-// CallSyntax: which texts the parser accepts around calls. It is more than what ToolFormat
-// describes, because models do not always keep to their format.
+// CallSyntax: the texts that the parser accepts around calls. The parser accepts more than
+// ToolFormat describes, because models do not always follow their format.
 #ifndef TIDEPOOL_SERVICE_TOOLS_CALL_SYNTAX_H_
 #define TIDEPOOL_SERVICE_TOOLS_CALL_SYNTAX_H_
 
@@ -10,19 +10,20 @@
 
 namespace tidepool::service {
 
-// White space in these texts stands for any white space, also none (see MatchText).
+// White space in these texts matches any white space, or none (see MatchText).
 struct CallSyntax {
   const ToolFormat* format = nullptr;
-  // The text before the call's name, or before the JSON object with the name: anywhere in the
-  // content, only where the content begins, and after a call.
+  // Texts before a call's name, or before the JSON object with the name. `anywhere` is accepted at
+  // any place of the content, `at_start` only at its beginning, and `after_call` only after another
+  // call.
   std::vector<absl::string_view> anywhere;
   std::vector<absl::string_view> at_start;
   std::vector<absl::string_view> after_call;
-  // What ends a call's name, if the call is not a JSON object.
+  // Texts that end a call's name, if the call is not a JSON object.
   std::vector<absl::string_view> name_end;
-  // After the arguments. Each may be missing.
+  // Texts after the arguments, in this order. Each may be missing.
   std::vector<absl::string_view> call_end;
-  // After the last call. Each may be missing.
+  // Texts after the last call, in this order. Each may be missing.
   std::vector<absl::string_view> section_end;
 };
 

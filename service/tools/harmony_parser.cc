@@ -18,10 +18,10 @@ using Kind = OutputPiece::Kind;
 // A longer text is not a header.
 constexpr size_t kMaxHeaderBytes = 512;
 
-// What a header can begin with.
+// The texts with which a header can begin.
 constexpr absl::string_view kHeaderBegins[] = {harmony::kStart, harmony::kChannel,
                                                harmony::kConstrain, harmony::kMessage, "to="};
-// What ends the text of a message. A model sometimes forgets <|end|>.
+// The texts that end a message. A model sometimes forgets <|end|>.
 constexpr absl::string_view kTextEnds[] = {harmony::kEnd, harmony::kCall, harmony::kReturn,
                                            harmony::kStart, harmony::kChannel};
 
@@ -68,7 +68,7 @@ void HarmonyParser::Run(bool last, OutputPieces* out) {
         break;
     }
   }
-  // A call without any text has no arguments.
+  // If the response ends after the header of a call, the call has no arguments.
   if (last && part_ == Part::kCallBegin) TakeCallBegin(last, out);
 }
 
@@ -78,7 +78,8 @@ bool HarmonyParser::TakeHeader(bool last, OutputPieces* out) {
   const Match begins = MatchAny(rest, kHeaderBegins).match;
   const bool open = rest.empty() || begins == Match::kPartial;
   if (open && !last) return false;
-  // Only control tokens are left out if the end of the response cuts the header.
+  // If the response ends within a header, the header is left out only if it begins with a whole
+  // control token. Any other text is content.
   const bool text_only =
       open || (last && !absl::StartsWith(rest, "<") && !absl::StrContains(text, harmony::kMessage));
   if (begins == Match::kNo || text_only) {  // text without a header
@@ -96,7 +97,8 @@ bool HarmonyParser::TakeHeader(bool last, OutputPieces* out) {
          return absl::StrContains(text.substr(0, header), end);
        }));
   if (broken) {
-    // The first marker is shown, so that the rest is read as the text of a message.
+    // Emit the first character as content. Then the rest does not begin with a marker, and is read
+    // as the text of a message.
     const size_t shown = std::max<size_t>(1, text.size() - rest.size() + 1);
     AddText(Kind::kContent, 0, text.substr(0, shown), out);
     Drop(shown);
@@ -131,7 +133,7 @@ bool HarmonyParser::TakeCallBegin(bool last, OutputPieces* out) {
   if (ends == Match::kPartial && !last) return false;
   part_ = Part::kText;
   const bool empty = ends == Match::kYes || rest.empty();
-  if (!empty && rest[0] != '{') {  // these are not arguments
+  if (!empty && rest[0] != '{') {  // arguments begin with '{'
     kind_ = Kind::kContent;
     return true;
   }

@@ -14,12 +14,12 @@
 
 namespace tidepool::service {
 
-// Thread-compatible. Messages of the channel analysis are reasoning. Messages to functions.NAME are
-// calls, if calls are looked for. Everything else is content.
+// Thread-compatible. Messages of the channel analysis are reasoning. With Calls::kFind, messages to
+// functions.NAME are calls. Everything else is content.
 class HarmonyParser final : public BodyParser {
  public:
   enum class Calls : uint8_t { kIgnore, kFind };
-  // What the prompt ends with.
+  // Where the prompt ends: in the header of a message, or in the text of reasoning.
   enum class Begin : uint8_t { kHeader, kReasoning };
 
   HarmonyParser(Calls calls, Begin begin)
@@ -43,23 +43,23 @@ class HarmonyParser final : public BodyParser {
   };
 
   void Run(bool last, OutputPieces* out);
-  // Removes the first bytes of the held text.
+  // Removes the first `bytes` bytes of the held text.
   void Drop(size_t bytes);
-  // Do one step. They return false if they need more text.
+  // Each of these functions does one step. It returns false if it needs more text.
   bool TakeHeader(bool last, OutputPieces* out);
   bool TakeCallBegin(bool last, OutputPieces* out);
   bool TakeText(bool last, OutputPieces* out);
-  // Sets what the message is whose header this is.
+  // Sets the kind of the message that has this header.
   void ReadHeader(absl::string_view header);
 
   const bool find_calls_;
   Part part_;
-  OutputPiece::Kind kind_;  // of the message's text
+  OutputPiece::Kind kind_;  // kind of the message's text
   std::string held_;
-  std::string name_;  // of the call that begins
+  std::string name_;  // name of the call that begins
   int32_t calls_ = 0;
   int64_t read_ = 0;        // number of bytes before the held text
-  int64_t changed_at_ = 0;  // reasoning_changed_at
+  int64_t changed_at_ = 0;  // the value that reasoning_changed_at returns
 };
 
 }  // namespace tidepool::service

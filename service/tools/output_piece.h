@@ -1,4 +1,4 @@
-// OutputPiece: a part of a response, as the parsers of this folder find it.
+// OutputPiece: a part of a response that a parser of this folder has found.
 #ifndef TIDEPOOL_SERVICE_TOOLS_OUTPUT_PIECE_H_
 #define TIDEPOOL_SERVICE_TOOLS_OUTPUT_PIECE_H_
 
@@ -24,8 +24,8 @@ struct OutputPiece {
 
 using OutputPieces = std::vector<OutputPiece>;
 
-// Appends text to the last piece if it continues that piece. Otherwise adds a piece. Does nothing
-// if the text is empty.
+// If the last piece has the same kind and the same call, appends the text to this piece. Otherwise
+// adds a piece. Does nothing if the text is empty.
 inline void AddText(OutputPiece::Kind kind, int32_t call, absl::string_view text,
                     OutputPieces* pieces) {
   if (text.empty()) return;

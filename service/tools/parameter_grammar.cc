@@ -102,7 +102,8 @@ class ParameterWriter {
   }
 
   Expr JoinWithCommas(const std::vector<Part>& parts) {
-    // From the last part on: what may follow an earlier part, and what may come first.
+    // Goes from the last part to the first. `next` is what may follow the parts before part i.
+    // `first` is the arguments if these parts are missing.
     Expr next = kEmptyExpr, first = kEmptyExpr;
     for (size_t i = parts.size(); i-- > 0;) {
       const Expr here = ir_.Seq({parts[i].parameter, next});
@@ -192,7 +193,7 @@ class ParameterWriter {
                     Text(format_.parameter.value_end)});
   }
 
-  // A text that is certainly not the JSON or Python of another value.
+  // Returns the texts that cannot be the JSON or Python of a value of another type.
   Regex UntypedText() {
     engine::grammar::ByteSet letters;
     for (char c = 'a'; c <= 'z'; ++c) letters.set(c);

@@ -11,15 +11,16 @@
 
 namespace tidepool::service {
 
-// Adds the arguments that match `schema` to a grammar. There are only the parameters that the
-// schema names, in its order. Without a schema (""), there are any parameters, which are text
-// (unless the format says how a value is written). Returns INVALID_ARGUMENT with the
-// keyword if the schema has conditions on the object as a whole, or if it cannot be enforced.
+// Adds the arguments that match `schema` to a grammar. The grammar allows only the parameters that
+// the schema names, in the order of the schema. Without a schema (""), it allows any parameters.
+// Their values are text. In Python, and in formats that say how a value is written, they may have
+// any type. Returns INVALID_ARGUMENT with the keyword if the schema has conditions on the object as
+// a whole, or if it cannot be enforced.
 //
-// The response parser reads a value as text if its schema has no other type than string. Of a value
-// that can also have another type, it reads as text what has none of these types. So a string of
-// such a value begins with a letter here, and is not a word such as null. Python's values are
-// written as JSON, which the parser accepts, too.
+// The response parser reads a value as text if its schema has no other type than string. If the
+// schema also allows other types, the parser reads a value as text only if the value has none of
+// these types. So here, a string begins with a letter if other types are allowed, and is not a word
+// such as null. Python's values are written as JSON, which the parser accepts, too.
 absl::StatusOr<engine::grammar::Expr> EmitParameters(const ToolFormat& format,
                                                      absl::string_view schema,
                                                      const engine::grammar::ResponseTexts& texts,

@@ -68,7 +68,7 @@ std::optional<ArgumentReader::State> ParameterReader::ReadBetween(absl::string_v
       return State::kMore;
     }
   }
-  *used = text.size();  // the response ends in a marker
+  *used = text.size();  // the response ends within a marker
   return State::kMore;
 }
 
@@ -82,7 +82,7 @@ std::optional<ArgumentReader::State> ParameterReader::ReadKey(absl::string_view 
   const absl::string_view rest = text.substr(key_end);
   const Matched plain = MatchText(rest, key_end_);
   const Matched json_end = json_key_end_.empty() ? Matched() : MatchText(rest, json_key_end_);
-  // DSML without the attribute that says how the value is written.
+  // The model may leave out DSML's attribute that says how the value is written.
   const Matched bare = json_key_end_.empty() ? Matched() : MatchText(rest, "\">");
   const Matched& found = json_end.match == Match::kYes ? json_end
                          : bare.match == Match::kYes   ? bare

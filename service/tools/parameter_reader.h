@@ -28,25 +28,28 @@ class ParameterReader final : public ArgumentReader {
  private:
   enum class Part : uint8_t { kBetween, kLineBreak, kText, kTyped };
 
-  // Read the next part. They return nullopt if they have read something, and more can be read.
+  // Each of these functions reads the next part. It returns nullopt if it has read something and
+  // the next part can be read.
   std::optional<State> ReadBetween(absl::string_view text, TextEnd end, size_t* used,
                                    std::string* json);
   std::optional<State> ReadKey(absl::string_view text, size_t begin, size_t* used,
                                std::string* json);
   std::optional<State> ReadValue(absl::string_view text, TextEnd end, size_t* used,
                                  std::string* json);
-  // Finds the end of the value, from scanned_ on. Sets `*value_end` to its end, and `*after` to the
-  // position after its end marker. kPartial: the value is certain up to `*value_end`.
+  // Finds the end of the value, from scanned_ on. Sets `*value_end` to the end of the value, and
+  // `*after` to the position after the end marker. kPartial: the value is certain up to
+  // `*value_end`.
   Match FindEnd(absl::string_view text, TextEnd end, size_t* value_end, size_t* after) const;
-  // Returns whether `text`, which follows an end marker, shows that the value ended there. `length`
-  // is that of repeated end markers.
+  // Returns whether `text`, which follows an end marker, shows that the value ended there. If the
+  // end marker is repeated, `length` is the length of the repetitions.
   Matched Follows(absl::string_view text) const;
   size_t WithoutLineBreak(absl::string_view text, size_t end) const;
 
   const CallSyntax& syntax_;
   const ToolSchemas& tools_;
   const std::string tool_;
-  // The texts that end a key. The first is for text, and the second, if not empty, for JSON.
+  // The texts that end a key. key_end_ is for values that are text. json_key_end_ is for values
+  // that are JSON; if it is empty, key_end_ is for all values.
   const absl::string_view key_end_, json_key_end_;
   const absl::string_view value_end_;
   const bool own_lines_;  // a value is on lines of its own
@@ -54,9 +57,9 @@ class ParameterReader final : public ArgumentReader {
   Part part_ = Part::kBetween;
   bool any_ = false;          // a parameter was read
   bool typed_ = false;        // the value is not text
-  ValueTypes types_;          // of the value
+  ValueTypes types_;          // types that the schema allows for the value
   bool value_begun_ = false;  // a part of the value was passed on
-  size_t scanned_ = 0;        // how much of the value was searched for its end
+  size_t scanned_ = 0;        // number of bytes that were searched for the value's end
 };
 
 }  // namespace tidepool::service

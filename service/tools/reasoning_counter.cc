@@ -18,11 +18,12 @@ void ReasoningCounter::Add(absl::string_view text) {
   bytes_ += static_cast<int64_t>(text.size());
   if (was_inside) open_.push_back(begin);
   if (was_inside && !inside) {
-    // The tokens of the end marker are known only now.
+    // Only now is it known which tokens belong to the end marker. These are not counted.
     closed_ += std::lower_bound(open_.begin(), open_.end(), changed_at) - open_.begin();
     open_.clear();
   } else if (inside && changed_at != changed_before) {
-    // All tokens before belong to the begin marker, which the model may also write again.
+    // All earlier tokens belong to the begin marker. (The model may repeat the marker if the prompt
+    // ends with it.)
     open_.clear();
     if (bytes_ > changed_at) open_.push_back(begin);
   }

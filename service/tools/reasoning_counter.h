@@ -26,9 +26,9 @@ class ReasoningCounter {
 
  private:
   ResponseParser parser_;
-  int64_t bytes_ = 0;          // of all tokens
-  int64_t closed_ = 0;         // tokens of reasoning that has ended
-  std::vector<int64_t> open_;  // where the tokens begin that are reasoning which has not ended
+  int64_t bytes_ = 0;          // bytes of all tokens
+  int64_t closed_ = 0;         // number of tokens of finished reasoning
+  std::vector<int64_t> open_;  // positions of the tokens of unfinished reasoning
 };
 
 }  // namespace tidepool::service

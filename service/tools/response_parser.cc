@@ -15,7 +15,7 @@ namespace {
 
 using Kind = OutputPiece::Kind;
 
-// A response without calls.
+// Parses a response without calls.
 class PlainParser final : public BodyParser {
  public:
   void Feed(absl::string_view text, OutputPieces* out) override {

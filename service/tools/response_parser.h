@@ -31,22 +31,23 @@ struct ResponseFormat {
 };
 
 // Thread-compatible. The text contains the names of the control tokens that are markers
-// (MarkersOf). The joined pieces do not depend on how the text is split. Text that may become a
-// marker is held back until it is certain. Nothing is an error: what is not a call is content.
-// Nothing is left out but the markers and the white space around them.
+// (MarkersOf). The result of joining the pieces does not depend on how the text is split. Text that
+// may become a marker is held back until it is certain. No text is an error: text that is not a
+// call is content. Only the markers and the white space around them are left out.
 class ResponseParser {
  public:
   explicit ResponseParser(const ResponseFormat& format);
 
-  // Adds text. Appends the pieces that have become certain.
+  // Adds text. Appends the pieces that later text cannot change.
   void Feed(absl::string_view text, OutputPieces* out);
-  // Appends what was held back. Do not call Feed after it.
+  // Appends the text that was held back. Do not call Feed after Finish.
   void Finish(OutputPieces* out);
 
   // Whether the text that comes next is reasoning, as far as is known.
   bool in_reasoning() const { return part_ == Part::kReasoning || body_->in_reasoning(); }
-  // Where the reasoning began or ended last, without its markers: the number of bytes of text
-  // before this place. 0: the prompt ends inside of the reasoning, or there was none yet.
+  // Returns the position in the text, in bytes, at which reasoning last began or ended. The markers
+  // are not part of the reasoning. 0: the prompt ends inside of the reasoning, or no reasoning has
+  // begun.
   int64_t reasoning_changed_at() const {
     return std::max(changed_at_, body_->reasoning_changed_at());
   }
@@ -55,13 +56,13 @@ class ResponseParser {
   enum class Part : uint8_t {
     kBegin,      // only white space so far
     kReasoning,  // inside of the reasoning
-    kBody,       // after it
+    kBody,       // after the reasoning
   };
 
   void Run(bool last, OutputPieces* out);
-  // Removes the first bytes of the held text.
+  // Removes the first `bytes` bytes of the held text.
   void Drop(size_t bytes);
-  // Do one step. They return false if they need more text.
+  // Each of these functions does one step. It returns false if it needs more text.
   bool TakeBegin(bool last, OutputPieces* out);
   bool TakeReasoning(bool last, OutputPieces* out);
 
@@ -73,7 +74,7 @@ class ResponseParser {
   bool reasoning_begun_ = false;
   std::string held_;
   int64_t read_ = 0;        // number of bytes before the held text
-  int64_t changed_at_ = 0;  // reasoning_changed_at
+  int64_t changed_at_ = 0;  // the value that reasoning_changed_at returns
 };
 
 }  // namespace tidepool::service

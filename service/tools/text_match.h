@@ -12,25 +12,25 @@ namespace tidepool::service {
 
 enum class Match : uint8_t {
   kNo,
-  kPartial,  // the text ends before it is certain
+  kPartial,  // the text ends before the result is certain
   kYes,
 };
 
 struct Matched {
   Match match = Match::kNo;
-  size_t length = 0;  // of the matched text; for kYes
+  size_t length = 0;  // length of the matched text; for kYes
 };
 
 // Returns whether `text` begins with `pattern`. White space in the pattern matches any white space,
-// also none.
+// or none.
 Matched MatchText(absl::string_view text, absl::string_view pattern);
 
 // Returns the result for the first pattern that matches. If none does, and at least one may match
 // later, returns kPartial.
 Matched MatchAny(absl::string_view text, absl::Span<const absl::string_view> patterns);
 
-// More white space than this is not between markers. So text is never held back, or read again, for
-// long.
+// Maximum number of white-space bytes between two markers. It limits the text that is held back and
+// read again.
 inline constexpr size_t kMaxSpace = 256;
 
 // Returns the position of the first byte at or after `from` that is not white space, but at most

@@ -12,16 +12,16 @@
 namespace tidepool::service {
 
 struct ToolDefinition {
-  size_t index = 0;  // in the list
-  std::string name;  // empty: it has none
-  // A JSON schema, which belongs to the list. Null: there is none.
+  size_t index = 0;  // index in the list
+  std::string name;  // empty: the tool has no name
+  // A JSON schema, owned by the list. Null: the tool has no schema.
   const nlohmann::ordered_json* parameters = nullptr;
   bool strict = false;
 };
 
-// Returns an entry for each element of the list: {"type": "function", "function": {...}}, or the
-// function alone, as some clients of the gRPC interface send it. If `tools` is not an array,
-// returns none. The result must not outlive `tools`.
+// Returns an entry for each element of the list. An element is {"type": "function", "function":
+// {...}}, or only the function, which some clients of the gRPC interface send. If `tools` is not an
+// array, returns an empty vector. The result must not outlive `tools`.
 std::vector<ToolDefinition> ReadTools(const nlohmann::ordered_json& tools);
 
 }  // namespace tidepool::service

@@ -42,8 +42,8 @@ struct ParameterFormat {
 
 struct ToolFormat {
   v1::ToolSyntax syntax = v1::OTHER_TOOL_SYNTAX;
-  // A text that only calls contain, and with which the first call begins. Grammars that are applied
-  // from the first call on start after it. Empty: a call has no marker. Then calls are only at the
+  // A text that only calls contain, and with which the first call begins. In free text, the grammar
+  // of calls begins after this text. Empty: a call has no marker. Then calls are only at the
   // beginning of the response, after the reasoning.
   absl::string_view trigger;
   // A control token that may precede calls that have no marker. Empty: none.

@@ -13,18 +13,18 @@
 namespace tidepool::service {
 
 struct Tool {
-  size_t index = 0;        // in the request
-  std::string name;        // empty: it has none
+  size_t index = 0;        // index in the request
+  std::string name;        // empty: the tool has no name
   std::string parameters;  // a JSON schema; empty: none
   bool strict = false;
 };
 
-// What a response may call. Plain data.
+// The rules for the calls of a response. Plain data.
 struct CallRules {
-  std::vector<Tool> tools;  // those that may be called
-  bool required = false;    // at least one call
+  std::vector<Tool> tools;  // the tools that may be called
+  bool required = false;    // at least one call is required
   bool parallel = true;     // more than one call is allowed
-  // The arguments match the schemas of all tools, and not only those of strict tools.
+  // The arguments of every call must match the tool's schema, even if the tool is not strict.
   bool all_strict = false;
 
   // Returns whether the response must be constrained.
@@ -33,7 +33,7 @@ struct CallRules {
 
 // Returns the rules of a chat. `tools_json` is Chat.tools_json. Returns INVALID_ARGUMENT if the
 // choice names a tool that does not exist, or if it requires a call and there are no tools. If the
-// rules restrict the response, each tool must have a name of its own.
+// rules restrict the response, each tool must have a different name.
 absl::StatusOr<CallRules> RulesOf(absl::string_view tools_json, const v1::ToolChoice& choice,
                                   bool parallel);
 

@@ -1,4 +1,4 @@
-// ToolSchemas: the names of the tools that a request gives, and the types of their parameters.
+// ToolSchemas: the names of a request's tools, and the types of their parameters.
 #ifndef TIDEPOOL_SERVICE_TOOLS_TOOL_SCHEMAS_H_
 #define TIDEPOOL_SERVICE_TOOLS_TOOL_SCHEMAS_H_
 
@@ -20,7 +20,7 @@ struct ValueTypes {
   bool array = false;
   bool object = false;
 
-  // Whether the value is text. This is so too if the schema does not say a type.
+  // Returns whether the value is text. If the schema does not say a type, the value is text, too.
   bool IsText() const { return !number && !integer && !boolean && !null && !array && !object; }
 };
 
@@ -34,7 +34,7 @@ class ToolSchemas {
 
   bool empty() const { return tools_.empty(); }
   bool Has(absl::string_view name) const { return tools_.find(name) != tools_.end(); }
-  // Returns the types of a parameter. If the tool or the parameter is not known, there are none.
+  // Returns the types of a parameter. If the tool or the parameter is not known, returns no types.
   ValueTypes TypesOf(absl::string_view tool, absl::string_view parameter) const;
 
  private:

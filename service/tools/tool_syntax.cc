@@ -57,8 +57,8 @@ v1::ReasoningMarkers ReasoningMarkersOf(absl::string_view source) {
     return markers;
   }
   for (const Markers& known : kReasoningMarkers) {
-    // Some templates of DeepSeek-R1 only have the end marker, by which they remove the reasoning of
-    // earlier messages.
+    // Some templates of DeepSeek-R1 contain only the end marker. With it, they remove the reasoning
+    // of earlier messages.
     if (!absl::StrContains(source, known.end)) continue;
     markers.set_begin(std::string(known.begin));
     markers.set_end(std::string(known.end));

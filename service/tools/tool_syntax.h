@@ -11,7 +11,7 @@ namespace tidepool::service {
 // then TOOL_SYNTAX_UNSPECIFIED.
 v1::ToolSyntax ToolSyntaxOf(absl::string_view source);
 
-// Returns empty markers if the template does not know reasoning.
+// Returns empty markers if the template does not support reasoning.
 v1::ReasoningMarkers ReasoningMarkersOf(absl::string_view source);
 
 // Returns whether the response to `prompt` begins inside of the reasoning. `prompt` is the rendered

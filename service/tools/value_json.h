@@ -10,14 +10,15 @@
 
 namespace tidepool::service {
 
-// Appends `text` as the inside of a JSON string. Bytes that are not ASCII are copied.
+// Appends `text` with the escapes of a JSON string, without the quotes. Bytes that are not ASCII
+// are copied.
 void AppendJsonEscaped(absl::string_view text, std::string* json);
 
 // Returns `text` as a JSON string.
 std::string JsonString(absl::string_view text);
 
-// Returns the value as JSON. If it has none of the types, it becomes a string. Python's True, False
-// and None are accepted, and Python's literals for arrays and objects.
+// Returns the value as JSON. If the value has none of the types, it becomes a string. Python's
+// True, False and None are accepted, and Python's literals for arrays and objects.
 std::string TypedJson(absl::string_view value, const ValueTypes& types);
 
 // Returns a Python literal as JSON, or nullopt if it is not a literal that JSON can express.
