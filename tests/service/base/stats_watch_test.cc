@@ -173,7 +173,7 @@ TEST_F(StatsWatchTest, ClosingEndsAll) {
   EXPECT_TRUE(late.read.empty());
 }
 
-TEST_F(StatsWatchTest, AnAnswerAfterTheEndIsDropped) {
+TEST_F(StatsWatchTest, AResponseAfterTheEndIsDropped) {
   at_once_ = false;
   Reader reader;
   Start(&reader, {});

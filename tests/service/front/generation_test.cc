@@ -76,7 +76,7 @@ TEST_F(GenerationTest, ContinuesAtAnotherWorker) {
   EXPECT_TRUE(client.messages.back().usage().numerics_changed());
 }
 
-TEST_F(GenerationTest, ALongAnswerOutlivesAnyNumberOfFailures) {
+TEST_F(GenerationTest, ALongResponseOutlivesAnyNumberOfFailures) {
   PuppetLink* worker = AddWorker("a");
   Client client;
   Begin(&client, Text());

@@ -279,12 +279,12 @@ TEST(RedisSessionStoreTest, AppendsSurviveTheServersDeath) {
   ASSERT_TRUE(log.ok()) << log.status();
   ASSERT_EQ(log->info.token_count, length);
   for (int64_t i = 4; i < length; ++i) ASSERT_EQ(log->token_ids[i], i);
-  EXPECT_EQ(log->turns[0].answer, "a" + std::string(length - 4, 'x'));
+  EXPECT_EQ(log->turns[0].response, "a" + std::string(length - 4, 'x'));
 }
 
 // The server stops after it has run a call and before it has responded. The call is sent again, but
 // has no second effect.
-TEST(RedisSessionStoreTest, ALostAnswerIsFoundByReadingBack) {
+TEST(RedisSessionStoreTest, ALostReplyIsFoundByReadingBack) {
   RedisServer server;
   RedisSessionStoreOptions options = OptionsFor(server);
   options.answer_timeout = absl::Milliseconds(200);

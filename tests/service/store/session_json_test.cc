@@ -33,7 +33,7 @@ SessionLogData Chat() {
                 .output_start = 4,
                 .end = 6,
                 .messages = {{.role = "user", .content = "\xC3\xA4\n\"", .name = "ann"}},
-                .answer = "yes",
+                .response = "yes",
                 .finish = TurnFinish::kStop,
                 .body_digest = "0a",
                 .numerics_id = "avx2"},

@@ -25,7 +25,7 @@ class TurnTableTest : public testing::Test {
                      .output_start = 2,
                      .end = 3,
                      .messages = {},
-                     .answer = "answer",
+                     .response = "answer",
                      .finish = TurnFinish::kStop,
                      .body_digest = "digest",
                      .numerics_id = "avx2"},
@@ -67,7 +67,7 @@ TEST_F(TurnTableTest, ReadsBackWhatItWrote) {
 TEST_F(TurnTableTest, UpdatesWriteWhatCanChange) {
   TurnRow changed = Turn(1);
   changed.turn.end = 30;
-  changed.turn.answer = "another answer";
+  changed.turn.response = "another answer";
   changed.turn.finish = TurnFinish::kCancelled;
   changed.turn.numerics_id = "avx512";
   changed.hash = {.high = 1, .low = 1};

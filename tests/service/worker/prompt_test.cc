@@ -188,7 +188,7 @@ TEST_F(PromptTest, DevelopersSpeakAsTheSystem) {
       << Prepare().status();
 }
 
-TEST_F(PromptTest, AnAnswerCanContinueTheLastMessage) {
+TEST_F(PromptTest, AResponseCanContinueTheLastMessage) {
   auto* chat = request_.mutable_request()->mutable_chat();
   Ask("hi");
   Add(chat->mutable_messages(), "assistant", "I am a");
@@ -284,7 +284,7 @@ TEST_F(PromptTest, AnInterruptedResponseGetsItsEnd) {
   EXPECT_EQ(Prompt(), Join({log_, {fakes::kEndToken}, NextTurn("more")}));
 }
 
-TEST_F(PromptTest, AnAnswerOfNothing) {
+TEST_F(PromptTest, AnEmptyResponseStaysInTheLog) {
   Ask("more");
   Answered("", {fakes::kEndToken});
   EXPECT_EQ(Prompt(), Join({log_, NextTurn("more")}));
@@ -296,7 +296,7 @@ TEST_F(PromptTest, AStopStringStaysInTheLog) {
   EXPECT_EQ(Prompt(), Join({log_, {fakes::kEndToken}, NextTurn("more")}));
 }
 
-TEST_F(PromptTest, ARewrittenAnswerBranchesTheLog) {
+TEST_F(PromptTest, ARewrittenResponseBranchesTheLog) {
   Ask("more");
   Answered("<think>a</think>b", Join({Bytes("<think>a</think>b"), {fakes::kEndToken}}));
   EXPECT_EQ(Prompt(), Join({FirstPrompt(), Bytes("b"), {fakes::kEndToken}, NextTurn("more")}));

@@ -124,7 +124,7 @@ TEST_F(WorkerServiceTest, ThePromptsOfAPrincipalWaitInItsOwnLine) {
 }
 
 // If a shutdown considered the call ended, it would close the connection too early.
-TEST_F(WorkerServiceTest, ACallRunsUntilItsAnswerIsSent) {
+TEST_F(WorkerServiceTest, ACallRunsUntilItsResponseIsSent) {
   std::promise<void> finished;
   Preparing prompt("alice", [&](const std::string&) { finished.set_value(); });
   prompt.Begin(&service_);
