@@ -174,7 +174,7 @@ TEST_F(ServeSessionsTest, AChatContinuesAfterItsOwnTokens) {
             three.token_ids);
 }
 
-TEST_F(ServeSessionsTest, ACancelledTurnKeepsWhatWasDelivered) {
+TEST_F(ServeSessionsTest, ACancelledTurnKeepsTheDeliveredTokens) {
   Start();
   const std::string id = CreateSession();
   grpc::ClientContext context;

@@ -392,7 +392,7 @@ TEST_F(ServeTest, ShutdownDrainsThenCancels) {
   stopper.join();
 }
 
-TEST_F(ServeTest, ShutdownCancelsWhatDoesNotEnd) {
+TEST_F(ServeTest, ShutdownCancelsStreamsThatDoNotEnd) {
   Start();
   engine_->model.Hold();
   grpc::ClientContext context;

@@ -198,7 +198,7 @@ TEST_F(TokensTest, EveryRpcOfAWorkerAsksForAFront) {
   EXPECT_TRUE(Call(channel, "/tidepool.v1.Admin/GetStats", "ops").ok());
 }
 
-TEST_F(TokensTest, ARefusalSaysWhatIsMissing) {
+TEST_F(TokensTest, ARefusalNamesTheMissingRight) {
   Start();
   const std::string method = "/tidepool.v1.Admin/GetStats";
   EXPECT_EQ(Call(channel_, method, "").error_message(),

@@ -51,7 +51,7 @@ TEST(TrafficPlanTest, EqualSeedsGiveEqualPlans) {
   EXPECT_TRUE(differs);
 }
 
-TEST(TrafficPlanTest, DrawsWhatTheShapeSays) {
+TEST(TrafficPlanTest, DrawsRequestsOfTheGivenShape) {
   TrafficPlan plan(Shape());
   std::set<size_t> lengths;
   std::set<int64_t> outputs;
@@ -106,7 +106,7 @@ RequestOutcome Outcome(double planned_s, std::vector<double> tokens_at_s, absl::
   return outcome;
 }
 
-TEST(TrafficReportTest, CountsByWhatBecameOfRequests) {
+TEST(TrafficReportTest, CountsRequestsByTheirOutcome) {
   TrafficReport report({.begin = kSecond, .end = 3 * kSecond});
   report.Add(Outcome(1.0, {1.5, 1.6, 2.0}, absl::OkStatus()));
   report.Add(Outcome(2.0, {2.25, 3.5}, absl::OkStatus()));   // ends after the window

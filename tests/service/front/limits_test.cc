@@ -29,7 +29,7 @@ class PrincipalLimitsTest : public FrontTest {
   }
 };
 
-TEST_F(PrincipalLimitsTest, APriorityIsWhatItsPrincipalMayHaveAtMost) {
+TEST_F(PrincipalLimitsTest, APriorityIsLimitedToThatOfItsPrincipal) {
   PuppetLink* worker = AddWorker("a");
   const auto priority = [&](int32_t asked, const PrincipalLimits& limits) {
     Client client;
@@ -70,7 +70,7 @@ TEST_F(PrincipalLimitsTest, OnePrincipalLeavesRoomForOthers) {
 
 // All requests share the loop. So checks that take time in proportion to a request's length run on
 // other threads.
-TEST_F(PrincipalLimitsTest, WhatWasCheckedElsewhereIsNotCheckedOnTheLoop) {
+TEST_F(PrincipalLimitsTest, ACheckedRequestIsNotCheckedAgainOnTheLoop) {
   PuppetLink* worker = AddWorker("a");
   Client refused, taken;
   const auto begin = [this](const absl::Status& checked, Client* client) {

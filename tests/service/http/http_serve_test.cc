@@ -414,7 +414,7 @@ TEST_F(HttpServeTest, ShutdownLetsAStreamEnd) {
   stopping.join();
 }
 
-TEST_F(HttpServeTest, ShutdownEndsWhatDoesNotEnd) {
+TEST_F(HttpServeTest, ShutdownEndsStreamsThatDoNotEnd) {
   Start();
   engine_->model.Hold();
   const auto client = Connect();

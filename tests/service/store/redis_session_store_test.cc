@@ -330,7 +330,7 @@ TEST(RedisSessionStoreTest, NoJumpOfTheServersClockMakesASessionOlder) {
 }
 
 // An older front does not know the fields of bodies. It neither writes nor deletes them.
-TEST(RedisSessionStoreTest, WhatAnOlderFrontLeftOfAnotherTurnCountsAsNothing) {
+TEST(RedisSessionStoreTest, RemainsOfAnotherTurnByAnOlderFrontCountAsNothing) {
   RedisServer server;
   auto store = Open(server);
   ASSERT_TRUE(Create(*store, "s").ok());
@@ -411,7 +411,7 @@ TEST(RedisSessionStoreTest, ALogThatWasTamperedWithIsReported) {
   EXPECT_TRUE(absl::StrContains(log.status().message(), "'s' is damaged")) << log.status();
 }
 
-TEST(RedisSessionStoreTest, VerifyNamesWhatTheIndexesMiss) {
+TEST(RedisSessionStoreTest, VerifyNamesTheSessionsThatTheIndexesMiss) {
   RedisServer server;
   auto store = Open(server);
   for (const char* id : {"one", "two", "three"}) ASSERT_TRUE(Create(*store, id).ok());

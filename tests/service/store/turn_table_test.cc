@@ -56,7 +56,7 @@ TEST_F(TurnTableTest, ReadsTheFirstTurnsOfOneSession) {
   EXPECT_EQ(CountOf(3, 100), 0);
 }
 
-TEST_F(TurnTableTest, ReadsBackWhatItWrote) {
+TEST_F(TurnTableTest, ReadsBackTheWrittenRow) {
   const TurnRow turn = **table_.At(1, 1);
   EXPECT_EQ(turn.turn, Turn(1).turn);
   EXPECT_EQ(turn.messages, "[]");
@@ -64,7 +64,7 @@ TEST_F(TurnTableTest, ReadsBackWhatItWrote) {
   EXPECT_FALSE(table_.At(1, 3)->has_value());
 }
 
-TEST_F(TurnTableTest, UpdatesWriteWhatCanChange) {
+TEST_F(TurnTableTest, UpdatesWriteTheColumnsThatCanChange) {
   TurnRow changed = Turn(1);
   changed.turn.end = 30;
   changed.turn.response = "another answer";

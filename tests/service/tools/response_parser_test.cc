@@ -88,7 +88,7 @@ TEST(ResponseParserTest, MarkersInsideOfValuesAreText) {
 }
 
 // Rule: bad syntax is content, and nothing is lost.
-TEST(ResponseParserTest, WhatIsNotACallIsContent) {
+TEST(ResponseParserTest, TextWithoutACallIsContent) {
   const char* const texts[] = {"The tag <tool_call> begins a call.",
                                "<tool_call>",
                                "<tool_call>\n",

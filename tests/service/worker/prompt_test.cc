@@ -85,7 +85,7 @@ TEST_F(PromptTest, ChatContentsHoldNone) {
                             Bytes("assistant\n")}));
 }
 
-TEST_F(PromptTest, TemplatesReadWhatAnAssistantThought) {
+TEST_F(PromptTest, TemplatesReadTheReasoningOfAnAssistant) {
   engine_.worker.chat_template = engine::ChatTemplate::Parse(
       "{%- for message in messages -%}"
       "{%- if message.reasoning_content is defined -%}{{- '(' + message.reasoning_content + ')' -}}"
@@ -223,7 +223,7 @@ TEST_F(PromptTest, BiasesByTextAreThoseOfItsTokens) {
   EXPECT_EQ(prepared->sampling().logit_bias_text_size(), 0);
 }
 
-TEST_F(PromptTest, EchoIsWhatTheSenderHas) {
+TEST_F(PromptTest, EchoIsTheTextThatTheSenderHas) {
   v1::GenerateRequest* request = request_.mutable_request();
   request->set_text("ab<|start|>");
   EXPECT_EQ(Prepare()->prompt_text(), "");
@@ -312,7 +312,7 @@ TEST_F(PromptTest, AnOtherFirstTurnBranchesTheLog) {
   EXPECT_EQ(kept_, 7);  // <|start|>user\nh
 }
 
-TEST_F(PromptTest, WhatDoesNotFitIsRefused) {
+TEST_F(PromptTest, RefusesAPromptThatDoesNotFit) {
   request_.mutable_request()->set_text(std::string(256, 'x'));
   EXPECT_EQ(Prepare().status().code(), StatusCode::kInvalidArgument);
   request_.mutable_request()->set_text(std::string(255, 'x'));

@@ -154,7 +154,7 @@ TEST_F(WorkerServiceTest, GrammarsDoNotWaitForPrompts) {
   EXPECT_EQ(engine_.worker.grammars->compiled_total(), 1);
 }
 
-TEST_F(WorkerServiceTest, WhatAFrontNeedsWaitsForNoTextOfAClient) {
+TEST_F(WorkerServiceTest, CallsOfAFrontDoNotWaitForTextsOfClients) {
   grpc::ServerBuilder builder;
   builder.RegisterService(&service_);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
