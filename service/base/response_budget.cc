@@ -18,7 +18,7 @@ absl::Status Refused(const std::string& reason) {
 
 }  // namespace
 
-struct WholeAnswer::All {
+struct WholeResponse::All {
   explicit All(int64_t max) : max_bytes(max) {}
 
   // Adds `more` bytes, which may be negative. Returns the total of all principals, and the total of
@@ -39,7 +39,7 @@ struct WholeAnswer::All {
   std::map<std::string, int64_t> bytes_by TIDEPOOL_GUARDED_BY(mutex);
 };
 
-absl::Status WholeAnswer::Grow(int64_t bytes) {
+absl::Status WholeResponse::Grow(int64_t bytes) {
   bytes_ += bytes;
   const auto [all, own] = all_->Add(principal_, bytes);
   if (bytes_ <= kSmallBytes) return absl::OkStatus();
@@ -53,12 +53,12 @@ absl::Status WholeAnswer::Grow(int64_t bytes) {
                               own, "; the rest is reserved for others"));
 }
 
-void WholeAnswer::Clear() {
+void WholeResponse::Clear() {
   if (bytes_ != 0) all_->Add(principal_, -std::exchange(bytes_, 0));
 }
 
 ResponseBudget::ResponseBudget(int64_t max_bytes)
-    : all_(std::make_shared<WholeAnswer::All>(max_bytes)) {}
+    : all_(std::make_shared<WholeResponse::All>(max_bytes)) {}
 
 int64_t ResponseBudget::bytes() const {
   base::MutexLock lock(&all_->mutex);

@@ -7,7 +7,7 @@
 // always finds free bytes.
 //
 //   ResponseBudget responses(max_bytes);
-//   WholeAnswer response = responses.Begin(principal);
+//   WholeResponse response = responses.Begin(principal);
 //   if (absl::Status room = response.Grow(bytes); !room.ok()) return Fail(room);
 #ifndef TIDEPOOL_SERVICE_BASE_RESPONSE_BUDGET_H_
 #define TIDEPOOL_SERVICE_BASE_RESPONSE_BUDGET_H_
@@ -22,19 +22,19 @@
 namespace tidepool::service {
 
 // One response. Its bytes are counted until it is destroyed. Thread-compatible.
-class WholeAnswer {
+class WholeResponse {
  public:
   static constexpr int64_t kMaxBytes = int64_t{32} << 20;
   // Responses up to this size are always allowed, so that long responses of others cannot block
   // them.
   static constexpr int64_t kSmallBytes = int64_t{64} << 10;
 
-  WholeAnswer(WholeAnswer&& other) noexcept
+  WholeResponse(WholeResponse&& other) noexcept
       : all_(std::move(other.all_)),
         principal_(std::move(other.principal_)),
         bytes_(std::exchange(other.bytes_, 0)) {}
-  WholeAnswer& operator=(WholeAnswer&&) = delete;
-  ~WholeAnswer() { Clear(); }
+  WholeResponse& operator=(WholeResponse&&) = delete;
+  ~WholeResponse() { Clear(); }
 
   // Adds bytes to this response. They are counted even if an error is returned. RESOURCE_EXHAUSTED,
   // with a retry hint, if this response is larger than kSmallBytes and either all responses, or the
@@ -47,7 +47,7 @@ class WholeAnswer {
  private:
   friend class ResponseBudget;
   struct All;
-  WholeAnswer(std::shared_ptr<All> all, std::string principal)
+  WholeResponse(std::shared_ptr<All> all, std::string principal)
       : all_(std::move(all)), principal_(std::move(principal)) {}
 
   std::shared_ptr<All> all_;
@@ -62,11 +62,11 @@ class ResponseBudget {
   explicit ResponseBudget(int64_t max_bytes);
 
   // Without authentication, all responses have the empty principal, which may use the whole budget.
-  WholeAnswer Begin(std::string principal) const { return {all_, std::move(principal)}; }
+  WholeResponse Begin(std::string principal) const { return {all_, std::move(principal)}; }
   int64_t bytes() const;
 
  private:
-  const std::shared_ptr<WholeAnswer::All> all_;
+  const std::shared_ptr<WholeResponse::All> all_;
 };
 
 }  // namespace tidepool::service

@@ -59,20 +59,20 @@ absl::StatusOr<Connection> OpenConnection(const Config& config, Console* console
   return connection;
 }
 
-std::string Summary(const Answer& answer, const GenerationFlags& wanted) {
-  const int64_t tokens = static_cast<int64_t>(answer.token_ids.size());
+std::string Summary(const ClientResponse& response, const GenerationFlags& wanted) {
+  const int64_t tokens = static_cast<int64_t>(response.token_ids.size());
   std::string text = absl::StrFormat("%d tokens", tokens);
-  const double decode_seconds = absl::ToDoubleSeconds(answer.total - answer.first_message);
+  const double decode_seconds = absl::ToDoubleSeconds(response.total - response.first_message);
   // The time to the first token is not counted here, because it belongs to prefill.
   if (tokens > 1 && decode_seconds > 0) {
     absl::StrAppendFormat(&text, ", %.1f tokens/s", (tokens - 1) / decode_seconds);
   }
   absl::StrAppendFormat(
       &text, "; first after %.2f s, all in %.2f s, %d messages; prompt %d tokens, %d cached",
-      absl::ToDoubleSeconds(answer.first_message), absl::ToDoubleSeconds(answer.total),
-      answer.messages, answer.prompt_tokens, answer.cached_tokens);
+      absl::ToDoubleSeconds(response.first_message), absl::ToDoubleSeconds(response.total),
+      response.messages, response.prompt_tokens, response.cached_tokens);
   const auto experts = [&](const char* key) {
-    return answer.usage.is_object() ? answer.usage.value(key, int64_t{0}) : 0;
+    return response.usage.is_object() ? response.usage.value(key, int64_t{0}) : 0;
   };
   if (experts("expert_misses") > 0) {
     const int64_t needs = experts("expert_hits") + experts("expert_misses");
@@ -80,7 +80,7 @@ std::string Summary(const Answer& answer, const GenerationFlags& wanted) {
         &text, "; %.1f %% of %d needed experts were in memory",
         100.0 * static_cast<double>(experts("expert_hits")) / static_cast<double>(needs), needs);
   }
-  if (answer.finish_reason == "LENGTH" && wanted.max_tokens.value_or(0) > tokens) {
+  if (response.finish_reason == "LENGTH" && wanted.max_tokens.value_or(0) > tokens) {
     absl::StrAppendFormat(&text, "; the context was full before --max-tokens %d",
                           *wanted.max_tokens);
   }

@@ -29,7 +29,7 @@ absl::StatusOr<Connection> OpenConnection(const Config& config, Console* console
 // For example "24 tokens, 31.0 tokens/s; first after 0.05 s, all in 0.82 s, 25 messages; prompt 9
 // tokens, 0 cached". If the response has fewer tokens than the max_tokens of `wanted`, the summary
 // gives the reason.
-std::string Summary(const Answer& answer, const GenerationFlags& wanted);
+std::string Summary(const ClientResponse& response, const GenerationFlags& wanted);
 
 }  // namespace tidepool::service
 

@@ -39,7 +39,7 @@ class Interrupt {
     base::MutexLock lock(&mutex_);
     return open_;
   }
-  void SetAnswer(std::function<void()> cancel) {
+  void SetResponse(std::function<void()> cancel) {
     base::MutexLock lock(&mutex_);
     cancel_ = std::move(cancel);
   }
@@ -74,7 +74,7 @@ class Conversation {
     return absl::OkStatus();
   }
 
-  AskResult Say(const std::string& line, const AnswerHooks& hooks) {
+  AskResult Say(const std::string& line, const ResponseHooks& hooks) {
     Question question;
     question.session = config_.client.session;
     question.generation = config_.generation;
@@ -83,10 +83,10 @@ class Conversation {
     AskResult result = client_->Ask(question, hooks);
     // If a response was cancelled after its first message, the part that arrived stays in the
     // conversation.
-    const bool kept = result.status.ok() || result.answer.messages > 0;
+    const bool kept = result.status.ok() || result.response.messages > 0;
     if (!kept) return result;
     messages_ = std::move(question.messages);
-    messages_.push_back({"assistant", result.answer.text});
+    messages_.push_back({"assistant", result.response.text});
     if (!config_.client.session.empty()) messages_.clear();
     return result;
   }
@@ -101,17 +101,17 @@ class Conversation {
 void Report(const Config& config, const AskResult& result, Console* console) {
   if (config.output.format == OutputFormat::kJson) {
     const bool stopped = absl::IsCancelled(result.status);
-    console->PrintJson({{"text", result.answer.text},
-                        {"token_ids", result.answer.token_ids},
-                        {"finish_reason", stopped ? "CANCELLED" : result.answer.finish_reason},
-                        {"usage", result.answer.usage}});
+    console->PrintJson({{"text", result.response.text},
+                        {"token_ids", result.response.token_ids},
+                        {"finish_reason", stopped ? "CANCELLED" : result.response.finish_reason},
+                        {"usage", result.response.usage}});
   } else {
     console->Print("\n");
   }
   if (absl::IsCancelled(result.status)) {
     console->Note("[stopped]\n");
   } else {
-    console->Note(absl::StrCat("[", Summary(result.answer, config.generation), "]\n"));
+    console->Note(absl::StrCat("[", Summary(result.response, config.generation), "]\n"));
   }
 }
 
@@ -137,8 +137,8 @@ absl::Status RunChat(const Config& config, Console* console) {
         "[a line is a message; Ctrl-C stops a response, /quit or Ctrl-D ends the chat, /help]\n");
   }
   WaitLine waiting(console);
-  AnswerHooks hooks;
-  hooks.on_start = [&](std::function<void()> cancel) { interrupt.SetAnswer(std::move(cancel)); };
+  ResponseHooks hooks;
+  hooks.on_start = [&](std::function<void()> cancel) { interrupt.SetResponse(std::move(cancel)); };
   if (config.output.format == OutputFormat::kText) {
     hooks.on_text = [&](absl::string_view text) {
       waiting.Stop();
@@ -162,7 +162,7 @@ absl::Status RunChat(const Config& config, Console* console) {
     waiting.Start();
     const AskResult result = conversation.Say(line, hooks);
     waiting.Stop();
-    interrupt.SetAnswer(nullptr);
+    interrupt.SetResponse(nullptr);
     if (!result.status.ok() && !absl::IsCancelled(result.status)) {
       // Continue after a refused message, but stop if the server is unreachable.
       if (absl::IsUnavailable(result.status)) return result.status;

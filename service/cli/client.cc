@@ -96,7 +96,7 @@ class GrpcClient : public Client {
         sessions_(v1::Sessions::NewStub(channel)),
         admin_(v1::Admin::NewStub(channel)) {}
 
-  AskResult Ask(const Question& question, const AnswerHooks& hooks) override {
+  AskResult Ask(const Question& question, const ResponseHooks& hooks) override {
     // Shared, because another thread may cancel the call while it ends.
     const auto context = std::make_shared<grpc::ClientContext>();
     SetDeadline(question.generation.timeout, context.get());
@@ -104,25 +104,25 @@ class GrpcClient : public Client {
     const base::Clock& clock = base::Clock::Real();
     const absl::Duration start = clock.Monotonic();
     AskResult result;
-    Answer& answer = result.answer;
+    ClientResponse& response = result.response;
     const std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader =
         inference_->Generate(context.get(), MakeRequest(question));
     v1::GenerateResponse message;
     while (reader->Read(&message)) {
-      if (++answer.messages == 1) answer.first_message = clock.Monotonic() - start;
-      answer.text += message.text();
-      answer.token_ids.insert(answer.token_ids.end(), message.token_ids().begin(),
-                              message.token_ids().end());
+      if (++response.messages == 1) response.first_message = clock.Monotonic() - start;
+      response.text += message.text();
+      response.token_ids.insert(response.token_ids.end(), message.token_ids().begin(),
+                                message.token_ids().end());
       if (hooks.on_text && !message.text().empty()) hooks.on_text(message.text());
       if (message.finish_reason() != v1::FINISH_REASON_UNSPECIFIED) {
-        answer.finish_reason = v1::FinishReason_Name(message.finish_reason());
-        answer.usage = ToJson(message.usage());
-        answer.prompt_tokens = message.usage().prompt_tokens();
-        answer.cached_tokens = message.usage().cached_tokens();
+        response.finish_reason = v1::FinishReason_Name(message.finish_reason());
+        response.usage = ToJson(message.usage());
+        response.prompt_tokens = message.usage().prompt_tokens();
+        response.cached_tokens = message.usage().cached_tokens();
       }
     }
     result.status = ToStatus(reader->Finish());
-    answer.total = clock.Monotonic() - start;
+    response.total = clock.Monotonic() - start;
     return result;
   }
 

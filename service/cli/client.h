@@ -41,7 +41,7 @@ struct Question {
   GenerationFlags generation;
 };
 
-struct Answer {
+struct ClientResponse {
   std::string text;
   std::vector<int32_t> token_ids;
   std::string finish_reason;  // the enumerator's name, such as "STOP"
@@ -54,7 +54,7 @@ struct Answer {
   absl::Duration total;
 };
 
-struct AnswerHooks {
+struct ResponseHooks {
   // Called with each piece of text when it arrives.
   std::function<void(absl::string_view)> on_text;
   // Called once before the request is sent. The argument is a function that cancels the call. It
@@ -63,7 +63,7 @@ struct AnswerHooks {
 };
 
 struct AskResult {
-  Answer answer;  // the part of the response that arrived; complete if status is OK
+  ClientResponse response;  // the part of the response that arrived; complete if status is OK
   absl::Status status;
 };
 
@@ -80,7 +80,7 @@ class Client {
   virtual ~Client() = default;
 
   // Blocks until the response has ended.
-  virtual AskResult Ask(const Question& question, const AnswerHooks& hooks) = 0;
+  virtual AskResult Ask(const Question& question, const ResponseHooks& hooks) = 0;
   // Creates the session if it does not exist. Returns its number of turns.
   virtual absl::StatusOr<int64_t> OpenSession(const std::string& session) = 0;
   // Calls Admin.GetStats and returns it with the proto's field names. All calls below return

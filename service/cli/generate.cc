@@ -27,17 +27,17 @@ absl::StatusOr<Question> MakeQuestion(const Config& config) {
   return question;
 }
 
-Json ToJson(const Answer& answer) {
+Json ToJson(const ClientResponse& response) {
   Json json;
-  json["text"] = answer.text;
-  json["token_ids"] = answer.token_ids;
-  json["finish_reason"] = answer.finish_reason;
-  json["usage"] = answer.usage;
-  const double decode_seconds = absl::ToDoubleSeconds(answer.total - answer.first_message);
-  const size_t tokens = answer.token_ids.size();
-  json["timing"] = {{"messages", answer.messages},
-                    {"first_message_seconds", absl::ToDoubleSeconds(answer.first_message)},
-                    {"total_seconds", absl::ToDoubleSeconds(answer.total)},
+  json["text"] = response.text;
+  json["token_ids"] = response.token_ids;
+  json["finish_reason"] = response.finish_reason;
+  json["usage"] = response.usage;
+  const double decode_seconds = absl::ToDoubleSeconds(response.total - response.first_message);
+  const size_t tokens = response.token_ids.size();
+  json["timing"] = {{"messages", response.messages},
+                    {"first_message_seconds", absl::ToDoubleSeconds(response.first_message)},
+                    {"total_seconds", absl::ToDoubleSeconds(response.total)},
                     {"tokens_per_second",
                      tokens > 1 && decode_seconds > 0 ? (tokens - 1) / decode_seconds : 0.0}};
   return json;
@@ -52,7 +52,7 @@ absl::Status RunGenerate(const Config& config, Console* console) {
     RETURN_IF_ERROR(connection.client->OpenSession(config.client.session).status());
   }
   WaitLine waiting(console);
-  AnswerHooks hooks;
+  ResponseHooks hooks;
   std::function<void()> cancel;
   if (config.output.format == OutputFormat::kText) {
     hooks.on_start = [&](std::function<void()> function) { cancel = std::move(function); };
@@ -66,12 +66,12 @@ absl::Status RunGenerate(const Config& config, Console* console) {
   const AskResult result = connection.client->Ask(question, hooks);
   waiting.Stop();
   RETURN_IF_ERROR(console->out_status());
-  if (config.output.format == OutputFormat::kText && result.answer.messages > 0) {
+  if (config.output.format == OutputFormat::kText && result.response.messages > 0) {
     console->Print("\n");
   }
   RETURN_IF_ERROR(result.status);
-  if (config.output.format == OutputFormat::kJson) console->PrintJson(ToJson(result.answer));
-  console->Note(absl::StrCat(Summary(result.answer, config.generation), "\n"));
+  if (config.output.format == OutputFormat::kJson) console->PrintJson(ToJson(result.response));
+  console->Note(absl::StrCat(Summary(result.response, config.generation), "\n"));
   return console->out_status();
 }
 

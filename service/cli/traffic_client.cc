@@ -64,32 +64,32 @@ class RunningCalls {
 class Call final : public grpc::ClientReadReactor<v1::GenerateResponse> {
  public:
   Call(const TrafficRequest& request, RunningCalls* running,
-       std::function<void(TrafficAnswer)> done)
+       std::function<void(TrafficResponse)> done)
       : request_(MakeRequest(request)), running_(running), done_(std::move(done)) {}
 
   void Start(v1::Inference::Stub* stub) {
     running_->Enter(this, context_);
     stub->async()->Generate(context_.get(), &request_, this);
-    StartRead(&response_);
+    StartRead(&message_);
     StartCall();
   }
 
   void OnReadDone(bool ok) override {
     if (!ok) return;
-    if (response_.token_ids_size() > 0) {
-      answer_.arrivals.push_back(
-          {base::Clock::Real().Monotonic(), int64_t{response_.token_ids_size()}});
+    if (message_.token_ids_size() > 0) {
+      response_.arrivals.push_back(
+          {base::Clock::Real().Monotonic(), int64_t{message_.token_ids_size()}});
     }
-    if (response_.has_usage()) {
-      answer_.prompt_tokens = response_.usage().prompt_tokens();
-      answer_.cached_tokens = response_.usage().cached_tokens();
+    if (message_.has_usage()) {
+      response_.prompt_tokens = message_.usage().prompt_tokens();
+      response_.cached_tokens = message_.usage().cached_tokens();
     }
-    StartRead(&response_);
+    StartRead(&message_);
   }
 
   void OnDone(const grpc::Status& status) override {
-    answer_.status = FromGrpcStatus(status);
-    done_(std::move(answer_));
+    response_.status = FromGrpcStatus(status);
+    done_(std::move(response_));
     running_->Leave(this);
     delete this;
   }
@@ -99,9 +99,9 @@ class Call final : public grpc::ClientReadReactor<v1::GenerateResponse> {
   const std::shared_ptr<grpc::ClientContext> context_ = std::make_shared<grpc::ClientContext>();
   const v1::GenerateRequest request_;
   RunningCalls* const running_;
-  const std::function<void(TrafficAnswer)> done_;
-  v1::GenerateResponse response_;
-  TrafficAnswer answer_;
+  const std::function<void(TrafficResponse)> done_;
+  v1::GenerateResponse message_;
+  TrafficResponse response_;
 };
 
 class GrpcTrafficClient final : public TrafficClient {
@@ -130,7 +130,7 @@ class GrpcTrafficClient final : public TrafficClient {
                        .context_length = model.context_length()};
   }
 
-  void Send(const TrafficRequest& request, std::function<void(TrafficAnswer)> done) override {
+  void Send(const TrafficRequest& request, std::function<void(TrafficResponse)> done) override {
     auto* call = new Call(request, &running_, std::move(done));
     call->Start(stubs_[next_++ % stubs_.size()].get());
   }

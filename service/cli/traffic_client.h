@@ -16,7 +16,7 @@
 
 namespace tidepool::service {
 
-struct TrafficAnswer {
+struct TrafficResponse {
   std::vector<TokenArrival> arrivals;  // times are of the monotonic clock
   absl::Status status;                 // with the server's retry delay, if it sent one
   int64_t prompt_tokens = 0;
@@ -46,7 +46,7 @@ class TrafficClient {
   virtual absl::StatusOr<ServedModel> FindModel() = 0;
   // Sends a request with greedy sampling that ignores end tokens. `done` is called once, on a gRPC
   // thread.
-  virtual void Send(const TrafficRequest& request, std::function<void(TrafficAnswer)> done) = 0;
+  virtual void Send(const TrafficRequest& request, std::function<void(TrafficResponse)> done) = 0;
   // Cancels all running calls, which end with CANCELLED.
   virtual void CancelAll() = 0;
 };

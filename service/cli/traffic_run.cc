@@ -11,8 +11,8 @@ namespace {
 // The delay before a retry if a refusal has no retry hint.
 constexpr absl::Duration kDefaultWait = absl::Seconds(1);
 
-bool IsRefusal(const TrafficAnswer& answer) {
-  return answer.arrivals.empty() && !answer.status.ok() && !absl::IsCancelled(answer.status);
+bool IsRefusal(const TrafficResponse& response) {
+  return response.arrivals.empty() && !response.status.ok() && !absl::IsCancelled(response.status);
 }
 
 absl::Duration WaitOf(const absl::Status& refusal) {
@@ -69,19 +69,21 @@ void TrafficRun::SendAsCaller() {
 void TrafficRun::Send(std::shared_ptr<Request> request) {
   if (request->tries++ == 0) request->sent = Now();
   const TrafficRequest& message = request->request;
-  parts_.client->Send(message, [this, request = std::move(request)](TrafficAnswer answer) mutable {
-    parts_.loop->Post([this, request = std::move(request), answer = std::move(answer)]() mutable {
-      OnAnswer(request, std::move(answer));
-    });
-  });
+  parts_.client->Send(
+      message, [this, request = std::move(request)](TrafficResponse response) mutable {
+        parts_.loop->Post(
+            [this, request = std::move(request), response = std::move(response)]() mutable {
+              OnResponse(request, std::move(response));
+            });
+      });
 }
 
-void TrafficRun::OnAnswer(const std::shared_ptr<Request>& request, TrafficAnswer answer) {
-  const bool refused = IsRefusal(answer);
-  const absl::Duration wait = refused ? WaitOf(answer.status) : absl::ZeroDuration();
+void TrafficRun::OnResponse(const std::shared_ptr<Request>& request, TrafficResponse response) {
+  const bool refused = IsRefusal(response);
+  const absl::Duration wait = refused ? WaitOf(response.status) : absl::ZeroDuration();
   // If the retry delay ends in time, the run still exists when the timer fires.
   const bool in_time = Now() + wait < options_.sending;
-  if (refused && MayRetry(answer.status) && request->tries <= options_.retries && in_time) {
+  if (refused && MayRetry(response.status) && request->tries <= options_.retries && in_time) {
     return parts_.loop->PostAfter(wait, [this, request] { Send(request); });
   }
   // Schedule the caller's next request before the outcome is reported, because Conclude may end the
@@ -93,18 +95,18 @@ void TrafficRun::OnAnswer(const std::shared_ptr<Request>& request, TrafficAnswer
       parts_.loop->PostAfter(wait, [this] { SendAsCaller(); });
     }
   }
-  Conclude(*request, std::move(answer));
+  Conclude(*request, std::move(response));
 }
 
-void TrafficRun::Conclude(const Request& request, TrafficAnswer answer) {
+void TrafficRun::Conclude(const Request& request, TrafficResponse response) {
   RequestOutcome outcome = {.planned = request.planned,
                             .sent = request.sent,
                             .ended = Now(),
                             .priority = request.request.priority,
-                            .arrivals = std::move(answer.arrivals),
-                            .status = std::move(answer.status),
-                            .prompt_tokens = answer.prompt_tokens,
-                            .cached_tokens = answer.cached_tokens,
+                            .arrivals = std::move(response.arrivals),
+                            .status = std::move(response.status),
+                            .prompt_tokens = response.prompt_tokens,
+                            .cached_tokens = response.cached_tokens,
                             .retries = request.tries - 1};
   for (TokenArrival& arrival : outcome.arrivals) arrival.time -= started_;
   on_outcome_(outcome);

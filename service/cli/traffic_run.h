@@ -56,8 +56,8 @@ class TrafficRun {
   void SendDue();
   void SendAsCaller();
   void Send(std::shared_ptr<Request> request);
-  void OnAnswer(const std::shared_ptr<Request>& request, TrafficAnswer answer);
-  void Conclude(const Request& request, TrafficAnswer answer);
+  void OnResponse(const std::shared_ptr<Request>& request, TrafficResponse response);
+  void Conclude(const Request& request, TrafficResponse response);
   // Ends the run if no request is open. Called when no more requests will be sent.
   void EndIfIdle();
 

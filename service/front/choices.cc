@@ -61,8 +61,8 @@ Choices::Choices(Executor* loop, std::string name, int32_t count, GenerationSink
       unfinished_(count),
       open_(count) {}
 
-std::shared_ptr<AnswerStream> Choices::Start(Executor* loop, GenerationInput input,
-                                             GenerationSink* sink, Begin begin) {
+std::shared_ptr<ResponseStream> Choices::Start(Executor* loop, GenerationInput input,
+                                               GenerationSink* sink, Begin begin) {
   std::string name = input.request.request_id();
   if (name.empty()) name = input.own_id;
   if (name.empty()) name = absl::StrCat("gen-", base::RandomHex());

@@ -22,16 +22,16 @@ namespace tidepool::service {
 // repeated request_id returns it again. The first choice computes the prompt, and the other choices
 // find it in the KV cache. Each choice has at most one message that waits for the client. If one
 // choice fails, all choices end with its status.
-class Choices final : public AnswerStream, public std::enable_shared_from_this<Choices> {
+class Choices final : public ResponseStream, public std::enable_shared_from_this<Choices> {
  public:
   // Begins one generation. Does the same as FrontCore::Generate.
   using Begin =
-      std::function<std::shared_ptr<AnswerStream>(GenerationInput input, GenerationSink* sink)>;
+      std::function<std::shared_ptr<ResponseStream>(GenerationInput input, GenerationSink* sink)>;
 
   // Requires: input.request.n() > 1. `begin` is called later, on the loop. The loop must outlive
   // this object. The sink may be destroyed when it is finished.
-  static std::shared_ptr<AnswerStream> Start(Executor* loop, GenerationInput input,
-                                             GenerationSink* sink, Begin begin);
+  static std::shared_ptr<ResponseStream> Start(Executor* loop, GenerationInput input,
+                                               GenerationSink* sink, Begin begin);
 
   void OnWritten() override;
   void Cancel(absl::Status why) override;
@@ -46,7 +46,7 @@ class Choices final : public AnswerStream, public std::enable_shared_from_this<C
 
     Choices* all = nullptr;
     int32_t index = 0;
-    std::shared_ptr<AnswerStream> stream;
+    std::shared_ptr<ResponseStream> stream;
     bool ended = false;
   };
 

@@ -79,7 +79,7 @@ void ToProto(const SessionLogData& log, v1::Session* out) {
     to->set_cut_tokens(turn.end - to->end());
     for (const StoredMessage& message : turn.messages) ToProto(message, to->add_messages());
     if (log.info.kind == SessionKind::kChat && turn.finish != TurnFinish::kRunning) {
-      ToProto(AnswerMessage(turn), to->add_messages());
+      ToProto(ResponseMessage(turn), to->add_messages());
     }
     to->set_finish_reason(ToProto(turn.finish));
   }

@@ -27,7 +27,7 @@ FrontCore::FrontCore(Executor* loop, const base::Clock* clock, SessionStore* sto
       limits_(limits),
       places_(clock, limits.max_requests),
       untaken_writes_(loop, clock, limits.taken_within),
-      whole_answers_(limits.max_whole_bytes),
+      response_budget_(limits.max_whole_bytes),
       workers_(clock, log),
       admin_(clock, &workers_),
       sessions_(loop, clock, store, &workers_, limits.session_ttl),
@@ -93,7 +93,7 @@ std::nullptr_t FrontCore::Refuse(const GenerationInput& input, absl::Status stat
   return nullptr;
 }
 
-std::shared_ptr<AnswerStream> FrontCore::Generate(GenerationInput input, GenerationSink* sink) {
+std::shared_ptr<ResponseStream> FrontCore::Generate(GenerationInput input, GenerationSink* sink) {
   requests_.OnReceived();
   if (closed_.has_value()) return Refuse(input, *closed_, sink);
   absl::Status status =
@@ -105,7 +105,7 @@ std::shared_ptr<AnswerStream> FrontCore::Generate(GenerationInput input, Generat
     return Choices::Start(
         loop_, std::move(input), sink,
         [this, weak = std::weak_ptr<int>(alive_)](
-            GenerationInput one, GenerationSink* to) -> std::shared_ptr<AnswerStream> {
+            GenerationInput one, GenerationSink* to) -> std::shared_ptr<ResponseStream> {
           if (!weak.expired()) return Generate(std::move(one), to);
           to->Finish(absl::UnavailableError("the server is shutting down"));
           return nullptr;
@@ -119,8 +119,8 @@ std::shared_ptr<AnswerStream> FrontCore::Generate(GenerationInput input, Generat
   return Begin(std::move(input), *std::move(place), sink);
 }
 
-std::shared_ptr<AnswerStream> FrontCore::GenerateNamed(GenerationInput input,
-                                                       GenerationSink* sink) {
+std::shared_ptr<ResponseStream> FrontCore::GenerateNamed(GenerationInput input,
+                                                         GenerationSink* sink) {
   const IdempotencyCache::Name name = {input.principal, input.request.request_id()};
   const int64_t resumed = static_cast<int64_t>(input.request.resume_after());
   const int64_t after = input.replay ? 0 : resumed;
@@ -132,7 +132,7 @@ std::shared_ptr<AnswerStream> FrontCore::GenerateNamed(GenerationInput input,
   if (!place.ok()) return Refuse(input, place.status(), sink);
   const std::shared_ptr<NamedRequest> request =
       named_.Add(name, input.request, input.digests->body);
-  const std::shared_ptr<AnswerStream> reader = request->Read(after, sink);
+  const std::shared_ptr<ResponseStream> reader = request->Read(after, sink);
   v1::Sampling* sampling = input.request.mutable_sampling();
   if (!sampling->has_seed()) sampling->set_seed(SeedOf(name));
   if (const auto asked = asked_times_.Find(name, input.digests->body); asked.has_value()) {
@@ -196,15 +196,15 @@ void FrontCore::KeepAskedTime(const IdempotencyCache::Name& key, const Generatio
   asked_times_.Keep(key, input.digests->body, input.asked_at, limits_.request_ttl);
 }
 
-void FrontCore::Complete(GenerationInput input, WholeAnswer* answer,
+void FrontCore::Complete(GenerationInput input, WholeResponse* response,
                          Done<v1::CompleteResponse> done,
-                         std::function<void(std::shared_ptr<AnswerStream>)> on_start) {
-  auto* collector = new ResponseCollector(loop_, answer, std::move(done));
+                         std::function<void(std::shared_ptr<ResponseStream>)> on_start) {
+  auto* collector = new ResponseCollector(loop_, response, std::move(done));
   collector->SetCompletions(std::clamp(input.request.n(), 1, kMaxChoices));
   // Progress is only useful in a stream. A single response would contain it when everything is
   // done.
   input.request.clear_return_progress();
-  const std::shared_ptr<AnswerStream> stream = Generate(std::move(input), collector);
+  const std::shared_ptr<ResponseStream> stream = Generate(std::move(input), collector);
   if (stream == nullptr) return;
   collector->Attach(stream);
   on_start(stream);

@@ -59,18 +59,18 @@ class FrontCore {
   Executor* loop() { return loop_; }  // thread-safe
   // The timeouts of writes to gRPC streams.
   WriteTimeouts* untaken_writes() { return &untaken_writes_; }
-  const ResponseBudget& whole_answers() const { return whole_answers_; }  // thread-safe
+  const ResponseBudget& response_budget() const { return response_budget_; }  // thread-safe
 
   // Begins a generation. Returns null if the request was refused. The sink is already finished
   // then. If the client has sent the same request with the same request_id before, returns the
   // response that was begun at that time.
-  std::shared_ptr<AnswerStream> Generate(GenerationInput input, GenerationSink* sink);
+  std::shared_ptr<ResponseStream> Generate(GenerationInput input, GenerationSink* sink);
   // Does the same as Generate, but collects one response. INVALID_ARGUMENT if the response needs
-  // more than WholeAnswer::kMaxBytes of memory. RESOURCE_EXHAUSTED, with a retry hint, if the
-  // collected responses of all requests use the whole ResponseBudget. `answer` counts the memory of
-  // this response. It must live until `done` has been called.
-  void Complete(GenerationInput input, WholeAnswer* answer, Done<v1::CompleteResponse> done,
-                std::function<void(std::shared_ptr<AnswerStream>)> on_start);
+  // more than WholeResponse::kMaxBytes of memory. RESOURCE_EXHAUSTED, with a retry hint, if the
+  // collected responses of all requests use the whole ResponseBudget. `response` counts the memory
+  // of this response. It must live until `done` has been called.
+  void Complete(GenerationInput input, WholeResponse* response, Done<v1::CompleteResponse> done,
+                std::function<void(std::shared_ptr<ResponseStream>)> on_start);
 
   void ListModels(Done<v1::ListModelsResponse> done);
   void GetModel(const v1::GetModelRequest& request, Done<v1::Model> done);
@@ -83,7 +83,7 @@ class FrontCore {
   void CloseGenerations(const absl::Status& status);
 
  private:
-  std::shared_ptr<AnswerStream> GenerateNamed(GenerationInput input, GenerationSink* sink);
+  std::shared_ptr<ResponseStream> GenerateNamed(GenerationInput input, GenerationSink* sink);
   std::shared_ptr<Generation> Begin(GenerationInput input, GenerationPlaces::Place place,
                                     GenerationSink* sink);
   // Returns a copy of the list, because generations may end while the caller uses it.
@@ -105,7 +105,7 @@ class FrontCore {
   FrontLimits limits_;
   GenerationPlaces places_;
   WriteTimeouts untaken_writes_;
-  const ResponseBudget whole_answers_;
+  const ResponseBudget response_budget_;
   WorkerSet workers_;
   FrontAdmin admin_;
   SessionCalls sessions_;

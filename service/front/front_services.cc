@@ -128,9 +128,9 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
   const FrontDeps deps_;
   CallbackServerContext* const context_;  // gRPC destroys it after OnDone
   bool entered_ = false;
-  std::shared_ptr<AnswerStream> generation_;  // used on the loop only
-  WriteTimeouts::Write write_;                // used on the loop only
-  bool writing_ = false;                      // used on the loop only
+  std::shared_ptr<ResponseStream> generation_;  // used on the loop only
+  WriteTimeouts::Write write_;                  // used on the loop only
+  bool writing_ = false;                        // used on the loop only
   ByteBuffer bytes_;
   base::Mutex mutex_;
   // True if gRPC has destroyed the context. The loop may not know this yet.
@@ -140,7 +140,7 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
 // The gRPC call of a Complete. It works like GenerateReactor, but sends one response.
 class CompleteReactor final : public ServerUnaryReactor {
  public:
-  CompleteReactor(const FrontDeps& deps, const ByteBuffer& bytes, ByteBuffer* answer,
+  CompleteReactor(const FrontDeps& deps, const ByteBuffer& bytes, ByteBuffer* response_bytes,
                   CallbackServerContext* context)
       : deps_(deps) {
     absl::StatusOr<GenerationInput> input = ReadGeneration(deps, bytes, *context);
@@ -150,16 +150,16 @@ class CompleteReactor final : public ServerUnaryReactor {
       Finish(ToGrpcStatus(status));
       return;
     }
-    whole_.emplace(deps_.core->whole_answers().Begin(input->principal));
-    loop()->Post([this, answer, context, input = *std::move(input)]() mutable {
+    whole_.emplace(deps_.core->response_budget().Begin(input->principal));
+    loop()->Post([this, response_bytes, context, input = *std::move(input)]() mutable {
       deps_.core->Complete(
           std::move(input), &*whole_,
-          [this, answer, context](absl::StatusOr<v1::CompleteResponse> response) {
-            if (response.ok()) *answer = ToBytes(*response);
+          [this, response_bytes, context](absl::StatusOr<v1::CompleteResponse> response) {
+            if (response.ok()) *response_bytes = ToBytes(*response);
             AddRetryPushback(response.status(), context);
             Finish(ToGrpcStatus(response.status()));
           },
-          [this](std::shared_ptr<AnswerStream> stream) { generation_ = std::move(stream); });
+          [this](std::shared_ptr<ResponseStream> stream) { generation_ = std::move(stream); });
     });
   }
 
@@ -180,8 +180,8 @@ class CompleteReactor final : public ServerUnaryReactor {
 
   const FrontDeps deps_;
   bool entered_ = false;
-  std::optional<WholeAnswer> whole_;          // used on the loop only, until the response is sent
-  std::shared_ptr<AnswerStream> generation_;  // used on the loop only
+  std::optional<WholeResponse> whole_;          // used on the loop only, until the response is sent
+  std::shared_ptr<ResponseStream> generation_;  // used on the loop only
 };
 
 // Handles a unary call for FrontCore: parses the request, counts the call, and runs `handler` on

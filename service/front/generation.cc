@@ -11,13 +11,13 @@
 #include "service/front/served_models.h"
 #include "service/grpc/check_request.h"
 #include "service/grpc/convert.h"
-#include "service/tools/answer_message.h"
+#include "service/tools/response_message.h"
 
 namespace tidepool::service {
 namespace {
 
 // Maximum age of a response that a client may resume at a front that does not know this response.
-constexpr absl::Duration kOldestAnswer = absl::Hours(1);
+constexpr absl::Duration kOldestResponse = absl::Hours(1);
 
 // Returns the caller as workers see it.
 worker::v1::Caller CallerOf(const GenerationInput& input) {
@@ -53,8 +53,8 @@ worker::v1::SessionLog ToWorkerLog(const SessionLogData& log, v1::ToolSyntax syn
   for (const StoredTurn& turn : log.turns) {
     for (const StoredMessage& message : turn.messages) ToProto(message, out.add_messages());
     if (log.info.kind != SessionKind::kChat) continue;
-    ToProto(AnswerMessage(turn), out.add_messages());
-    SeparateAnswer(syntax, &*out.mutable_messages()->rbegin());
+    ToProto(ResponseMessage(turn), out.add_messages());
+    SeparateResponse(syntax, &*out.mutable_messages()->rbegin());
   }
   return out;
 }
@@ -173,7 +173,7 @@ void Generation::Prepare() {
   if (has_session()) {
     *request.mutable_session() = ToWorkerLog(turn_->log(), model_.tool_syntax());
   } else if (input_.begun_before) {
-    request.set_since_us(absl::ToUnixMicros(now - kOldestAnswer));
+    request.set_since_us(absl::ToUnixMicros(now - kOldestResponse));
   }
   const auto done = [weak = weak_from_this(), attempt = placement_.attempt()](
                         absl::StatusOr<worker::v1::PrepareResponse> prepared) {

@@ -37,16 +37,16 @@ namespace tidepool::service {
 class GenerationSink {
  public:
   virtual ~GenerationSink() = default;
-  // Only one write is pending at a time. The next Write comes after AnswerStream::OnWritten.
+  // Only one write is pending at a time. The next Write comes after ResponseStream::OnWritten.
   virtual void Write(v1::GenerateResponse response) = 0;
   // The generation has ended. Called once. The sink may be destroyed then.
   virtual void Finish(absl::Status status) = 0;
 };
 
 // Represents a client that receives a response through its sink. Use it on the loop only.
-class AnswerStream {
+class ResponseStream {
  public:
-  virtual ~AnswerStream() = default;
+  virtual ~ResponseStream() = default;
   // The client has received the last message that was written to the sink.
   virtual void OnWritten() = 0;
   // The client has disconnected. The sink is finished with this status.
@@ -89,7 +89,7 @@ struct GenerationInput {
 //
 // Large because it connects the parts of a stream. Each function is a step of the request, or
 // passes information from one part to the others.
-class Generation final : public AnswerStream,
+class Generation final : public ResponseStream,
                          public std::enable_shared_from_this<Generation>,
                          public SessionTurn::Listener,
                          public StreamPlacement::Owner {

@@ -40,13 +40,13 @@ absl::StatusOr<std::optional<LoggedTurn>> TakeLoggedTurn(absl::string_view reque
   return logged;
 }
 
-std::string UnreceivedText(absl::string_view answer, absl::string_view received,
+std::string UnreceivedText(absl::string_view response, absl::string_view received,
                            const v1::Stopping& stopping) {
   const std::vector<std::string> stops(stopping.stop().begin(), stopping.stop().end());
   engine::StopMatcher matcher(
       stops, stopping.include_stop() ? engine::StopText::kKeep : engine::StopText::kDrop);
-  const std::string sent = matcher.Append(CutAnswer(answer, received)).text;
-  return std::string(answer.substr(std::min(sent.size(), answer.size())));
+  const std::string sent = matcher.Append(CutResponse(response, received)).text;
+  return std::string(response.substr(std::min(sent.size(), response.size())));
 }
 
 }  // namespace tidepool::service

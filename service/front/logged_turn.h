@@ -32,10 +32,10 @@ struct LoggedTurn {
 absl::StatusOr<std::optional<LoggedTurn>> TakeLoggedTurn(absl::string_view request_id,
                                                          SessionLogData* log);
 
-// Returns the part of `answer` that the client has not received. `received` is the text of the
+// Returns the part of `response` that the client has not received. `received` is the text of the
 // tokens that the client has. The end of that text may have been held back, because it could have
 // been the beginning of a stop string in `stopping`. If so, the result begins with that end.
-std::string UnreceivedText(absl::string_view answer, absl::string_view received,
+std::string UnreceivedText(absl::string_view response, absl::string_view received,
                            const v1::Stopping& stopping);
 
 }  // namespace tidepool::service

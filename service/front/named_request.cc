@@ -44,7 +44,7 @@ bool NamedRequest::Holds(int64_t after) const {
                      [after](const auto& message) { return message.position() == after; });
 }
 
-std::shared_ptr<AnswerStream> NamedRequest::Read(int64_t after, GenerationSink* sink) {
+std::shared_ptr<ResponseStream> NamedRequest::Read(int64_t after, GenerationSink* sink) {
   const auto reader = std::make_shared<Reader>(shared_from_this(), after, sink);
   readers_.push_back(reader);
   loop_->Post([reader] { reader->Advance(); });

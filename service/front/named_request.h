@@ -36,7 +36,7 @@ class NamedRequest final : public GenerationSink,
   NamedRequest(Executor* loop, absl::Duration orphan_ttl, int64_t begin);
 
   // Call it before the first message.
-  void Attach(std::weak_ptr<AnswerStream> generation) { generation_ = std::move(generation); }
+  void Attach(std::weak_ptr<ResponseStream> generation) { generation_ = std::move(generation); }
 
   // Returns whether a reader can resume after the first `after` output tokens. A message must end
   // there, because text cannot be divided between the tokens of one message.
@@ -48,7 +48,7 @@ class NamedRequest final : public GenerationSink,
   // message later, on the loop. The stream ends with INVALID_ARGUMENT if the response is shorter
   // than `after`. It ends with ABORTED if another reader is so far ahead that this reader's next
   // message is no longer kept.
-  std::shared_ptr<AnswerStream> Read(int64_t after, GenerationSink* sink);
+  std::shared_ptr<ResponseStream> Read(int64_t after, GenerationSink* sink);
 
   // Ends the generation. Its readers end with it.
   void Cancel(const absl::Status& why);
@@ -65,7 +65,7 @@ class NamedRequest final : public GenerationSink,
 
  private:
   // A client that reads the response, and its position.
-  class Reader final : public AnswerStream, public std::enable_shared_from_this<Reader> {
+  class Reader final : public ResponseStream, public std::enable_shared_from_this<Reader> {
    public:
     Reader(std::shared_ptr<NamedRequest> request, int64_t after, GenerationSink* sink)
         : request_(std::move(request)), after_(after), sink_(sink) {}
@@ -98,7 +98,7 @@ class NamedRequest final : public GenerationSink,
   Executor* loop_;
   const absl::Duration orphan_ttl_;
   const int64_t begin_;
-  std::weak_ptr<AnswerStream> generation_;
+  std::weak_ptr<ResponseStream> generation_;
   std::deque<v1::GenerateResponse> messages_;
   size_t dropped_ = 0;  // number of messages before the kept ones, which were dropped
   size_t bytes_ = 0;

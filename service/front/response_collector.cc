@@ -36,25 +36,25 @@ void TakeEvent(v1::OutputEvent* event, v1::Completion* completion) {
 
 }  // namespace
 
-ResponseCollector::ResponseCollector(Executor* loop, WholeAnswer* whole, Done done)
+ResponseCollector::ResponseCollector(Executor* loop, WholeResponse* whole, Done done)
     : loop_(loop), whole_(whole), done_(std::move(done)) {
-  answer_.add_completions();
+  response_.add_completions();
 }
 
 void ResponseCollector::SetCompletions(int32_t count) {
-  for (int32_t i = 1; i < count; ++i) answer_.add_completions()->set_index(i);
+  for (int32_t i = 1; i < count; ++i) response_.add_completions()->set_index(i);
 }
 
 void ResponseCollector::Write(v1::GenerateResponse response) {
   if (absl::Status room = Grow(KeptBytes(response)); !room.ok()) return Stop(std::move(room));
-  v1::Completion* completion = answer_.mutable_completions(response.index());
-  answer_.set_request_id(response.request_id());
+  v1::Completion* completion = response_.mutable_completions(response.index());
+  response_.set_request_id(response.request_id());
   completion->mutable_text()->append(response.text());
   completion->mutable_token_ids()->MergeFrom(response.token_ids());
   completion->mutable_logprobs()->MergeFrom(response.logprobs());
   completion->set_finish_reason(response.finish_reason());
   for (v1::OutputEvent& event : *response.mutable_events()) TakeEvent(&event, completion);
-  if (response.has_usage()) *answer_.mutable_usage() = response.usage();
+  if (response.has_usage()) *response_.mutable_usage() = response.usage();
   TakePrompt(&response);
   loop_->Post([weak = stream_] {
     if (const auto stream = weak.lock()) stream->OnWritten();
@@ -63,7 +63,7 @@ void ResponseCollector::Write(v1::GenerateResponse response) {
 
 void ResponseCollector::Finish(absl::Status status) {
   if (status.ok()) {
-    done_(std::move(answer_));
+    done_(std::move(response_));
   } else {
     done_(std::move(status));
   }
@@ -72,23 +72,23 @@ void ResponseCollector::Finish(absl::Status status) {
 
 void ResponseCollector::TakePrompt(v1::GenerateResponse* response) {
   if (response->prompt_token_ids_size() > 0) {
-    answer_.mutable_prompt_token_ids()->Swap(response->mutable_prompt_token_ids());
-    answer_.set_prompt_text(response->prompt_text());
+    response_.mutable_prompt_token_ids()->Swap(response->mutable_prompt_token_ids());
+    response_.set_prompt_text(response->prompt_text());
   }
-  answer_.mutable_prompt_logprobs()->MergeFrom(response->prompt_logprobs());
+  response_.mutable_prompt_logprobs()->MergeFrom(response->prompt_logprobs());
 }
 
 absl::Status ResponseCollector::Grow(int64_t bytes) {
   absl::Status room = whole_->Grow(bytes);
   if (!whole_->IsTooLong()) return room;
   return absl::InvalidArgumentError(
-      absl::StrCat("the response exceeds ", WholeAnswer::kMaxBytes >> 20,
+      absl::StrCat("the response exceeds ", WholeResponse::kMaxBytes >> 20,
                    " MiB, the limit for one message; use Generate, which streams, or request fewer "
                    "tokens or logprobs"));
 }
 
 void ResponseCollector::Stop(absl::Status status) {
-  v1::CompleteResponse().Swap(&answer_);
+  v1::CompleteResponse().Swap(&response_);
   whole_->Clear();
   // Post the task, because the stream may be in the middle of a call to this object.
   loop_->Post([weak = stream_, status = std::move(status)] {

@@ -22,11 +22,11 @@ class ResponseCollector final : public GenerationSink {
 
   // `whole` counts the memory of the response. `loop` and `whole` must live until `done` has been
   // called.
-  ResponseCollector(Executor* loop, WholeAnswer* whole, Done done);
+  ResponseCollector(Executor* loop, WholeResponse* whole, Done done);
 
   // Sets the number of choices. Call it before the first message. Requires: count >= 1.
   void SetCompletions(int32_t count);
-  void Attach(const std::shared_ptr<AnswerStream>& stream) { stream_ = stream; }
+  void Attach(const std::shared_ptr<ResponseStream>& stream) { stream_ = stream; }
 
   void Write(v1::GenerateResponse response) override;
   void Finish(absl::Status status) override;
@@ -38,10 +38,10 @@ class ResponseCollector final : public GenerationSink {
   void Stop(absl::Status status);
 
   Executor* loop_;
-  WholeAnswer* whole_;
+  WholeResponse* whole_;
   Done done_;
-  std::weak_ptr<AnswerStream> stream_;
-  v1::CompleteResponse answer_;
+  std::weak_ptr<ResponseStream> stream_;
+  v1::CompleteResponse response_;
 };
 
 }  // namespace tidepool::service

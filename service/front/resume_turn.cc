@@ -68,7 +68,7 @@ void Generation::Resume(const std::string& received_text) {
   response.set_position(std::min(received, logged.output_size()));
   if (received < logged.output_size()) {
     response.mutable_token_ids()->Assign(output_ids_.begin() + received, output_ids_.end());
-    response.set_text(UnreceivedText(logged.turn.answer, received_text, request.stopping()));
+    response.set_text(UnreceivedText(logged.turn.response, received_text, request.stopping()));
   }
   if (!logged.running) {
     response.set_finish_reason(ToProto(logged.turn.finish));
@@ -78,8 +78,9 @@ void Generation::Resume(const std::string& received_text) {
     finish_received_ = true;
   }
   if (events_.has_value()) {
-    const std::string& answer = logged.turn.answer;
-    events_->Skip(absl::string_view(answer).substr(0, answer.size() - response.text().size()));
+    const std::string& logged_text = logged.turn.response;
+    events_->Skip(
+        absl::string_view(logged_text).substr(0, logged_text.size() - response.text().size()));
     events_->AddTo(&response);
   }
   window_.SetUntaken(response.token_ids_size());

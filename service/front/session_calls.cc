@@ -125,10 +125,10 @@ void SessionCalls::Delete(const v1::DeleteSessionRequest& request, const std::st
 void SessionCalls::CutLog(SessionLogData log, int64_t position, Done<SessionLogData> done) {
   const absl::StatusOr<SessionCut> cut = PlanCut(log, position);
   if (!cut.ok()) return done(cut.status());
-  const std::string answer = cut->last_cut ? log.turns[cut->turns - 1].answer : "";
+  const std::string response = cut->last_cut ? log.turns[cut->turns - 1].response : "";
   const bool whole = position == log.info.token_count;
   if (!cut->last_cut || whole || log.info.kind != SessionKind::kChat) {
-    CutSession(*cut, whole ? answer : "", &log);
+    CutSession(*cut, whole ? response : "", &log);
     return done(std::move(log));
   }
   const absl::StatusOr<PickedWorker> worker = PickAnyWorker(*workers_, log.info.model);
@@ -140,10 +140,10 @@ void SessionCalls::CutLog(SessionLogData log, int64_t position, Done<SessionLogD
                                       log.token_ids.begin() + position);
   const std::string principal = log.info.principal;
   worker->link->TextOf(std::move(request), principal, clock_->Monotonic() + kTextTimeout,
-                       [log = std::move(log), cut = *cut, answer, done = std::move(done)](
+                       [log = std::move(log), cut = *cut, response, done = std::move(done)](
                            absl::StatusOr<v1::DetokenizeResponse> text) mutable {
                          if (!text.ok()) return done(text.status());
-                         CutSession(cut, CutAnswer(answer, text->text()), &log);
+                         CutSession(cut, CutResponse(response, text->text()), &log);
                          done(std::move(log));
                        });
 }

@@ -76,7 +76,7 @@ class ChoiceGenerations {
 
     ChoiceGenerations* all = nullptr;
     int64_t index = 0;
-    std::shared_ptr<AnswerStream> generation;
+    std::shared_ptr<ResponseStream> generation;
     bool finished = false;
   };
 

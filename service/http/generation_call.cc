@@ -41,8 +41,8 @@ GenerationCall::GenerationCall(const HttpFront& front, OpenAiRequest request, Ht
     events_ = std::make_shared<EventStream>(exchange_, std::move(asker.key),
                                             request_.choices.size(), id_headers_);
   } else {
-    whole_ = std::make_shared<WholeAnswer>(
-        front_.core->whole_answers().Begin(std::move(asker.caller.principal)));
+    whole_ = std::make_shared<WholeResponse>(
+        front_.core->response_budget().Begin(std::move(asker.caller.principal)));
   }
 }
 
@@ -146,7 +146,7 @@ std::string GenerationCall::EventUsage(int64_t index) const {
 }
 
 void GenerationCall::WriteDelta(int64_t index, const v1::GenerateResponse& message) {
-  AnswerExtras extras;
+  ResponseExtras extras;
   if (message.has_progress()) extras.prompt_progress = DumpJson(ProgressJson(message.progress()));
   const bool chat = request_.endpoint == OpenAiEndpoint::kChat;
   if (chat) extras.prompt_token_ids = renderers_[index].GivePromptIds();
@@ -169,10 +169,10 @@ void GenerationCall::WriteDelta(int64_t index, const v1::GenerateResponse& messa
 void GenerationCall::GrowWhole(size_t bytes) {
   const absl::Status room = whole_->Grow(static_cast<int64_t>(bytes));
   if (whole_->IsTooLong()) {
-    Fail(FieldError("stream",
-                    absl::StrCat("is required: the response exceeds ", WholeAnswer::kMaxBytes >> 20,
-                                 " MiB, the limit without streaming; set it to true, or request "
-                                 "fewer tokens, choices or logprobs")));
+    Fail(FieldError(
+        "stream", absl::StrCat("is required: the response exceeds ", WholeResponse::kMaxBytes >> 20,
+                               " MiB, the limit without streaming; set it to true, or request "
+                               "fewer tokens, choices or logprobs")));
   } else if (!room.ok()) {
     Fail(room);
   }
@@ -212,7 +212,7 @@ void GenerationCall::Complete() {
     events_->WriteTail(StreamPosition::Tail::kDone, kSseDone);
     return events_->End();
   }
-  AnswerExtras extras = {.timings = DumpJson(TimingsJson(usage_))};
+  ResponseExtras extras = {.timings = DumpJson(TimingsJson(usage_))};
   if (request_.endpoint == OpenAiEndpoint::kChat) {
     extras.prompt_token_ids = renderers_[0].GivePromptIds();
     extras.prompt_logprobs = renderers_[0].GivePromptLogprobs();
@@ -221,7 +221,7 @@ void GenerationCall::Complete() {
   for (ChoiceRenderer& renderer : renderers_) choices.push_back(renderer.TakeWhole());
   HttpResponse response;
   response.headers = id_headers_;
-  response.body = AnswerText(head_, std::move(choices), usage_, extras);
+  response.body = ResponseText(head_, std::move(choices), usage_, extras);
   response.held = whole_;
   exchange_->Answer(std::move(response));
 }

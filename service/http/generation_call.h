@@ -81,15 +81,15 @@ class GenerationCall final : public ChoiceGenerations::Listener,
   std::optional<ChoiceGenerations> generations_;
 
   // Used on the exchange's executor only.
-  AnswerHead head_;
+  ResponseHead head_;
   // A header with the response's id. Empty if the client has set an id, because CommonHeaders
   // already adds that one.
   HttpHeaders id_headers_;
   std::vector<ChoiceRenderer> renderers_;
   SharedPrompts prompts_;
-  std::shared_ptr<WholeAnswer> whole_;   // null if the response is streamed
-  std::shared_ptr<EventStream> events_;  // null if the response is not streamed
-  AnswerUsage usage_;
+  std::shared_ptr<WholeResponse> whole_;  // null if the response is streamed
+  std::shared_ptr<EventStream> events_;   // null if the response is not streamed
+  ResponseUsage usage_;
   int64_t left_ = 0;
   int64_t finished_ = 0;  // number of choices that have sent their last message
   bool failed_ = false;

@@ -67,7 +67,7 @@ absl::Duration HttpConnection::AgeLeft() const {
   return all_->limits.max_connection_age - (all_->clock->Monotonic() - begun_);
 }
 
-bool HttpConnection::IsLastAnswer() const {
+bool HttpConnection::IsLastResponse() const {
   return all_->draining || AgeLeft() <= absl::ZeroDuration();
 }
 
@@ -112,14 +112,14 @@ void HttpConnection::OnRefused(HttpResponse response, ResponseFraming framing) {
 
 void HttpConnection::Answer(HttpResponse response) {
   if (state_ != State::kBusy) return;
-  if (IsLastAnswer()) writer_.CloseAfter();
+  if (IsLastResponse()) writer_.CloseAfter();
   all_->handler->OnResponse(reader_.head(), response);
   writer_.Answer(std::move(response), shared_from_this());
 }
 
 void HttpConnection::BeginStream(HttpResponse head) {
   if (state_ != State::kBusy) return;
-  if (IsLastAnswer()) writer_.CloseAfter();
+  if (IsLastResponse()) writer_.CloseAfter();
   all_->handler->OnResponse(reader_.head(), head);
   writer_.BeginStream(head, shared_from_this());
 }
@@ -144,7 +144,7 @@ void HttpConnection::OnGone(std::function<void()> callback) {
 
 void HttpConnection::OnSent() {
   on_gone_ = nullptr;
-  if (writer_.keep_alive() && !IsLastAnswer()) return WaitForRequest();
+  if (writer_.keep_alive() && !IsLastResponse()) return WaitForRequest();
   state_ = State::kLingering;
   watch_.Expect(PeerWatch::Expected::kNothing);
   reader_.Reset();

@@ -91,7 +91,7 @@ class HttpConnection final : public HttpExchange,
   void BeginResponse(ResponseFraming framing);
   // Returns how long the connection still accepts new requests.
   absl::Duration AgeLeft() const;
-  bool IsLastAnswer() const;
+  bool IsLastResponse() const;
   void Close();
   // Removes this connection from the list of open connections.
   void Leave();

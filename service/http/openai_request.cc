@@ -220,7 +220,7 @@ std::vector<v1::GenerateRequest> ReadPrompts(JsonFields* fields) {
 
 // Returns the text with which a chat response with echo begins. As in vLLM, this is the last
 // message, if its role is assistant.
-std::string LastAnswer(const v1::Chat& chat) {
+std::string LastResponse(const v1::Chat& chat) {
   if (chat.messages().empty()) return "";
   const v1::ChatMessage& last = *chat.messages().rbegin();
   return last.role() == "assistant" ? last.content() : "";
@@ -281,7 +281,7 @@ absl::StatusOr<OpenAiRequest> ParseChatRequest(const Json& body, FieldRecorder* 
   }
   ReadLogprobsMode(&fields, &base);
   fields.NotServed("modalities", Json::array({"text"}));
-  if (fields.Bool("echo").value_or(false)) out.prompt.echo_text = LastAnswer(base.chat());
+  if (fields.Bool("echo").value_or(false)) out.prompt.echo_text = LastResponse(base.chat());
   for (const char* name : {"audio", "prediction", "web_search_options", "verbosity"}) {
     fields.NotServed(name);
   }

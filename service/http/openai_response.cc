@@ -95,7 +95,7 @@ std::string WithMember(std::string object, absl::string_view name, absl::string_
   return object;
 }
 
-std::string WithExtras(std::string object, const AnswerExtras& extras) {
+std::string WithExtras(std::string object, const ResponseExtras& extras) {
   const std::pair<const char*, const std::string*> members[] = {
       {"prompt_token_ids", &extras.prompt_token_ids},
       {"prompt_logprobs", &extras.prompt_logprobs},
@@ -112,7 +112,7 @@ const char* ObjectName(OpenAiEndpoint endpoint, bool chunk) {
   return chunk ? "chat.completion.chunk" : "chat.completion";
 }
 
-Json HeadJson(const AnswerHead& head, bool chunk) {
+Json HeadJson(const ResponseHead& head, bool chunk) {
   return {{"id", head.id},
           {"object", ObjectName(head.endpoint, chunk)},
           {"created", head.created},
@@ -127,7 +127,7 @@ Json TokensJson(int64_t prompt_tokens, int64_t completion_tokens) {
           {"total_tokens", prompt_tokens + completion_tokens}};
 }
 
-Json UsageJson(const AnswerUsage& usage) {
+Json UsageJson(const ResponseUsage& usage) {
   Json json = TokensJson(usage.prompt_tokens, usage.completion_tokens);
   json["prompt_tokens_details"] = {{"cached_tokens", usage.cached_tokens}};
   if (usage.has_experts) {
@@ -142,7 +142,7 @@ Json UsageJson(const AnswerUsage& usage) {
   return json;
 }
 
-Json TimingsJson(const AnswerUsage& usage) {
+Json TimingsJson(const ResponseUsage& usage) {
   const int64_t computed = usage.prompt_tokens - usage.cached_tokens;
   // The first output token is computed by prefill and not by decoding.
   const int64_t decoded = std::max<int64_t>(usage.completion_tokens - 1, 0);
@@ -170,8 +170,8 @@ Json ProgressJson(const v1::PromptProgress& progress) {
           {"time_ms", static_cast<int64_t>(1000 * progress.seconds())}};
 }
 
-std::string AnswerText(const AnswerHead& head, std::vector<std::string> choices,
-                       const AnswerUsage& usage, const AnswerExtras& extras) {
+std::string ResponseText(const ResponseHead& head, std::vector<std::string> choices,
+                         const ResponseUsage& usage, const ResponseExtras& extras) {
   std::string list = "[";
   for (std::string& choice : choices) {
     absl::StrAppend(&list, list.size() > 1 ? "," : "", choice);
@@ -183,8 +183,8 @@ std::string AnswerText(const AnswerHead& head, std::vector<std::string> choices,
   return WithExtras(std::move(text), extras);
 }
 
-std::string ChunkText(const AnswerHead& head, absl::string_view choice, absl::string_view usage,
-                      const AnswerExtras& extras) {
+std::string ChunkText(const ResponseHead& head, absl::string_view choice, absl::string_view usage,
+                      const ResponseExtras& extras) {
   std::string text = WithMember(DumpJson(HeadJson(head, /*chunk=*/true)), "choices",
                                 absl::StrCat("[", choice, "]"));
   if (!usage.empty()) text = WithMember(std::move(text), "usage", usage);
@@ -193,7 +193,7 @@ std::string ChunkText(const AnswerHead& head, absl::string_view choice, absl::st
 
 std::string SseEvent(absl::string_view json) { return absl::StrCat("data: ", json, "\n\n"); }
 
-ChoiceRenderer::ChoiceRenderer(const AnswerHead& head, int64_t index, const PromptParts& parts)
+ChoiceRenderer::ChoiceRenderer(const ResponseHead& head, int64_t index, const PromptParts& parts)
     : endpoint_(head.endpoint),
       index_(index),
       parts_(parts),

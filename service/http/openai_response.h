@@ -16,7 +16,7 @@
 namespace tidepool::service {
 
 // The fields at the beginning of each chunk of a response.
-struct AnswerHead {
+struct ResponseHead {
   OpenAiEndpoint endpoint = OpenAiEndpoint::kCompletions;
   std::string id;
   std::string model;
@@ -24,7 +24,7 @@ struct AnswerHead {
 };
 
 // The usage of a response. Each prompt is counted once, even if it has several choices.
-struct AnswerUsage {
+struct ResponseUsage {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
   int64_t completion_tokens = 0;
@@ -45,17 +45,17 @@ struct AnswerUsage {
 Json TokensJson(int64_t prompt_tokens, int64_t completion_tokens);
 // Returns the usage. If the model has experts, it includes the expert statistics, which OpenAI's
 // format does not have.
-Json UsageJson(const AnswerUsage& usage);
+Json UsageJson(const ResponseUsage& usage);
 // Returns the numbers of computed, cached and generated tokens, and the times. The names are those
 // of llama.cpp's server.
-Json TimingsJson(const AnswerUsage& usage);
+Json TimingsJson(const ResponseUsage& usage);
 // Returns the progress of a prompt, for a stream with return_progress. The format is that of
 // llama.cpp's server.
 Json ProgressJson(const v1::PromptProgress& progress);
 
 // More members of a response or a chunk, in addition to its choices and usage. Each is JSON text.
 // An empty member is left out.
-struct AnswerExtras {
+struct ResponseExtras {
   std::string prompt_token_ids;
   std::string prompt_logprobs;
   std::string prompt_progress;
@@ -63,12 +63,12 @@ struct AnswerExtras {
 };
 
 // Returns a complete response. `choices` are the results of TakeWhole, and are consumed.
-std::string AnswerText(const AnswerHead& head, std::vector<std::string> choices,
-                       const AnswerUsage& usage, const AnswerExtras& extras = {});
+std::string ResponseText(const ResponseHead& head, std::vector<std::string> choices,
+                         const ResponseUsage& usage, const ResponseExtras& extras = {});
 // Returns one event of a stream. `choice` is the result of TakeDelta. It is empty in the last
 // event, which has the usage. `usage` is JSON text, or empty.
-std::string ChunkText(const AnswerHead& head, absl::string_view choice, absl::string_view usage,
-                      const AnswerExtras& extras = {});
+std::string ChunkText(const ResponseHead& head, absl::string_view choice, absl::string_view usage,
+                      const ResponseExtras& extras = {});
 
 // Returns one event in the format text/event-stream
 // (https://html.spec.whatwg.org/multipage/server-sent-events.html).
@@ -81,7 +81,7 @@ inline constexpr char kSseComment[] = ": the response is being computed\n\n";
 // JSON text, which needs a tenth of the messages' memory.
 class ChoiceRenderer {
  public:
-  ChoiceRenderer(const AnswerHead& head, int64_t index, const PromptParts& parts);
+  ChoiceRenderer(const ResponseHead& head, int64_t index, const PromptParts& parts);
 
   // Adds a message of this choice.
   void Take(const v1::GenerateResponse& message);

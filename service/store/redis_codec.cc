@@ -41,7 +41,7 @@ void EncodeTurn(size_t number, const StoredTurn& turn, std::vector<std::string>*
   Put(t + "o", absl::StrCat(turn.output_start), fields);
   Put(t + "e", absl::StrCat(turn.end), fields);
   Put(t + "m", MessagesToJson(turn.messages), fields);
-  Put(t + "a", turn.answer, fields);
+  Put(t + "a", turn.response, fields);
   Put(t + "f", absl::StrCat(static_cast<int>(finish)), fields);
   Put(t + "b", Tie(turn.body_digest, turn.request_id), fields);
   Put(t + "n", Tie(turn.numerics_id, turn.request_id), fields);
@@ -55,13 +55,13 @@ absl::StatusOr<StoredTurn> DecodeTurn(RedisValue fields, const SessionInfo& info
   turn.output_start = fields[2].integer();
   turn.end = fields[3].integer();
   ASSIGN_OR_RETURN(turn.messages, MessagesFromJson(fields[4].text()));
-  turn.answer = std::string(fields[5].text());
+  turn.response = std::string(fields[5].text());
   turn.finish = static_cast<TurnFinish>(fields[6].integer());
   turn.body_digest = Untie(fields[7].text(), turn.request_id);
   turn.numerics_id = Untie(fields[8].text(), turn.request_id);
   if (turn.finish == TurnFinish::kRunning) {
     turn.end = info.token_count;
-    turn.answer = std::string(running_text);
+    turn.response = std::string(running_text);
   }
   return turn;
 }

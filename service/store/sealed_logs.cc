@@ -79,7 +79,7 @@ absl::Status SealedLogs::ReadTurns(const SessionRow& row, std::vector<StoredTurn
     turn.messages = *std::move(messages);
     if (turn.finish == TurnFinish::kRunning) {
       turn.end = row.info.token_count;
-      ASSIGN_OR_RETURN(turn.answer, chunks_.TextFrom(row.key, turn.output_start));
+      ASSIGN_OR_RETURN(turn.response, chunks_.TextFrom(row.key, turn.output_start));
     }
     turns->push_back(std::move(turn));
   }
@@ -240,7 +240,7 @@ absl::Status SealedLogs::UpdateRunningTurn(SessionRow* row, TurnFinish finish,
   if (finish != TurnFinish::kRunning) {
     last->turn.finish = finish;
     last->turn.end = row->info.token_count;
-    ASSIGN_OR_RETURN(last->turn.answer, chunks_.TextFrom(row->key, last->turn.output_start));
+    ASSIGN_OR_RETURN(last->turn.response, chunks_.TextFrom(row->key, last->turn.output_start));
   }
   return ChangeLastTurn(row, before, &*last);
 }
@@ -258,9 +258,9 @@ absl::StatusOr<bool> SealedLogs::ReopenTurn(SessionRow* row, const SessionLogDat
   // add it.
   RETURN_IF_ERROR(chunks_.ClearTextFrom(row->key, turn.output_start));
   RETURN_IF_ERROR(Rechain(row, turn.output_start));
-  RETURN_IF_ERROR(AddOutput(row, {}, turn.answer));
+  RETURN_IF_ERROR(AddOutput(row, {}, turn.response));
   turn.end = 0;
-  turn.answer.clear();
+  turn.response.clear();
   turn.finish = TurnFinish::kRunning;
   RETURN_IF_ERROR(ChangeLastTurn(row, before, &*last));
   return true;

@@ -45,20 +45,20 @@ absl::StatusOr<SessionCut> PlanCut(const SessionLogData& log, int64_t position) 
       " (before the turn), and ", turn.output_start + 1, " to ", turn.end, " (in its response)"));
 }
 
-std::string CutAnswer(absl::string_view answer, absl::string_view kept_text) {
+std::string CutResponse(absl::string_view response, absl::string_view kept_text) {
   while (absl::ConsumeSuffix(&kept_text, kBrokenCharacter)) {
   }
-  if (absl::StartsWith(answer, kept_text)) return std::string(kept_text);
+  if (absl::StartsWith(response, kept_text)) return std::string(kept_text);
   // A worker that does not know keep_spaces has left out the first space.
-  const absl::string_view body = absl::StripLeadingAsciiWhitespace(answer);
+  const absl::string_view body = absl::StripLeadingAsciiWhitespace(response);
   const absl::string_view kept = absl::StripLeadingAsciiWhitespace(kept_text);
-  const size_t space = answer.size() - body.size();
-  if (absl::StartsWith(body, kept)) return std::string(answer.substr(0, space + kept.size()));
-  if (absl::StartsWith(kept, body)) return std::string(answer);
+  const size_t space = response.size() - body.size();
+  if (absl::StartsWith(body, kept)) return std::string(response.substr(0, space + kept.size()));
+  if (absl::StartsWith(kept, body)) return std::string(response);
   return std::string(kept_text);
 }
 
-void CutSession(const SessionCut& cut, std::string answer, SessionLogData* log) {
+void CutSession(const SessionCut& cut, std::string response, SessionLogData* log) {
   log->token_ids.resize(cut.position);
   log->turns.resize(cut.turns);
   if (cut.last_cut) {
@@ -66,7 +66,7 @@ void CutSession(const SessionCut& cut, std::string answer, SessionLogData* log) 
     turn.output_start = std::min(turn.output_start, cut.position);
     turn.end = cut.position;
     turn.finish = TurnFinish::kCancelled;
-    turn.answer = std::move(answer);
+    turn.response = std::move(response);
   }
   log->info.token_count = cut.position;
   log->info.turn_count = static_cast<int32_t>(cut.turns);

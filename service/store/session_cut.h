@@ -32,16 +32,16 @@ struct SessionCut {
 // The error INVALID_ARGUMENT names the position, and the nearest positions that are accepted.
 absl::StatusOr<SessionCut> PlanCut(const SessionLogData& log, int64_t position);
 
-// `answer` is the text of a response, and `kept_text` is the decoded text of the tokens that are
-// kept. Returns the beginning of `answer` that belongs to these tokens. `kept_text` may end in an
+// `response` is the text of a response, and `kept_text` is the decoded text of the tokens that are
+// kept. Returns the beginning of `response` that belongs to these tokens. `kept_text` may end in an
 // incomplete character (U+FFFD). If a worker of an earlier release has decoded it, the space at its
 // beginning may be missing. It may also contain a stop string that was removed from the end of
-// `answer`.
-std::string CutAnswer(absl::string_view answer, absl::string_view kept_text);
+// `response`.
+std::string CutResponse(absl::string_view response, absl::string_view kept_text);
 
-// `cut` must be the result of PlanCut for the same log. `answer` is the new response of the turn
+// `cut` must be the result of PlanCut for the same log. `response` is the new response of the turn
 // that is cut; it is ignored if no turn is cut.
-void CutSession(const SessionCut& cut, std::string answer, SessionLogData* log);
+void CutSession(const SessionCut& cut, std::string response, SessionLogData* log);
 
 }  // namespace tidepool::service
 

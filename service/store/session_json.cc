@@ -96,7 +96,7 @@ Json ToJson(const StoredTurn& turn) {
                {"end", turn.end},
                {"finish", kFinishes[static_cast<size_t>(turn.finish)]},
                {"messages", Json::parse(MessagesToJson(turn.messages), nullptr, false)},
-               {"answer", turn.answer}};
+               {"answer", turn.response}};
   if (!turn.body_digest.empty()) json["body_digest"] = turn.body_digest;
   if (!turn.numerics_id.empty()) json["numerics_id"] = turn.numerics_id;
   return json;
@@ -110,7 +110,7 @@ absl::StatusOr<StoredTurn> TurnFromJson(const Json& json) {
   RETURN_IF_ERROR(Take(json, "output_start", &turn.output_start));
   RETURN_IF_ERROR(Take(json, "end", &turn.end));
   RETURN_IF_ERROR(TakeName(json, "finish", kFinishes, &turn.finish));
-  RETURN_IF_ERROR(Take(json, "answer", &turn.answer));
+  RETURN_IF_ERROR(Take(json, "answer", &turn.response));
   RETURN_IF_ERROR(TakeIfThere(json, "body_digest", &turn.body_digest));
   RETURN_IF_ERROR(TakeIfThere(json, "numerics_id", &turn.numerics_id));
   const auto messages = json.find("messages");

@@ -56,7 +56,7 @@ Hash128 HashOf(const Hash128& before, int64_t number, const TurnRow& row) {
       .Add(turn.output_start)
       .Add(turn.end)
       .Add(row.messages)
-      .Add(turn.answer)
+      .Add(turn.response)
       .Add(static_cast<int64_t>(turn.finish))
       .Add(turn.body_digest)
       .Add(turn.numerics_id)

@@ -69,7 +69,7 @@ struct StoredTurn {
   int64_t output_start = 0;  // where the turn's output begins
   int64_t end = 0;
   std::vector<StoredMessage> messages;  // the turn's input in a CHAT session
-  std::string answer;                   // the text of the turn's output
+  std::string response;                 // the text of the turn's output
   TurnFinish finish = TurnFinish::kRunning;
   // As in TurnStart and AppendRequest. Empty: not known, because an older program has written the
   // turn.
@@ -80,8 +80,8 @@ struct StoredTurn {
 };
 
 // Returns the message that a turn of a CHAT session adds after its input.
-inline StoredMessage AnswerMessage(const StoredTurn& turn) {
-  return {.role = "assistant", .content = turn.answer};
+inline StoredMessage ResponseMessage(const StoredTurn& turn) {
+  return {.role = "assistant", .content = turn.response};
 }
 
 struct SessionLogData {

@@ -12,7 +12,7 @@ TurnRow ReadRow(const SqliteStatement& row) {
                .output_start = row.Int(2),
                .end = row.Int(3),
                .messages = {},
-               .answer = std::string(row.Text(5)),
+               .response = std::string(row.Text(5)),
                .finish = static_cast<TurnFinish>(row.Int(6)),
                .body_digest = std::string(row.Text(7)),
                .numerics_id = std::string(row.Text(8))};
@@ -63,7 +63,7 @@ absl::Status TurnTable::Insert(int64_t session, int64_t number, const TurnRow& r
       .Bind(5, turn.output_start)
       .Bind(6, row.messages)
       .Bind(7, turn.end)
-      .Bind(8, turn.answer)
+      .Bind(8, turn.response)
       .Bind(9, static_cast<int64_t>(turn.finish))
       .Bind(10, turn.body_digest)
       .Bind(11, turn.numerics_id)
@@ -76,7 +76,7 @@ absl::Status TurnTable::Update(int64_t session, int64_t number, const TurnRow& r
   return update_.Bind(1, session)
       .Bind(2, number)
       .Bind(3, row.turn.end)
-      .Bind(4, row.turn.answer)
+      .Bind(4, row.turn.response)
       .Bind(5, static_cast<int64_t>(row.turn.finish))
       .Bind(6, row.turn.numerics_id)
       .BindBlob(7, hash)

@@ -34,7 +34,7 @@ class TurnTable {
   absl::StatusOr<std::optional<TurnRow>> At(int64_t session, int64_t number);
 
   absl::Status Insert(int64_t session, int64_t number, const TurnRow& row);
-  // Writes all columns that can change: the end, the answer, the finish, the numerics_id and the
+  // Writes all columns that can change: the end, the response, the finish, the numerics_id and the
   // hash.
   absl::Status Update(int64_t session, int64_t number, const TurnRow& row);
   absl::Status WriteHash(int64_t session, int64_t number, const Hash128& hash);

@@ -79,7 +79,7 @@ class TracesTest(ScriptTest):
         self.assertEqual(refused.returncode, 1)
         self.assertIn("neither design nor held-out", refused.stderr)
 
-    def test_the_table_is_what_replay_counts(self):
+    def test_the_table_has_the_counts_of_replay(self):
         trace = self.make_traces("design", 5) / "few.jsonl.zst"
         chosen = self.subfolder("chosen")
         shutil.copy(trace, chosen)

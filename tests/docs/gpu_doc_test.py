@@ -39,7 +39,7 @@ class GpuPageTest(unittest.TestCase):
         for name, words in named.items():
             self.assertIn(known[name], words)
 
-    def test_the_tables_are_what_replay_predicts(self):
+    def test_the_tables_have_the_predictions_of_replay(self):
         with tempfile.TemporaryDirectory() as folder:
             lines = [[word.replace("/tmp", folder) for word in words] for words in commands()]
             made = next(words for words in lines if "//tests/bench:make_traces" in words)

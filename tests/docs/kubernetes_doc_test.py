@@ -182,7 +182,7 @@ class KubernetesDocTest(unittest.TestCase):
         if k8s_case.find_kubectl():
             self.assertEqual(k8s_case.kubectl_kustomize(self.tree / "deploy"), self.deployed)
 
-    def test_other_commands_name_what_is_there(self):
+    def test_other_commands_name_existing_objects(self):
         (pod,) = kustomize.read_documents(self.tree / "k8s" / "model_copy.yaml")
         there = {f"{kind.lower()}/{name}"
                  for kind, name in [*self.deployed, kustomize.identity(pod)]}

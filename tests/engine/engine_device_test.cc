@@ -158,7 +158,7 @@ TEST(EngineDeviceTest, AFailedOpEndsRequestsWithItsMessage) {
   }
 }
 
-TEST(EngineDeviceTest, WhatDoesNotFitIsNamed) {
+TEST(EngineDeviceTest, NamesThePartThatDoesNotFitOnTheDevice) {
   const auto with = [](size_t bytes) {
     return Device(kernels::MakeProtectedBackend({.memory_bytes = bytes}));
   };

@@ -91,7 +91,7 @@ TEST_F(EngineKvDiskTest, ANewProcessUsesTheKvOfTheOldOne) {
   EXPECT_EQ(other_engine.Run(request).usage.cached_tokens, 0);
 }
 
-TEST_F(EngineKvDiskTest, ManyAtOnceGetWhatTheyGetAlone) {
+TEST_F(EngineKvDiskTest, ConcurrentRequestsGetTheSameAsAlone) {
   TestEngine roomy;
   TestEngine test(WithDisk(16));
   for (int round = 0; round < 3; ++round) {
@@ -116,7 +116,7 @@ TEST_F(EngineKvDiskTest, ManyAtOnceGetWhatTheyGetAlone) {
   EXPECT_GT(test.engine->Stats().kv_restores.tokens, 0);
 }
 
-TEST_F(EngineKvDiskTest, SaysWhatIsWrongWithTheDisk) {
+TEST_F(EngineKvDiskTest, ReportsFaultsOfTheDiskCache) {
   const auto tokenizer = fakes::MakeByteTokenizer();
   fakes::ScriptedModel model;
   fakes::ManualClock clock;

@@ -330,7 +330,7 @@ TEST(EngineInboxTest, TooManyCallsGetARetryHint) {
 
 // Tasks that are left when the step thread ends are called with an error, and no task is accepted
 // after that.
-TEST(EngineInboxTest, WhatIsPostedBeforeTheEndIsHandedOut) {
+TEST(EngineInboxTest, TasksPostedBeforeTheEndAreReturned) {
   EngineInbox shared(4);
   absl::Status told = absl::OkStatus();
   ASSERT_TRUE(shared.Post([&](const absl::Status& status) { told = status; }).ok());
@@ -390,7 +390,7 @@ TEST(EngineWindowTest, DoesNotAgeWhileALayerRuns) {
 }
 
 // During the first prompt of a new server, these counts are the only information for a long time.
-TEST(EngineWindowTest, ShowsWhatTheLayersOfAPassHaveCostSoFar) {
+TEST(EngineWindowTest, ShowsTheCostOfThePassesLayersSoFar) {
   TestEngine test;
   test.model.SetOffloadStats(StatsOf(5));
   test.model.Hold();

@@ -21,7 +21,7 @@ namespace tidepool::engine {
 namespace {
 
 // Large chunks save reads if experts are missing. Otherwise, they only delay other requests.
-TEST(EnginePrefillTest, ChunksFollowWhatIsResident) {
+TEST(EnginePrefillTest, ChunksFollowTheResidentExperts) {
   EngineOptions options = MakeOptions();
   options.limits = {.rows = 200, .logit_rows = 32};
   options.offload_prefill_chunk = 200;

@@ -124,7 +124,7 @@ TEST(PromptLogprobsTest, ReportsEachPromptTokenOnce) {
   }
 }
 
-TEST(PromptLogprobsTest, ComputesWhatTheCacheHas) {
+TEST(PromptLogprobsTest, PromptLogprobsRecomputeCachedRows) {
   const std::vector<int32_t> prompt = LongPrompt(100);
   TestEngine test(WithSpareRows(16));
   Follow(&test.model);

@@ -197,7 +197,7 @@ TEST(StreamResumeTest, ContinuesWithTheSameTokens) {
   }
 }
 
-TEST(StreamResumeTest, WhatHasEndedEndsAtOnce) {
+TEST(StreamResumeTest, AnEndedResponseEndsAtOnce) {
   Dialogue dialogue({});
   const auto finish = [&](const std::vector<int32_t>& output) {
     GenerationRequest request = dialogue.request;
@@ -292,7 +292,7 @@ TEST(StreamCancelTest, ItsKvIsFreeWithinTwoSteps) {
   EXPECT_EQ(ReadAll(stays.get()).tokens.size(), 20u);
 }
 
-TEST(StreamCancelTest, DestructionCancelsWhatWaitsOrStalls) {
+TEST(StreamCancelTest, DestructionCancelsWaitingAndStalledStreams) {
   Dialogue dialogue({});
   dialogue.request.credit = 1;
   auto stalled = dialogue.test.Submit(dialogue.request);
@@ -367,7 +367,7 @@ TEST(StreamCallbackTest, NothingFollowsTheEnd) {
   EXPECT_EQ(dialogue.test.engine->Stats().requests_cancelled, 0);
 }
 
-TEST(EngineShutdownTest, EndsWhatRunsAndWaits) {
+TEST(EngineShutdownTest, EndsRunningAndWaitingRequests) {
   EngineOptions options = MakeOptions();
   options.max_sequences = 2;
   TestEngine test(options);

@@ -42,7 +42,7 @@ class CommandLineTest(CommandTest):
         self.refuse("inspect", *MODEL, "stray", named="stray")
         self.refuse(named="command")
 
-    def test_what_does_not_exist_yet_says_so(self):
+    def test_unavailable_flags_are_refused(self):
         for arguments in (["serve", *MODEL, "--max-experts-per-layer", "2"],
                           ["serve", *MODEL, "--ranks", "2"]):
             self.refuse(*arguments, named="not available yet")
@@ -424,7 +424,7 @@ class TroubleTest(CommandTest):
         retried = run_tidepool("chat", *MODEL, "--max-tokens", "2", stdin=long + b"Hello\n")
         self.assertEqual(retried.returncode, 0, retried.stderr)
 
-    def test_what_does_not_start_leaves_no_store(self):
+    def test_a_failed_start_leaves_no_store(self):
         first = harness.serve()
         self.addCleanup(first.kill)
         folder = harness.scratch_folder()

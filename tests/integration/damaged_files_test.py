@@ -64,7 +64,7 @@ class DamagedFilesTest(unittest.TestCase):
     def test_structure(self):
         self.check(list(damaged_files.structure_cases(self.victim)))
 
-    def test_what_keys_and_numbers_say(self):
+    def test_damaged_keys_and_numbers(self):
         self.check(list(damaged_models.model_cases(self.victim)))
 
     def test_chat_templates(self):

@@ -99,7 +99,7 @@ class GrammarCommandTest(CommandTest):
         table = self.run_well("grammar", "--batch", self.folder / "batch.jsonl").stdout
         self.assertIn("refused", table)
 
-    def test_patterns_match_what_python_matches(self):
+    def test_patterns_match_like_python(self):
         texts = ["".join(letters) for size in range(5)
                  for letters in itertools.product("abc", repeat=size)] + ["1a", " a", "b ", "_-"]
         results = self.batch([{"regex": pattern, "texts": texts} for pattern in PATTERNS])
@@ -113,7 +113,7 @@ class GrammarCommandTest(CommandTest):
             expected = [re.search(pattern, text, re.ASCII) is not None for text in texts]
             self.assertEqual(result["accepts"], expected, pattern)
 
-    def test_formats_of_pydantic_accept_what_pydantic_accepts(self):
+    def test_formats_of_pydantic_accept_the_same_as_pydantic(self):
         draw = random.Random(1)
         lines = []
         for known, values in FORMATTED.items():

@@ -198,7 +198,7 @@ class HfCommandTest(CommandTest):
         for command in (("generate", "--prompt", "a"), ("tokenize", "--text", "a")):
             self.refuse(command[0], "--model", HF / name, *command[1:], named=("has no tokenizer",))
 
-    def test_a_multimodal_checkpoint_says_what_it_loads(self):
+    def test_a_multimodal_checkpoint_reports_the_loaded_parts(self):
         report = self.run_json("inspect", "--model", HF / "gemma3_vision")
         self.assertEqual(report["architecture"], "gemma3")
         self.assertIn('text model of "gemma3"', report["format"])

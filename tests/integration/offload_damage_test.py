@@ -191,7 +191,7 @@ class DamageTest(CommandTest):
         self.check_all(short, long)
         self.assertEqual(self.pack.read_bytes(), sound)
 
-    def test_what_is_lost_for_good(self):
+    def test_a_lost_record_makes_the_server_not_ready(self):
         self.start()
         long, short, damaged = self.find()
         self.assertEqual(self.ready(), 200)

@@ -51,7 +51,7 @@ class ReloadTest(unittest.TestCase):
         return [line for line in server.stderr.rpartition("\n")[0].splitlines()
                 if " SIGHUP: " in line]
 
-    def test_what_may_change_changes_and_what_may_not_is_named(self):
+    def test_reloadable_keys_change_and_others_are_named(self):
         self.write(log_level="info", kv_memory="64MiB")
         server, client = self.serve()
         self.write(log_level="debug", log_prompts="true", kv_memory="32MiB", max_sessions="5")

@@ -78,7 +78,7 @@ class DrainTest(unittest.TestCase):
         except grpc.RpcError as error:
             return error.code().name, error.details()
 
-    def test_the_drain_timeout_ends_what_does_not_end(self):
+    def test_the_drain_timeout_ends_streams_that_do_not_end(self):
         server, client = self.start("--drain-timeout", "500ms")
         stream, received = self.begin(client, 2000)
         server.signal(signal.SIGTERM)

@@ -78,7 +78,7 @@ class WorkerServiceTest(unittest.TestCase):
         run.end_requests()
         return run.read()
 
-    def test_prepare_resolves_what_the_client_left_open(self):
+    def test_prepare_fills_in_the_defaults_of_the_client(self):
         first, second = self.prepare(), self.prepare()
         self.assertEqual(first.token_ids, second.token_ids)
         tokenized = self.stub.Tokenize(inference_pb.TokenizeRequest(text=TEXT), timeout=30)
@@ -126,7 +126,7 @@ class WorkerServiceTest(unittest.TestCase):
             run.read()
         self.assertEqual(ended.exception.code(), grpc.StatusCode.CANCELLED)
 
-    def test_run_refuses_what_is_not_for_it(self):
+    def test_run_refuses_wrong_requests(self):
         other = self.prepare()
         other.model_digest = "another"
         for requests, code in (([worker_pb.RunRequest(credit=1)], "INVALID_ARGUMENT"),

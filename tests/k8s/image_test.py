@@ -87,7 +87,7 @@ class ImageTest(unittest.TestCase):
             self.assertRegex(instruction(stage, "FROM"),
                              rf"^docker.io/library/debian:{version}-slim\b")
 
-    def test_it_is_what_the_pods_run(self):
+    def test_the_pods_run_this_image(self):
         rendered = k8s_case.Rendered(k8s_case.K8S / "base")
         ports = set()
         for workload in rendered.workloads():

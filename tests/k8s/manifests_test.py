@@ -46,7 +46,7 @@ class SchemaTest(k8s_case.K8sCase):
         (volume,) = pod["spec"]["volumes"]
         self.all[0].get("PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"])
 
-    def test_what_is_not_valid_is_found(self):
+    def test_invalid_manifests_are_found(self):
         good = self.all[0].of_kind("Deployment")[0]
         for path, value in ((("spec", "replica"), 1), (("spec", "replicas"), "one"),
                             (("spec", "template", "spec", "containers"), {})):
@@ -91,7 +91,7 @@ class KustomizeTest(k8s_case.K8sCase):
                 (folder / f"{name}.yaml").write_text(content)
             return kustomize.render(folder)
 
-    def test_what_does_not_resolve_is_found(self):
+    def test_unresolved_references_are_found(self):
         one = "kind: Service\nmetadata: {name: a}\nspec: {x: 1, y: 2}"
         other = one.replace("name: a", "name: b")
         self.assertEqual(len(self.render({"resources": ["one.yaml"]}, one=one)), 1)
@@ -171,7 +171,7 @@ class AgreementTest(k8s_case.K8sCase):
                         self.assertIn(probe[how]["port"], {*ports, *ports.values()})
 
     @k8s_case.for_each_folder
-    def test_configs_name_what_is_there(self, rendered):
+    def test_configs_name_existing_ports_and_services(self, rendered):
         front, worker = self.halves(rendered)
         front_config, worker_config = rendered.config(front), rendered.config(worker)
         ports, worker_ports = k8s_case.ports_of(front), k8s_case.ports_of(worker)
@@ -210,7 +210,7 @@ class AgreementTest(k8s_case.K8sCase):
                              (1, "Recreate"))
 
     @k8s_case.for_each_folder
-    def test_what_a_client_received_outlives_a_node(self, rendered):
+    def test_the_store_survives_the_loss_of_power(self, rendered):
         self.assertEqual(rendered.config(self.halves(rendered)[0])["durability"], "power")
 
     def halves(self, rendered):

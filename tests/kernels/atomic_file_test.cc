@@ -81,7 +81,7 @@ TEST_P(AtomicFileTest, ReplacesOnlyWhenAskedTo) {
   EXPECT_EQ(Files(), 1);
 }
 
-TEST_P(AtomicFileTest, WhatCameMeanwhileStays) {
+TEST_P(AtomicFileTest, AFileCreatedMeanwhileIsKept) {
   auto file = Create(ExistingFile::kRefuse);
   ASSERT_TRUE(file.ok()) << file.status();
   std::ofstream(path_) << "precious";
@@ -109,7 +109,7 @@ TEST_P(AtomicFileTest, WritersAreNotInEachOthersWay) {
   EXPECT_EQ(Files(), 1);
 }
 
-TEST_P(AtomicFileTest, WhatAKillLeavesIsGoneWithTheNext) {
+TEST_P(AtomicFileTest, TheNextWriteRemovesTheFileOfAKilledWriter) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_EXIT(
         {
@@ -163,7 +163,7 @@ TEST_P(AtomicFileTest, AFullDiskIsNamedAtOnce) {
   EXPECT_EQ(Files(), 0);
 }
 
-TEST_P(AtomicFileTest, NamesWhatCannotBeWritten) {
+TEST_P(AtomicFileTest, NamesTheFileThatCannotBeWritten) {
   const auto at = [](const std::string& path) {
     return AtomicFile::Create(path, {.existing = ExistingFile::kReplace, .unfinished = GetParam()})
         .status();

@@ -29,7 +29,7 @@ TEST(CpuBackendTest, RefusesImpossibleThreads) {
   }
 }
 
-TEST(CpuBackendTest, SaysWhatItIs) {
+TEST(CpuBackendTest, DescribesItsInstructionSetAndThreads) {
   const auto backend = MakeCpuBackend({.threads = 1, .isa = Isa::kPortable});
   ASSERT_TRUE(backend.ok());
   EXPECT_EQ((*backend)->Description(), "cpu portable, 1 thread");
@@ -43,7 +43,7 @@ TEST(CpuBackendTest, SaysWhatItIs) {
 }
 
 // A machine gets the best kernels that it supports, and an error for all others.
-TEST(CpuBackendTest, IsaIsWhatTheMachineHas) {
+TEST(CpuBackendTest, TheIsaIsThatOfTheMachine) {
   const CpuFeatures none;
   const CpuFeatures avx2 = {.avx2 = true};
   const CpuFeatures avx512 = {.avx2 = true, .avx512 = true};

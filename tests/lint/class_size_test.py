@@ -1,7 +1,7 @@
 """No class has more than 20 data members or 25 methods, except for a reason in the comment above it.
 
-The reason has the form "Large because ...". Constructors, destructors, assignments and static members
-do not count. `class_size_test.py --largest` prints the largest classes.
+This applies to C++ and Python. The reason has the form "Large because ...". Constructors, destructors,
+assignments and static data members do not count. `class_size_test.py --largest` prints the largest classes.
 """
 
 import pathlib
@@ -9,7 +9,8 @@ import subprocess
 import sys
 import unittest
 
-from class_sizes import class_sizes
+from class_sizes import class_sizes, python_class_sizes
+from lint_test import python_files
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MAX_MEMBERS = 20
@@ -47,12 +48,46 @@ class A final : public B<int> {
 };
 """
 
+PYTHON_SAMPLE = '''
+# Large because
+# it is a sample.
+@decorated
+class A(B):
+    C = 1
+    d: int = 2
+    e: ClassVar[int] = 3
+    def __init__(this, f):
+        this.f, (this.g, h) = f, (1, 2)
+        this.f.i = 3
+    @property
+    def j(self):
+        with open("") as self.k:
+            self.f += 1
+        class L:
+            def m(self):
+                self.n = self.o
+    @j.setter
+    def j(self, value):
+        self.p: int = value
+        q.r = lambda: 1
+    @staticmethod
+    def s(t):
+        return t
+    async def u(self, *, v):
+        for self.g in v:
+            def w(x):
+                self.y = x
+'''
+
 
 def sizes_by_file():
     files = subprocess.run(["git", "ls-files", "--", "*.h", "*.cc"], cwd=ROOT, check=True,
                            capture_output=True, text=True).stdout.splitlines()
-    return {name: list(class_sizes((ROOT / name).read_text())) for name in files
-            if not name.startswith(NOT_OURS) and (ROOT / name).exists()}
+    sizes = {name: list(class_sizes((ROOT / name).read_text())) for name in files
+             if not name.startswith(NOT_OURS) and (ROOT / name).exists()}
+    for name in python_files():
+        sizes[name] = list(python_class_sizes((ROOT / name).read_text()))
+    return sizes
 
 
 def is_too_large(size):
@@ -66,6 +101,13 @@ class ClassSizeTest(unittest.TestCase):
         self.assertEqual((sizes["I"].members, sizes["I"].methods), (3, 0))
         self.assertIn(REASON, sizes["A"].comment)
         self.assertEqual(sizes["I"].comment, "")
+
+    def test_counts_those_of_python(self):
+        sizes = {size.name: size for size in python_class_sizes(PYTHON_SAMPLE)}
+        self.assertEqual((sizes["A"].members, sizes["A"].methods), (6, 3))
+        self.assertEqual((sizes["L"].members, sizes["L"].methods), (1, 1))
+        self.assertEqual(sizes["A"].comment, "Large because it is a sample.")
+        self.assertEqual(sizes["L"].comment, "")
 
     def test_classes_stay_small(self):
         wrong = []

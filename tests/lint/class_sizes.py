@@ -1,5 +1,6 @@
-"""Counts what each class of a C++ file declares: a careful reading of its text, no compiler."""
+"""Counts what each class of a C++ or Python file declares. For C++: a careful reading of its text, no compiler."""
 
+import ast
 import re
 from typing import NamedTuple
 
@@ -111,3 +112,44 @@ def class_sizes(code):
         yield ClassSize(head[1], text.count("\n", 0, head.start()) + 1,
                         sum(members for members, _ in counts),
                         sum(methods for _, methods in counts), comment_above(code, head.start()))
+
+
+def own_nodes(node):
+    """The nodes below `node`, except those of classes in it."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.ClassDef):
+            yield child
+            yield from own_nodes(child)
+
+
+def assigned(method):
+    """The names x that a method assigns as self.x."""
+    first = [*method.args.posonlyargs, *method.args.args][:1]
+    return {node.attr for node in own_nodes(method)
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+            and isinstance(node.value, ast.Name) and [node.value.id] == [one.arg for one in first]}
+
+
+def python_comment_above(text, line):
+    """The comment directly above the line with this number, as one line."""
+    above = []
+    for before in reversed(text.split("\n")[:line - 1]):
+        if not before.strip().startswith("#"):
+            break
+        above.insert(0, before.strip().lstrip("#").strip())
+    return " ".join(above)
+
+
+def python_class_sizes(text):
+    """Of each class that is defined in `text`. Data members are the fields with a type in the class, and
+    all x that a method assigns as self.x. `__init__` is not a method; a property is one."""
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.ClassDef):
+            continue
+        methods = [one for one in node.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        fields = {one.target.id for one in node.body if isinstance(one, ast.AnnAssign)
+                  and isinstance(one.target, ast.Name) and "ClassVar" not in ast.dump(one.annotation)}
+        first_line = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+        yield ClassSize(node.name, node.lineno, len(fields.union(*map(assigned, methods))),
+                        len({one.name for one in methods} - {"__init__"}),
+                        python_comment_above(text, first_line))

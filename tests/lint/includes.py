@@ -1,4 +1,4 @@
-"""Which headers each folder may include."""
+"""Which headers each folder may include, and which .proto files may import which."""
 
 import re
 
@@ -28,7 +28,7 @@ ALLOWED = {
     "engine/evaluation": ["engine/loading", "engine/model", "moe", "kernels"],
     "engine/scheduler": ["engine/grammar", "engine/kv", "engine/sampling", "engine/model", "kernels"],
     "engine": ["engine", "moe", "kernels"],
-    "proto": [],
+    "proto": ["tidepool"],
     "service/base": ["kernels/base", "tidepool"],
     "service/auth": ["service/base", "kernels/base"],
     "service/grpc": ["service/tools", "service/auth", "service/base", "engine", "moe", "kernels/base",
@@ -73,6 +73,8 @@ MACROS = {
 }
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]*)"|<([^>\n]*)>|(\w+))', re.MULTILINE)
+
+IMPORT = re.compile(r'^[ \t]*import[ \t]+(?:public[ \t]+|weak[ \t]+)?"([^"\n]*)"', re.MULTILINE)
 
 
 def longest_prefix(folder, table):
@@ -120,3 +122,10 @@ def wrong_includes(name, text):
             yield f"{name} includes {angle}: write our headers in quotes"
         if macro and MACROS.get(name) != macro:
             yield f"{name} includes the macro {macro}"
+
+
+def wrong_imports(name, text):
+    """Lines that say which imports of the .proto file `name` break the rules."""
+    for imported in IMPORT.findall(text):
+        if fault := fault_of(name, imported):
+            yield f"{name} imports {imported}: {fault}"

@@ -6,7 +6,7 @@ import re
 import subprocess
 import unittest
 
-from includes import wrong_includes
+from includes import wrong_imports, wrong_includes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -116,7 +116,19 @@ class LintTest(unittest.TestCase):
         wrong = []
         for name in files:
             wrong += wrong_includes(name, (ROOT / name).read_text())
+        protos = tracked(".proto")
+        self.assertTrue(protos)
+        for name in protos:
+            wrong += wrong_imports(name, (ROOT / name).read_text())
         self.assertEqual(wrong, [])
+
+    def test_wrong_imports_are_found(self):
+        name = "proto/tidepool/v1/a.proto"
+        for line in ('import "tidepool/v1/b.proto";', 'import public "google/protobuf/any.proto";'):
+            self.assertEqual(list(wrong_imports(name, line + "\n")), [], line)
+        for line in ('import "service/a.proto";', '  import public "engine/a.proto";', 'import "a.proto";',
+                     'import "tidepool/../service/a.proto";'):
+            self.assertEqual(len(list(wrong_imports(name, "// x\n" + line + "\n"))), 1, line)
 
     def test_wrong_includes_are_found(self):
         for name, line in [

@@ -48,7 +48,7 @@ class LivenessTest : public ServeTest {
 
   ~LivenessTest() override { server_.reset(); }  // the server uses this object's log until it ends
 
-  RawAnswer Healthz() {
+  RawResponse Healthz() {
     const std::string address = server_->http_address();
     int port = 0;
     EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
@@ -72,7 +72,7 @@ TEST_F(LivenessTest, AStuckStepIsReported) {
   grpc::ClientContext context;
   auto reader = inference_->Generate(&context, Text("Hello", 5));
   WaitUntilLive(server_->address(), false);
-  const RawAnswer stuck = Healthz();
+  const RawResponse stuck = Healthz();
   EXPECT_EQ(stuck.status, 503);
   EXPECT_EQ(stuck.body, std::string(kStandsStill) + "\n");
   // The stall is logged only once, even if it lasts long.

@@ -29,9 +29,9 @@ class ParsedOutputTest : public ServeTest {
     request.mutable_chat()->set_tools_json(R"([{"type":"function","function":{"name":"f"}}])");
     return request;
   }
-  static std::string Shown(const Answer& answer) {
+  static std::string Shown(const StreamedResponse& response) {
     std::string reasoning, content, calls;
-    for (const v1::GenerateResponse& message : answer.messages) {
+    for (const v1::GenerateResponse& message : response.messages) {
       for (const v1::OutputEvent& event : message.events()) {
         reasoning += event.reasoning();
         content += event.content();
@@ -48,11 +48,11 @@ class ParsedOutputTest : public ServeTest {
 
 TEST_F(ParsedOutputTest, StreamsTheParts) {
   StartParsing();
-  const Answer answer = Generate(Chat());
-  ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
-  EXPECT_EQ(Shown(answer), "Hm.|Look:| id f{\"x\":1}");
-  EXPECT_EQ(answer.text, absl::StrCat("<|start|>", kReply));
-  EXPECT_EQ(answer.last().usage().reasoning_tokens(), 3);
+  const StreamedResponse response = Generate(Chat());
+  ASSERT_TRUE(response.status.ok()) << response.status.error_message();
+  EXPECT_EQ(Shown(response), "Hm.|Look:| id f{\"x\":1}");
+  EXPECT_EQ(response.text, absl::StrCat("<|start|>", kReply));
+  EXPECT_EQ(response.last().usage().reasoning_tokens(), 3);
   // Without the field, the text is that of the tokens.
   v1::GenerateRequest raw = Chat();
   raw.clear_parse_output();
@@ -63,7 +63,7 @@ TEST_F(ParsedOutputTest, ResumesAfterAnyToken) {
   StartParsing();
   v1::GenerateRequest request = Chat();
   request.set_request_id("r");
-  const Answer whole = Generate(request);
+  const StreamedResponse whole = Generate(request);
   ASSERT_TRUE(whole.status.ok()) << whole.status.error_message();
   const std::string id = [&] {
     for (const v1::GenerateResponse& message : whole.messages) {
@@ -75,7 +75,7 @@ TEST_F(ParsedOutputTest, ResumesAfterAnyToken) {
   }();
   EXPECT_FALSE(id.empty());
   request.set_resume_after(5);  // in the end marker
-  const Answer rest = Generate(request);
+  const StreamedResponse rest = Generate(request);
   ASSERT_TRUE(rest.status.ok()) << rest.status.error_message();
   EXPECT_EQ(Shown(rest), "|Look:| id f{\"x\":1}");
   for (const v1::GenerateResponse& message : rest.messages) {

@@ -20,7 +20,7 @@
 
 namespace tidepool::service {
 
-struct Answer {
+struct StreamedResponse {
   grpc::Status status;
   std::vector<v1::GenerateResponse> messages;
   std::string text;
@@ -52,19 +52,19 @@ class ServeTest : public testing::Test {
     admin_ = v1::Admin::NewStub(channel_);
   }
 
-  Answer Generate(const v1::GenerateRequest& request) {
+  StreamedResponse Generate(const v1::GenerateRequest& request) {
     grpc::ClientContext context;
     auto reader = inference_->Generate(&context, request);
-    Answer answer;
+    StreamedResponse response;
     v1::GenerateResponse message;
     while (reader->Read(&message)) {
-      answer.text += message.text();
-      answer.token_ids.insert(answer.token_ids.end(), message.token_ids().begin(),
-                              message.token_ids().end());
-      answer.messages.push_back(message);
+      response.text += message.text();
+      response.token_ids.insert(response.token_ids.end(), message.token_ids().begin(),
+                                message.token_ids().end());
+      response.messages.push_back(message);
     }
-    answer.status = reader->Finish();
-    return answer;
+    response.status = reader->Finish();
+    return response;
   }
 
   static v1::GenerateRequest Text(const std::string& text, int64_t max_tokens) {

@@ -45,7 +45,7 @@ class ServeSessionsTest : public ServeTest {
   }
 
   // Runs a turn with one user message.
-  Answer Ask(const std::string& id, const std::string& content, int64_t max_tokens = 50) {
+  StreamedResponse Ask(const std::string& id, const std::string& content, int64_t max_tokens = 50) {
     v1::GenerateRequest request;
     request.set_session_id(id);
     request.mutable_stopping()->set_max_tokens(max_tokens);
@@ -97,11 +97,11 @@ TEST_F(ServeSessionsTest, ASecondTokensTurnFindsItsCache) {
   const std::string id = CreateSession();
   v1::GenerateRequest first = Text(std::string(100, 'p'), 60);
   first.set_session_id(id);
-  const Answer one = Generate(first);
+  const StreamedResponse one = Generate(first);
   ASSERT_TRUE(one.status.ok()) << one.status.error_message();
   v1::GenerateRequest second = Text("and?", 5);
   second.set_session_id(id);
-  const Answer two = Generate(second);
+  const StreamedResponse two = Generate(second);
   ASSERT_TRUE(two.status.ok()) << two.status.error_message();
   EXPECT_EQ(two.last().usage().prompt_tokens(), 164);
   EXPECT_GE(two.last().usage().cached_tokens(), 128);
@@ -127,7 +127,7 @@ TEST_F(ServeSessionsTest, ASecondTokensTurnFindsItsCache) {
   v1::ChatMessage* message = chat.mutable_chat()->add_messages();
   message->set_role("user");
   message->set_content("hi");
-  const Answer mixed = Generate(chat);
+  const StreamedResponse mixed = Generate(chat);
   EXPECT_EQ(mixed.status.error_code(), StatusCode::FAILED_PRECONDITION);
 }
 
@@ -136,13 +136,13 @@ TEST_F(ServeSessionsTest, AChatContinuesAfterItsOwnTokens) {
   const std::string id = CreateSession();
   // <|start|>user\nhi<|end|><|start|>assistant\n : 1 + 5 + 2 + 1 + 1 + 10
   engine_->model.SetScript(fakes::Replies(20, WithEnd("opera"), 'x'));
-  const Answer one = Ask(id, "hi");
+  const StreamedResponse one = Ask(id, "hi");
   ASSERT_TRUE(one.status.ok()) << one.status.error_message();
   EXPECT_EQ(one.text, "opera");
   EXPECT_EQ(one.last().usage().prompt_tokens(), 20);
 
   engine_->model.SetScript(fakes::Replies(48, WithEnd("<think>a</think>b"), 'x'));
-  const Answer two = Ask(id, "yes?");
+  const StreamedResponse two = Ask(id, "yes?");
   ASSERT_TRUE(two.status.ok()) << two.status.error_message();
   EXPECT_EQ(two.text, "<think>a</think>b");
   v1::Session session = GetSession(id);
@@ -157,7 +157,7 @@ TEST_F(ServeSessionsTest, AChatContinuesAfterItsOwnTokens) {
   EXPECT_EQ(session.turns(1).messages(1).content(), "<think>a</think>b");
 
   // This template removes the reasoning. So the log branches where the response began.
-  const Answer three = Ask(id, "so");
+  const StreamedResponse three = Ask(id, "so");
   ASSERT_TRUE(three.status.ok()) << three.status.error_message();
   session = GetSession(id);
   ASSERT_EQ(session.turns_size(), 3);
@@ -174,7 +174,7 @@ TEST_F(ServeSessionsTest, AChatContinuesAfterItsOwnTokens) {
             three.token_ids);
 }
 
-TEST_F(ServeSessionsTest, ACancelledTurnKeepsWhatWasDelivered) {
+TEST_F(ServeSessionsTest, ACancelledTurnKeepsTheDeliveredTokens) {
   Start();
   const std::string id = CreateSession();
   grpc::ClientContext context;
@@ -234,16 +234,16 @@ TEST_F(ServeSessionsTest, ABusySessionSaysWhenToComeBack) {
   }
   {
     grpc::ClientContext called;
-    v1::CompleteResponse answer;
-    const grpc::Status status = inference_->Complete(&called, second, &answer);
+    v1::CompleteResponse response;
+    const grpc::Status status = inference_->Complete(&called, second, &response);
     expect_hint("Complete", status, called);
   }
   {
     grpc::ClientContext called;
     v1::DeleteSessionRequest deletion;
     deletion.set_session_id(id);
-    v1::DeleteSessionResponse answer;
-    const grpc::Status status = sessions_->DeleteSession(&called, deletion, &answer);
+    v1::DeleteSessionResponse response;
+    const grpc::Status status = sessions_->DeleteSession(&called, deletion, &response);
     expect_hint("DeleteSession", status, called);
   }
   {
@@ -251,8 +251,8 @@ TEST_F(ServeSessionsTest, ABusySessionSaysWhenToComeBack) {
     v1::TruncateSessionRequest cut;
     cut.set_session_id(id);
     cut.set_position(3);
-    v1::Session answer;
-    const grpc::Status status = sessions_->TruncateSession(&called, cut, &answer);
+    v1::Session response;
+    const grpc::Status status = sessions_->TruncateSession(&called, cut, &response);
     expect_hint("TruncateSession", status, called);
   }
   context.TryCancel();
@@ -268,7 +268,7 @@ TEST_F(ServeSessionsTest, AFullSessionSaysSo) {
   v1::GenerateRequest turn = Text(std::string(200, 'x'), 40);
   turn.set_session_id(id);
   ASSERT_TRUE(Generate(turn).status.ok());
-  const Answer full = Generate(turn);
+  const StreamedResponse full = Generate(turn);
   EXPECT_EQ(full.status.error_code(), StatusCode::FAILED_PRECONDITION);
   EXPECT_TRUE(absl::StrContains(full.status.error_message(), "TruncateSession"));
   EXPECT_EQ(GetSession(id).turn_count(), 1);
@@ -283,7 +283,7 @@ TEST_F(ServeSessionsTest, ATruncatedSessionContinuesAsIfTheRestHadNeverBeen) {
   const v1::Session first = GetSession(id);
   const std::vector<int32_t> second = Generate(turn).token_ids;
   EXPECT_EQ(second.size(), 16);  // the response ends when the context is full
-  const Answer full = Generate(turn);
+  const StreamedResponse full = Generate(turn);
   EXPECT_EQ(full.status.error_code(), StatusCode::FAILED_PRECONDITION);
 
   ASSERT_TRUE(Truncate(id, 140).ok());

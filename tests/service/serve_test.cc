@@ -23,18 +23,18 @@ namespace {
 
 using grpc::StatusCode;
 
-TEST_F(ServeTest, StreamsAnAnswer) {
+TEST_F(ServeTest, StreamsAResponse) {
   Start();
   engine_->model.SetScript(fakes::Replies(5, WithEnd("hello w\xC3\xB6rld"), 'x'));
-  const Answer answer = Generate(Text("Hello", 100));
-  ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
-  EXPECT_EQ(answer.text, "hello w\xC3\xB6rld");
-  EXPECT_EQ(answer.token_ids, WithEnd("hello w\xC3\xB6rld"));
-  EXPECT_EQ(answer.last().finish_reason(), v1::STOP);
-  EXPECT_EQ(answer.last().usage().prompt_tokens(), 5);
-  EXPECT_EQ(answer.last().usage().completion_tokens(), 13);
+  const StreamedResponse response = Generate(Text("Hello", 100));
+  ASSERT_TRUE(response.status.ok()) << response.status.error_message();
+  EXPECT_EQ(response.text, "hello w\xC3\xB6rld");
+  EXPECT_EQ(response.token_ids, WithEnd("hello w\xC3\xB6rld"));
+  EXPECT_EQ(response.last().finish_reason(), v1::STOP);
+  EXPECT_EQ(response.last().usage().prompt_tokens(), 5);
+  EXPECT_EQ(response.last().usage().completion_tokens(), 13);
   int64_t position = 0;
-  for (const v1::GenerateResponse& message : answer.messages) {
+  for (const v1::GenerateResponse& message : response.messages) {
     EXPECT_EQ(message.position(), position);
     EXPECT_FALSE(message.request_id().empty());
     position += message.token_ids_size();
@@ -46,7 +46,7 @@ TEST_F(ServeTest, CompleteEqualsGenerate) {
   v1::GenerateRequest request = Text("Hello", 40);
   request.set_logprobs(true);
   request.set_top_logprobs(2);
-  const Answer streamed = Generate(request);
+  const StreamedResponse streamed = Generate(request);
   grpc::ClientContext context;
   v1::CompleteResponse complete;
   ASSERT_TRUE(inference_->Complete(&context, request, &complete).ok());
@@ -97,12 +97,12 @@ TEST_F(ServeTest, ModelsAndTokens) {
             StatusCode::INVALID_ARGUMENT);
 }
 
-TEST_F(ServeTest, CreditIsRenewedAlongALongAnswer) {
+TEST_F(ServeTest, CreditIsRenewedDuringALongResponse) {
   Start();
-  const Answer answer = Generate(LongText());
-  EXPECT_TRUE(answer.status.ok()) << answer.status.error_message();
-  EXPECT_EQ(answer.token_ids.size(), 2000);
-  EXPECT_EQ(answer.last().finish_reason(), v1::LENGTH);
+  const StreamedResponse response = Generate(LongText());
+  EXPECT_TRUE(response.status.ok()) << response.status.error_message();
+  EXPECT_EQ(response.token_ids.size(), 2000);
+  EXPECT_EQ(response.last().finish_reason(), v1::LENGTH);
 }
 
 TEST_F(ServeTest, ACancelStopsTheWork) {
@@ -180,7 +180,7 @@ TEST_F(ServeTest, AFullQueueSaysWhenToComeBack) {
 TEST_F(ServeTest, AnExpertThatIsNotToBeHadIsNamedAfterAFewAttempts) {
   Start();
   const v1::GenerateRequest request = Text("The tide", 40);
-  const Answer whole = Generate(request);
+  const StreamedResponse whole = Generate(request);
   ASSERT_TRUE(whole.status.ok()) << whole.status.error_message();
   const std::string error = "m.tidepack: layer 3, expert 7 cannot be read: Input/output error";
   int64_t failed = 0;
@@ -217,7 +217,7 @@ TEST_F(ServeTest, AnExpertThatIsNotToBeHadIsNamedAfterAFewAttempts) {
   }
 }
 
-TEST_F(ServeTest, ARequestIdLeadsToItsAnswer) {
+TEST_F(ServeTest, ARequestIdLeadsToItsResponse) {
   Start();
   engine_->model.Hold();
   v1::GenerateRequest request = Text("Hello", 10);
@@ -235,19 +235,19 @@ TEST_F(ServeTest, ARequestIdLeadsToItsAnswer) {
   std::string text = message.text();
   while (reader->Read(&message)) text += message.text();
   EXPECT_TRUE(reader->Finish().ok());
-  const Answer again = Generate(request);
+  const StreamedResponse again = Generate(request);
   EXPECT_TRUE(again.status.ok()) << again.status.error_message();
   EXPECT_EQ(again.text, text);
   EXPECT_EQ(Stats().workers(0).generated_tokens_total(), 10);
 }
 
-TEST_F(ServeTest, SeveralAnswersCountTheirPromptOnce) {
+TEST_F(ServeTest, SeveralResponsesCountTheirPromptOnce) {
   Start();
   v1::GenerateRequest request = Text("Hello", 20);
   request.mutable_stopping()->set_ignore_eos(true);
   request.mutable_sampling()->set_temperature(1);
   request.mutable_sampling()->set_seed(5);
-  std::vector<Answer> alone;
+  std::vector<StreamedResponse> alone;
   for (uint64_t i = 0; i < 3; ++i) {
     v1::GenerateRequest one = request;
     one.mutable_sampling()->set_seed(5 + i);
@@ -339,12 +339,12 @@ TEST_F(ServeTest, BadRequestsGetOneClearStatus) {
   for (const Case& c : cases) {
     v1::GenerateRequest request = Text("Hello", 5);
     c.spoil(&request);
-    const Answer answer = Generate(request);
-    EXPECT_EQ(answer.status.error_code(), c.code)
-        << c.name << ": " << answer.status.error_message();
-    EXPECT_TRUE(absl::StrContains(answer.status.error_message(), c.says))
-        << c.name << ": " << answer.status.error_message();
-    EXPECT_TRUE(answer.messages.empty()) << c.name;
+    const StreamedResponse response = Generate(request);
+    EXPECT_EQ(response.status.error_code(), c.code)
+        << c.name << ": " << response.status.error_message();
+    EXPECT_TRUE(absl::StrContains(response.status.error_message(), c.says))
+        << c.name << ": " << response.status.error_message();
+    EXPECT_TRUE(response.messages.empty()) << c.name;
   }
   EXPECT_TRUE(Generate(Text("Hello", 5)).status.ok());
 }
@@ -392,7 +392,7 @@ TEST_F(ServeTest, ShutdownDrainsThenCancels) {
   stopper.join();
 }
 
-TEST_F(ServeTest, ShutdownCancelsWhatDoesNotEnd) {
+TEST_F(ServeTest, ShutdownCancelsStreamsThatDoNotEnd) {
   Start();
   engine_->model.Hold();
   grpc::ClientContext context;

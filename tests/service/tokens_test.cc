@@ -118,7 +118,7 @@ class TokensTest : public ServeTest {
     EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
     RawClient client(port);
     client.Send(request);
-    return client.ReadAnswer().status;
+    return client.ReadResponse().status;
   }
 
   // Starts a worker with its own port, and a front that calls it with the token `front`.
@@ -145,10 +145,10 @@ class TokensTest : public ServeTest {
 
   // If there is no worker, waits for one.
   grpc::Status CompleteAs(const std::string& principal) {
-    v1::CompleteResponse answer;
+    v1::CompleteResponse response;
     const grpc::Status status =
-        inference_->Complete(As(principal).get(), Text("Hello", 2), &answer);
-    EXPECT_EQ(answer.usage().completion_tokens(), status.ok() ? 2 : 0);
+        inference_->Complete(As(principal).get(), Text("Hello", 2), &response);
+    EXPECT_EQ(response.usage().completion_tokens(), status.ok() ? 2 : 0);
     return status;
   }
 
@@ -198,7 +198,7 @@ TEST_F(TokensTest, EveryRpcOfAWorkerAsksForAFront) {
   EXPECT_TRUE(Call(channel, "/tidepool.v1.Admin/GetStats", "ops").ok());
 }
 
-TEST_F(TokensTest, ARefusalSaysWhatIsMissing) {
+TEST_F(TokensTest, ARefusalNamesTheMissingRight) {
   Start();
   const std::string method = "/tidepool.v1.Admin/GetStats";
   EXPECT_EQ(Call(channel_, method, "").error_message(),
@@ -244,10 +244,10 @@ TEST_F(TokensTest, ASessionIsItsPrincipalsAlone) {
 
   v1::GenerateRequest turn = Text("Hello", 2);
   turn.set_session_id("notes");
-  v1::CompleteResponse answer;
-  EXPECT_EQ(inference_->Complete(As("bob").get(), turn, &answer).error_code(),
+  v1::CompleteResponse response;
+  EXPECT_EQ(inference_->Complete(As("bob").get(), turn, &response).error_code(),
             StatusCode::NOT_FOUND);
-  EXPECT_TRUE(inference_->Complete(As("alice").get(), turn, &answer).ok());
+  EXPECT_TRUE(inference_->Complete(As("alice").get(), turn, &response).ok());
   v1::DeleteSessionRequest remove;
   remove.set_session_id("notes");
   v1::DeleteSessionResponse removed;
@@ -260,21 +260,21 @@ TEST_F(TokensTest, ARequestIdIsItsPrincipalsAlone) {
   Start();
   v1::GenerateRequest request = Text("Hello", 2);
   request.set_request_id("first");
-  v1::CompleteResponse answer;
-  ASSERT_TRUE(inference_->Complete(As("alice").get(), request, &answer).ok());
+  v1::CompleteResponse response;
+  ASSERT_TRUE(inference_->Complete(As("alice").get(), request, &response).ok());
   request.set_text("Something else");
-  EXPECT_EQ(inference_->Complete(As("alice").get(), request, &answer).error_code(),
+  EXPECT_EQ(inference_->Complete(As("alice").get(), request, &response).error_code(),
             StatusCode::ALREADY_EXISTS);
-  EXPECT_TRUE(inference_->Complete(As("bob").get(), request, &answer).ok());
+  EXPECT_TRUE(inference_->Complete(As("bob").get(), request, &response).ok());
 }
 
 TEST_F(TokensTest, CachedPrefixesAreTheirPrincipalsAlone) {
   Start();
   const v1::GenerateRequest request = Text(std::string(600, 'a'), 2);
   const auto cached_for = [&](const std::string& principal) {
-    v1::CompleteResponse answer;
-    EXPECT_TRUE(inference_->Complete(As(principal).get(), request, &answer).ok());
-    return answer.usage().cached_tokens();
+    v1::CompleteResponse response;
+    EXPECT_TRUE(inference_->Complete(As(principal).get(), request, &response).ok());
+    return response.usage().cached_tokens();
   };
   EXPECT_EQ(cached_for("alice"), 0);
   EXPECT_GT(cached_for("alice"), 0);
@@ -289,8 +289,8 @@ TEST_F(TokensTest, LimitsAreOfThePrincipal) {
   v1::GenerateResponse message;
   ASSERT_TRUE(first->Read(&message));
 
-  v1::CompleteResponse answer;
-  const grpc::Status second = inference_->Complete(As("carol").get(), Text("Hello", 2), &answer);
+  v1::CompleteResponse response;
+  const grpc::Status second = inference_->Complete(As("carol").get(), Text("Hello", 2), &response);
   ExpectRefused(second, StatusCode::RESOURCE_EXHAUSTED, second.error_message());
   const std::string body = R"({"prompt": "Hello", "max_tokens": 2})";
   EXPECT_EQ(
@@ -299,14 +299,14 @@ TEST_F(TokensTest, LimitsAreOfThePrincipal) {
           "Content-Type: application/json\r\nContent-Length: ",
           body.size(), "\r\n\r\n", body)),
       429);
-  EXPECT_TRUE(inference_->Complete(As("alice").get(), Text("Hello", 2), &answer).ok());
+  EXPECT_TRUE(inference_->Complete(As("alice").get(), Text("Hello", 2), &response).ok());
 
   first_context->TryCancel();
   while (first->Read(&message)) {
   }
   first->Finish();
   WaitIdle();
-  EXPECT_TRUE(inference_->Complete(As("carol").get(), Text("Hello", 2), &answer).ok());
+  EXPECT_TRUE(inference_->Complete(As("carol").get(), Text("Hello", 2), &response).ok());
 }
 
 TEST_F(TokensTest, HttpAsksForAToken) {

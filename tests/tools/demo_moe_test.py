@@ -128,7 +128,7 @@ class DemoMoeTest(unittest.TestCase):
                 self.assertTrue(np.array_equal(
                     rows, dense[f"{name}.weight"][self.committed.neurons[layer]]), name)
 
-    def test_what_is_wrong_is_named(self):
+    def test_wrong_inputs_are_named(self):
         experts = self.committed.experts
         self.refuse(f"--top-k must be from 1 to {experts} (got {experts + 1})", "--top-k", str(experts + 1))
         other = self.folder / "other.gguf"

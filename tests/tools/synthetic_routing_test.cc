@@ -211,7 +211,7 @@ TEST_F(SyntheticRoutingTest, TheNextLayersRouterSeesMostButNotAllOfIt) {
   EXPECT_LT(predicted, 0.97);
 }
 
-TEST_F(SyntheticRoutingTest, WhatNoRouterShowsIsRefused) {
+TEST_F(SyntheticRoutingTest, RefusesTargetsThatNoRouterReaches) {
   const auto refuse = [&](const Shape& shape, RoutingTarget target) {
     return std::string(WriteSynthetic(shape, Path(), {.routing = target}).status().message());
   };

@@ -134,7 +134,7 @@ TEST_F(SyntheticTest, PublishedShapesAreAsPublished) {
   }
 }
 
-TEST_F(SyntheticTest, WhatCannotBeWrittenIsNamed) {
+TEST_F(SyntheticTest, NamesTheTypeThatCannotBeWritten) {
   const auto refuse = [&](GgmlType type) {
     return std::string(
         WriteSynthetic(*FindShape("tiny"), Path(), {.type = type}).status().message());

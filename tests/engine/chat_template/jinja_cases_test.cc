@@ -19,7 +19,7 @@ absl::StatusOr<std::string> Render(const std::string& source, const Json& variab
   return chat->RenderText(inputs);
 }
 
-TEST(JinjaCasesTest, TemplatesPrintWhatJinjaPrints) {
+TEST(JinjaCasesTest, TemplatesPrintTheSameAsJinja) {
   const Json golden = ReadGolden("jinja_cases.json");
   int texts = 0;
   for (const Json& item : golden["cases"]) {

@@ -70,7 +70,7 @@ class GgufFileWriterTest : public ::testing::Test {
   const std::string folder_;
 };
 
-TEST_F(GgufFileWriterTest, WhatIsWrittenIsRead) {
+TEST_F(GgufFileWriterTest, ReadsTheWrittenFile) {
   auto writer = Create();
   ASSERT_TRUE(writer.ok()) << writer.status();
   ASSERT_TRUE(WriteAll(writer->get()).ok());
@@ -157,7 +157,7 @@ TEST_F(GgufFileWriterTest, ADiskThatIsTooSmallSaysSoAtOnce) {
   EXPECT_EQ(Files(), 0);
 }
 
-TEST_F(GgufFileWriterTest, NamesWhatCannotBeWritten) {
+TEST_F(GgufFileWriterTest, NamesTheFileThatCannotBeWritten) {
   const auto at = [](const std::string& path) {
     return GgufFileWriter::Create(path, {}, {}, base::ExistingFile::kReplace).status();
   };

@@ -265,7 +265,7 @@ TEST_F(SplitTest, TensorCountIsChecked) {
               HasSubstr("split.tensors.count: 7, but the parts hold 3 tensors"));
 }
 
-TEST_F(SplitTest, RenamedPartSaysWhatNameItNeeds) {
+TEST_F(SplitTest, ARenamedPartNamesTheNameThatItNeeds) {
   const std::string path = WriteTempFile("renamed.gguf", writers_[0].Build());
   const absl::Status status = GgufFile::Open(path).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);

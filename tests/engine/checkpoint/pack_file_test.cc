@@ -70,7 +70,7 @@ class PackFileTest : public testing::Test {
   std::vector<double> fractions_;
 };
 
-TEST_F(PackFileTest, ReadsWhatWasWritten) {
+TEST_F(PackFileTest, ReadsTheWrittenRecords) {
   const PackContents contents = Contents();
   ASSERT_TRUE(Write(contents).ok());
   EXPECT_EQ(Files(), 1u);

@@ -260,7 +260,7 @@ TEST(WeightStore, ShapesOnlyChecksAllButTheNumbersOfMatrices) {
   EXPECT_FALSE((*store)->Vector("norm", 2).ok());
 }
 
-TEST(WeightStore, ListsWhatWasNeverAskedFor) {
+TEST(WeightStore, ListsTensorsThatWereNeverRequested) {
   GgufWriter writer;
   writer.F32Tensor("a", {4, 2}, std::vector<float>(8))
       .F32Tensor("rope_freqs.weight", {4}, std::vector<float>(4))

@@ -74,7 +74,7 @@ Totals RunDraft(const std::string& draft) {
   return totals;
 }
 
-TEST(JsonSchemaSuiteTest, AcceptsNothingInvalidAndMissesOnlyWhatIsKnown) {
+TEST(JsonSchemaSuiteTest, AcceptsNothingInvalidAndMissesOnlyKnownCases) {
   std::set<std::string> misses;
   for (const auto& [draft, bar] :
        std::map<std::string, int>{{"draft2020-12", 1100}, {"draft7", 900}}) {

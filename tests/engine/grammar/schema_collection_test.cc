@@ -50,7 +50,7 @@ bool IsWhole(const Json& line, std::set<std::string>* misses) {
   return whole;
 }
 
-TEST(SchemaCollectionTest, AcceptsNothingInvalidAndMissesOnlyWhatIsKnown) {
+TEST(SchemaCollectionTest, AcceptsNothingInvalidAndMissesOnlyKnownCases) {
   int schemas = 0, whole = 0;
   std::set<std::string> misses;
   std::ifstream stream(arguments.collection);

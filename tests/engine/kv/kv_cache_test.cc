@@ -225,7 +225,7 @@ TEST(KvCacheTest, WindowGroupFreesBlocksOutOfReach) {
   EXPECT_EQ(cache->blocks_cached(), 2);
 }
 
-TEST(KvCacheTest, PrefixNeedsOnlyWhatTheWindowReaches) {
+TEST(KvCacheTest, APrefixNeedsOnlyTheBlocksInTheWindow) {
   auto cache = MakeCache({Full(), Window(40)}, 9);
   const std::vector<int32_t> tokens = Tokens(4 * kTokens + 1);
   const auto compute = [&] {

@@ -78,7 +78,7 @@ class KvDiskTest : public testing::Test {
   std::unique_ptr<KvDisk> disk_;
 };
 
-TEST_F(KvDiskTest, ReturnsWhatWasWritten) {
+TEST_F(KvDiskTest, ReturnsTheWrittenBlocks) {
   Start(8);
   EXPECT_FALSE(Has(0));
   EXPECT_EQ(Read(0), "missing");

@@ -68,7 +68,7 @@ TEST(ModelBundleTest, ExactModeKeepsFloat32) {
   EXPECT_EQ(bundle->model->kv_specs()[0].dtype, DType::kF32);
 }
 
-TEST(ModelBundleTest, NumericsIdNamesWhatChangesBitsAlone) {
+TEST(ModelBundleTest, NumericsIdDependsOnlyOnThingsThatChangeBits) {
   const std::string id = MustLoad(kModel, {.threads = 1})->numerics_id;
   EXPECT_EQ(MustLoad(kModel, {.threads = 2, .isa = kernels::Isa::kPortable})->numerics_id, id);
   const std::string bf16 = MustLoad(kModel, {.kv_dtype = DType::kBF16})->numerics_id;

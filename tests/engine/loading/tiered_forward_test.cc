@@ -242,7 +242,7 @@ void ExpectCopiedOnce(const moe::OffloadStats& before, const moe::OffloadStats& 
 // It must read each missing expert only once, whichever experts are in memory. One exception:
 // experts that are evicted for an earlier layer's misses during the pass, as lru does, are read
 // again. On a device, its memory also gets a copy of each missing expert only once.
-TEST_F(TieredForwardTest, APassReadsWhatIsMissingOnce) {
+TEST_F(TieredForwardTest, APassReadsEachMissingRecordOnce) {
   constexpr tools::Shape kWide = {.name = "wide",
                                   .architecture = "qwen3moe",
                                   .layers = 4,

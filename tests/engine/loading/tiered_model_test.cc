@@ -116,7 +116,7 @@ TEST_F(TieredModelTest, CountsAsReplayDoes) {
 }
 
 // A miss costs the record's bytes, and the last layer's records are larger.
-TEST_F(TieredModelTest, KnowsWhatAMissOfEachLayerCosts) {
+TEST_F(TieredModelTest, KnowsTheCostOfAMissInEachLayer) {
   EXPECT_THAT(MissCost(*MustLoad(model_, Share(0.6))), IsEmpty());
   const auto costs = MissCost(*MustLoad(WriteMixed(), Share(0.6)));
   ASSERT_EQ(costs.size(), 3u);
@@ -256,7 +256,7 @@ constexpr ExpertSizes kSizes = {.experts = 100,
                                 .top_k = 4,
                                 .staging = 8};
 
-TEST(PlanExpertSlotsTest, AutoTakesAllOrWhatIsFree) {
+TEST(PlanExpertSlotsTest, AutoTakesAllExpertsOrTheFreeMemory) {
   const auto slots = [](int64_t available, int64_t reserve) {
     return PlanExpertSlots({}, {available * kMib, reserve * kMib, 50 * kMib}, kSizes);
   };
@@ -275,7 +275,7 @@ TEST(PlanExpertSlotsTest, TheReserveIsSmallerWhereThereIsLittle) {
   EXPECT_EQ(*PlanExpertSlots({}, {320 * kMib, -1, 50 * kMib}, kSizes), (240 - 80) / 2 - 8);
 }
 
-TEST(DefaultKvBytesTest, AGibibyteOrAQuarterOfWhatIsFree) {
+TEST(DefaultKvBytesTest, IsAGibibyteOrAQuarterOfTheFreeMemory) {
   EXPECT_EQ(DefaultKvBytes(std::nullopt), 1024 * kMib);  // unknown memory
   EXPECT_EQ(DefaultKvBytes(9000 * kMib), 1024 * kMib);
   EXPECT_EQ(DefaultKvBytes(400 * kMib), 100 * kMib);

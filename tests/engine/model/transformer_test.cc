@@ -90,7 +90,7 @@ TEST(TransformerTest, PositionsAreApartFromSlots) {
   EXPECT_GT(difference, 0.1);
 }
 
-TEST(TransformerTest, OnlyABidirectionalRowSeesWhatComesLater) {
+TEST(TransformerTest, OnlyABidirectionalRowSeesLaterRows) {
   const LoadedModel loaded = Load(Tiny("llama_f32"), {});
   const int64_t cols = loaded.model->vocab_size();
   Sequence sequence(loaded.model.get(), 32);

@@ -8,7 +8,7 @@
 namespace tidepool::engine {
 namespace {
 
-TEST(LimitMaxTokensTest, TakesTheSmallerOfWhatWasAskedForAndTheRoom) {
+TEST(LimitMaxTokensTest, TakesTheSmallerOfTheRequestAndTheRoom) {
   EXPECT_EQ(LimitMaxTokens(10, 100), 10);
   EXPECT_EQ(LimitMaxTokens(100, 10), 10);
   EXPECT_EQ(LimitMaxTokens(0, 10), 0);

@@ -367,7 +367,7 @@ TEST(SamplerTest, ProcessedLogprobsAreThoseOfTheDraw) {
   }
 }
 
-TEST(SamplerTest, ProcessedLogprobsOfTheBestTokenIgnoreWhatOnlyADrawUses) {
+TEST(SamplerTest, ProcessedLogprobsOfTheBestTokenIgnoreTheStepsOfADraw) {
   Case c;
   c.top_logprobs = 20;
   c.processed_logprobs = true;

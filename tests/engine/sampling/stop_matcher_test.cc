@@ -33,7 +33,7 @@ TEST(StopMatcherTest, WithoutStopStringsAllGoesThrough) {
   EXPECT_EQ(matcher.TakeHeld(), "");
 }
 
-TEST(StopMatcherTest, HoldsBackWhatMayBegin) {
+TEST(StopMatcherTest, HoldsBackTextThatMayBeginAStopString) {
   StopMatcher matcher({"\n\nUser:"}, StopText::kDrop);
   EXPECT_EQ(matcher.Append("Hello\n").text, "Hello");
   EXPECT_EQ(matcher.Append("you").text, "\nyou");

@@ -102,7 +102,7 @@ TEST_F(BatchSchedulerTest, AtMostMaxSequencesRun) {
   EXPECT_EQ(Step(), "A 2+1*, C 2+1*, D 2+1*, E 0+2*");
 }
 
-TEST_F(BatchSchedulerTest, AdmitsWhatFitsInOrder) {
+TEST_F(BatchSchedulerTest, AdmitsRequestsThatFitInOrder) {
   Start(6);
   Add({.name = "A", .prompt = 3 * kTokens});
   Add({.name = "large", .prompt = 3 * kTokens});  // and one block must remain for A to grow

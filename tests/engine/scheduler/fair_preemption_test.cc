@@ -72,7 +72,7 @@ TEST_F(FairPreemptionTest, EachKeepsItsPlaceForAQuantum) {
 
 // After a resumed sequence was recomputed, it first gets a number of tokens in proportion to that
 // cost.
-TEST_F(FairPreemptionTest, TheQuantumGrowsWithWhatTheAdmissionCost) {
+TEST_F(FairPreemptionTest, TheQuantumGrowsWithTheCostOfTheAdmission) {
   Start(200, {.limits = {.rows = 512, .logit_rows = 8}, .prefill_chunk = 512, .max_sequences = 1});
   Add({.name = "a1", .prompt = 400, .principal = "a"});
   Step();

@@ -94,7 +94,7 @@ TEST_F(KvRestoresTest, BlocksSharedWithRunningSequencesDoNotCountAsFree) {
   EXPECT_EQ(cache_->blocks_free(), free + 1);
 }
 
-TEST_F(KvRestoresTest, ComputesWhatIsCheaperToCompute) {
+TEST_F(KvRestoresTest, ComputesBlocksThatAreSlowerToRead) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
   // The disk's speed is measured by one read, which takes ten seconds here.
   fake_.Hold();

@@ -66,7 +66,7 @@ TEST(PromptRowsTest, PrincipalsShareEqually) {
             (Rows{13, 0, 37, 50}));
 }
 
-TEST(PromptRowsTest, WhatAPrincipalDoesNotNeedGoesToTheOthers) {
+TEST(PromptRowsTest, TheUnusedShareOfAPrincipalGoesToTheOthers) {
   EXPECT_EQ(SharePromptRows({{.arrival = 1, .principal = "a", .left = 200},
                              {.arrival = 2, .principal = "b", .left = 10},
                              {.arrival = 3, .principal = "c", .left = 200}},

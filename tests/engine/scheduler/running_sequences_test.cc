@@ -41,7 +41,7 @@ class RunningSequencesTest : public SchedulerTest {
       decoder_.get()};
 };
 
-TEST_F(RunningSequencesTest, PromptsShareWhatDecodesLeave) {
+TEST_F(RunningSequencesTest, PromptsShareTheRowsThatDecodesLeave) {
   const Sequence* decode = Decode({.prompt = 9});
   const Sequence* first = Run({.prompt = 100});
   const Sequence* second = Run({.prompt = 101});

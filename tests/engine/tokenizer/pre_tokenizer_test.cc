@@ -62,7 +62,7 @@ TEST(PreTokenizerTest, LookaheadEndsWithThePiece) {
   EXPECT_EQ(Split("gpt-2", "a  1"), (Pieces{"a", " ", " 1"}));
 }
 
-TEST(PreTokenizerTest, WhatNoAlternativeMatchesIsAPiece) {
+TEST(PreTokenizerTest, TextThatNoAlternativeMatchesIsAPiece) {
   EXPECT_EQ(Split("gpt-2", "a\tb"), (Pieces{"a", "\t", "b"}));
 }
 

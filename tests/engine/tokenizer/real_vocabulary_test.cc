@@ -53,7 +53,7 @@ TEST_F(RealVocabularyTest, IdsEqualTokenizers) {
   }
 }
 
-TEST_F(RealVocabularyTest, KnowsWhatTheFileSays) {
+TEST_F(RealVocabularyTest, ReadsTheSpecialTokensOfTheFile) {
   EXPECT_EQ(tokenizer_->vocab_size(), 49152);
   EXPECT_EQ(tokenizer_->bos_text(), "<|im_start|>");
   EXPECT_EQ(tokenizer_->eos_text(), "<|im_end|>");

@@ -109,7 +109,7 @@ TEST(SentencePieceTest, DecodeTakesThePrefixAway) {
   EXPECT_EQ(decoder.Feed(*tokenizer->FindToken("▁a")), " a");
 }
 
-TEST(SentencePieceTest, BytesStandForWhatNoPieceCovers) {
+TEST(SentencePieceTest, TextWithoutAPieceBecomesBytes) {
   const auto tokenizer = Make(Spec(Letters()));
   const std::string text = "é\xFF\n";
   EXPECT_EQ(Encode(*tokenizer, text), (Ids{kPieces, 3 + 0xC3, 3 + 0xA9, 3 + 0xFF, 3 + '\n'}));
@@ -186,7 +186,7 @@ TEST(SentencePieceTest, ExtraSpacesGoWhereTheFileSaysSo) {
   EXPECT_EQ(Encode(*tokenizer, "   "), Ids());
 }
 
-TEST(SentencePieceTest, WhatOldFilesLeaveUnsaid) {
+TEST(SentencePieceTest, OldFilesGetTheDefaultSpecialTokens) {
   TokenizerSpec spec = Spec(Letters());
   spec.token_types.clear();
   const auto tokenizer = Make(std::move(spec));

@@ -29,7 +29,7 @@ std::vector<LaneMiss> Misses(const std::vector<int64_t>& rows) {
   return misses;
 }
 
-TEST(LaneCostsTest, LearnsWhatACopyTakes) {
+TEST(LaneCostsTest, LearnsTheTimeOfACopy) {
   LaneCosts costs = Measured(50e-6, 80e-6);
   EXPECT_NEAR(costs.CopySeconds(kBytes), 50e-6, 1e-9);
   EXPECT_NEAR(costs.CopySeconds(2 * kBytes), 100e-6, 1e-9);

@@ -130,7 +130,7 @@ AroundPrompts DecodeAroundPrompts(const std::string& policy, uint32_t seed) {
   return around;
 }
 
-TEST(SharedPoolTest, APromptDoesNotEvictWhatDecodingNeeds) {
+TEST(SharedPoolTest, APromptDoesNotEvictTheExpertsOfDecoding) {
   constexpr double kLost = 0.05;
   for (uint32_t seed = 1; seed <= 4; ++seed) {
     SCOPED_TRACE(seed);

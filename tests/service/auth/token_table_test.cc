@@ -139,7 +139,7 @@ TEST(TokenTableTest, DrawnTokensAndTheirLinesFit) {
   EXPECT_FALSE(table->Find(token, *expires).ok());
 }
 
-TEST(CheckAccessTest, RolesGetWhatTheyAreFor) {
+TEST(CheckAccessTest, EachRoleMayCallItsMethods) {
   const auto may = [](Role role, Access access) {
     const absl::Status status = CheckAccess({.principal = "p", .role = role}, access);
     EXPECT_TRUE(status.ok() || absl::IsPermissionDenied(status));

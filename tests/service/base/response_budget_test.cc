@@ -12,41 +12,41 @@
 namespace tidepool::service {
 namespace {
 
-constexpr int64_t kLong = WholeAnswer::kSmallBytes * 4;
+constexpr int64_t kLong = WholeResponse::kSmallBytes * 4;
 
 TEST(ResponseBudgetTest, AreBoundedTogether) {
-  const ResponseBudget answers(kLong * 2);
-  std::optional<WholeAnswer> first = answers.Begin("");
-  WholeAnswer second = answers.Begin("");
+  const ResponseBudget budget(kLong * 2);
+  std::optional<WholeResponse> first = budget.Begin("");
+  WholeResponse second = budget.Begin("");
   EXPECT_TRUE(first->Grow(kLong).ok());
   EXPECT_TRUE(second.Grow(kLong).ok());
-  WholeAnswer third = answers.Begin("");
+  WholeResponse third = budget.Begin("");
   // Short responses are still accepted.
-  EXPECT_TRUE(third.Grow(WholeAnswer::kSmallBytes).ok());
+  EXPECT_TRUE(third.Grow(WholeResponse::kSmallBytes).ok());
   const absl::Status refused = third.Grow(1);
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(base::RetryAfterOf(refused).has_value());
   EXPECT_NE(refused.message().find("use streaming"), std::string::npos) << refused;
   // Refused bytes count until the response is destroyed, like accepted bytes.
-  EXPECT_EQ(answers.bytes(), kLong * 2 + WholeAnswer::kSmallBytes + 1);
+  EXPECT_EQ(budget.bytes(), kLong * 2 + WholeResponse::kSmallBytes + 1);
   third.Clear();
-  EXPECT_EQ(answers.bytes(), kLong * 2);
+  EXPECT_EQ(budget.bytes(), kLong * 2);
   first.reset();
   EXPECT_TRUE(third.Grow(kLong).ok());
 }
 
 TEST(ResponseBudgetTest, APrincipalLeavesAsMuchAsItTakes) {
-  const ResponseBudget answers(kLong * 6);
-  std::vector<WholeAnswer> greedy;
-  const auto takes = [&answers](const std::string& principal, std::vector<WholeAnswer>* own) {
-    while (own->emplace_back(answers.Begin(principal)).Grow(kLong).ok()) {
+  const ResponseBudget budget(kLong * 6);
+  std::vector<WholeResponse> greedy;
+  const auto takes = [&budget](const std::string& principal, std::vector<WholeResponse>* own) {
+    while (own->emplace_back(budget.Begin(principal)).Grow(kLong).ok()) {
     }
     own->pop_back();
     return own->size();
   };
   EXPECT_EQ(takes("greedy", &greedy), 3) << "half of it, alone";
-  WholeAnswer small = answers.Begin("greedy");
-  EXPECT_TRUE(small.Grow(WholeAnswer::kSmallBytes).ok());
+  WholeResponse small = budget.Begin("greedy");
+  EXPECT_TRUE(small.Grow(WholeResponse::kSmallBytes).ok());
   const absl::Status refused = small.Grow(1);
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(base::RetryAfterOf(refused).has_value());
@@ -55,7 +55,7 @@ TEST(ResponseBudgetTest, APrincipalLeavesAsMuchAsItTakes) {
 
   // A principal without responses gets bytes at once. A principal that already has more than its
   // share gets no more.
-  std::vector<WholeAnswer> other;
+  std::vector<WholeResponse> other;
   EXPECT_EQ(takes("other", &other), 1);
   EXPECT_FALSE(greedy.front().Grow(1).ok());
   greedy.clear();
@@ -63,31 +63,31 @@ TEST(ResponseBudgetTest, APrincipalLeavesAsMuchAsItTakes) {
 }
 
 TEST(ResponseBudgetTest, WithoutAuthenticationOnePrincipalHasAll) {
-  const ResponseBudget answers(kLong);
-  WholeAnswer answer = answers.Begin("");
-  EXPECT_TRUE(answer.Grow(kLong).ok());
-  EXPECT_FALSE(answer.Grow(1).ok());
+  const ResponseBudget budget(kLong);
+  WholeResponse response = budget.Begin("");
+  EXPECT_TRUE(response.Grow(kLong).ok());
+  EXPECT_FALSE(response.Grow(1).ok());
 }
 
 TEST(ResponseBudgetTest, OneIsCountedOnceWhereverItIsMoved) {
-  std::optional<WholeAnswer> moved;
+  std::optional<WholeResponse> moved;
   {
-    const ResponseBudget answers(kLong);
-    WholeAnswer answer = answers.Begin("");
-    EXPECT_TRUE(answer.Grow(kLong).ok());
-    moved.emplace(std::move(answer));
-    EXPECT_EQ(answers.bytes(), kLong);
+    const ResponseBudget budget(kLong);
+    WholeResponse response = budget.Begin("");
+    EXPECT_TRUE(response.Grow(kLong).ok());
+    moved.emplace(std::move(response));
+    EXPECT_EQ(budget.bytes(), kLong);
   }
   EXPECT_FALSE(moved->Grow(1).ok());
 }
 
 TEST(ResponseBudgetTest, OneIsTooLongPastItsLimitAndNotAtIt) {
-  const ResponseBudget answers(WholeAnswer::kMaxBytes * 2);
-  WholeAnswer answer = answers.Begin("");
-  EXPECT_TRUE(answer.Grow(WholeAnswer::kMaxBytes).ok());
-  EXPECT_FALSE(answer.IsTooLong());
-  EXPECT_TRUE(answer.Grow(1).ok());
-  EXPECT_TRUE(answer.IsTooLong());
+  const ResponseBudget budget(WholeResponse::kMaxBytes * 2);
+  WholeResponse response = budget.Begin("");
+  EXPECT_TRUE(response.Grow(WholeResponse::kMaxBytes).ok());
+  EXPECT_FALSE(response.IsTooLong());
+  EXPECT_TRUE(response.Grow(1).ok());
+  EXPECT_TRUE(response.IsTooLong());
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ class Port {
   std::optional<OwnedFd> taken_;
 };
 
-TEST(ShutdownAcceptedSocketsTest, WhatWasWrittenArrivesAndNothingElse) {
+TEST(ShutdownAcceptedSocketsTest, OnlyTheWrittenBytesArrive) {
   Port port;
   ASSERT_TRUE(port.Write("before"));
   EXPECT_EQ(port.Cut(absl::Minutes(1)), 1);
@@ -105,7 +105,7 @@ TEST(ShutdownAcceptedSocketsTest, WhatWasWrittenArrivesAndNothingElse) {
 
 // If the owner closes a connection that has unread data, the kernel resets it. The kernel also
 // resets a closed connection when more data arrives.
-TEST(ShutdownAcceptedSocketsTest, WhatIsOnItsWayIsNotLostToAReset) {
+TEST(ShutdownAcceptedSocketsTest, BytesInFlightAreNotLostToAReset) {
   Port port;
   const std::string text = port.Fill();
   port.PeerWrites("unread");

@@ -133,7 +133,7 @@ TEST_F(StatsWatchTest, EndsAfterItsCount) {
   EXPECT_TRUE(reader.end->ok());
 }
 
-TEST_F(StatsWatchTest, RefusesWhatIsOutOfRange) {
+TEST_F(StatsWatchTest, RefusesFieldsOutOfRange) {
   for (const double seconds : {0.0, 0.09, -1.0, 3601.0, std::nan("")}) {
     Reader reader;
     Start(&reader, Every(seconds));
@@ -173,7 +173,7 @@ TEST_F(StatsWatchTest, ClosingEndsAll) {
   EXPECT_TRUE(late.read.empty());
 }
 
-TEST_F(StatsWatchTest, AnAnswerAfterTheEndIsDropped) {
+TEST_F(StatsWatchTest, AResponseAfterTheEndIsDropped) {
   at_once_ = false;
   Reader reader;
   Start(&reader, {});

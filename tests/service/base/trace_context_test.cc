@@ -16,7 +16,7 @@ std::string Header(absl::string_view version = "00", absl::string_view flags = "
   return absl::StrCat(version, "-", kTrace, "-", kSpan, "-", flags);
 }
 
-TEST(TraceContextTest, ReadsWhatTheSpecificationShows) {
+TEST(TraceContextTest, ReadsTheExamplesOfTheSpecification) {
   const auto context = ParseTraceContext(Header(), "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE");
   ASSERT_TRUE(context.has_value());
   EXPECT_EQ(context->trace_id, kTrace);
@@ -39,7 +39,7 @@ TEST(TraceContextTest, LaterVersionsMayHaveMore) {
   EXPECT_FALSE(ParseTraceContext(Header("ff"), "").has_value());
 }
 
-TEST(TraceContextTest, RefusesWhatIsNoneByTheLetter) {
+TEST(TraceContextTest, RefusesMalformedHeaders) {
   const std::string zeros(32, '0');
   for (const std::string& wrong : {
            std::string(),

@@ -35,7 +35,7 @@ TEST_F(WriteTimeoutsTest, OneIsLateOnceAtTheLimit) {
 
 // A stream without output has no pending write, so it is never late. The stream of a slow reader
 // begins a new write each time.
-TEST_F(WriteTimeoutsTest, WhatIsTakenIsNotLate) {
+TEST_F(WriteTimeoutsTest, AFinishedWriteIsNotLate) {
   auto write = Begin(1);
   for (int i = 2; i < 10; ++i) {
     loop_.Advance(absl::Minutes(9));

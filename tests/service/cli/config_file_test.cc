@@ -148,7 +148,7 @@ TEST(ConfigFileTest, CharactersThatAreNotAsciiAreInQuotesOrComments) {
   }
 }
 
-TEST(ConfigFileTest, WhatNoFlagTakesIsNamed) {
+TEST(ConfigFileTest, NamesValuesThatNoFlagTakes) {
   EXPECT_THAT(Complaint("a = 1\n[serve]"), HasSubstr("line 2: \"serve\": keys are flags' names"));
   EXPECT_THAT(Complaint("serve . model = 'm'"), HasSubstr("\"serve\": keys are flags' names"));
   EXPECT_THAT(Complaint("a = {b = 1}"), HasSubstr("no flag takes a table"));

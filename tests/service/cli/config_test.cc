@@ -347,7 +347,7 @@ TEST(ParseConfigTest, TokenNewTakesALine) {
               HasSubstr("user, admin or front"));
 }
 
-TEST(ParseConfigTest, FileGivesWhatTheCommandLineDoesNot) {
+TEST(ParseConfigTest, TheFileSetsFlagsThatTheCommandLineLacks) {
   const std::string path = WriteConfig(
       "model = \"file.gguf\"\nthreads = 3\nkv-memory = \"64MiB\"\nexact = true\ndrain-timeout = "
       "\"5s\"\n");

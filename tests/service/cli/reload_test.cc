@@ -25,7 +25,7 @@ class ReloadTest : public testing::Test {
   using Strings = std::vector<std::string>;
 };
 
-TEST_F(ReloadTest, TakesWhatMayChangeAndNamesWhatMayNot) {
+TEST_F(ReloadTest, AppliesReloadableKeysAndNamesTheOthers) {
   ParsedConfig running = Read("worker = ['a:1']\nlisten = '127.0.0.1:1'\nlog-level = 'warn'\n");
   const ParsedConfig read =
       Read("worker = ['a:1', 'b:2']\nlisten = '127.0.0.1:2'\nrequest-ttl = '5s'\n");

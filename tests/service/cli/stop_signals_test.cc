@@ -69,7 +69,7 @@ TEST_F(StopSignalsDeathTest, AServerThatHangsEndsSoonAfterTheSecondSignal) {
   EXPECT_EXIT(twice(), ExitedWithCode(128 + SIGINT), "");
 }
 
-TEST_F(StopSignalsDeathTest, WhatHangsAfterTheServerEndsWithTheSecondSignal) {
+TEST_F(StopSignalsDeathTest, TheSecondSignalEndsAProcessThatHangsAfterTheServer) {
   const auto late = [] {
     StopSignals signals(kNever);
     signals.ServerIs(Hang);

@@ -51,7 +51,7 @@ TEST(TrafficPlanTest, EqualSeedsGiveEqualPlans) {
   EXPECT_TRUE(differs);
 }
 
-TEST(TrafficPlanTest, DrawsWhatTheShapeSays) {
+TEST(TrafficPlanTest, DrawsRequestsOfTheGivenShape) {
   TrafficPlan plan(Shape());
   std::set<size_t> lengths;
   std::set<int64_t> outputs;
@@ -106,7 +106,7 @@ RequestOutcome Outcome(double planned_s, std::vector<double> tokens_at_s, absl::
   return outcome;
 }
 
-TEST(TrafficReportTest, CountsByWhatBecameOfRequests) {
+TEST(TrafficReportTest, CountsRequestsByTheirOutcome) {
   TrafficReport report({.begin = kSecond, .end = 3 * kSecond});
   report.Add(Outcome(1.0, {1.5, 1.6, 2.0}, absl::OkStatus()));
   report.Add(Outcome(2.0, {2.25, 3.5}, absl::OkStatus()));   // ends after the window
@@ -151,16 +151,16 @@ TEST(TrafficReportTest, LatenciesAreThoseOfTheWindow) {
 class HeldClient final : public TrafficClient {
  public:
   absl::StatusOr<ServedModel> FindModel() override { return absl::UnimplementedError("unused"); }
-  void Send(const TrafficRequest&, std::function<void(TrafficAnswer)> done) override {
+  void Send(const TrafficRequest&, std::function<void(TrafficResponse)> done) override {
     held.push_back(std::move(done));
   }
   void CancelAll() override { AnswerAll({.status = absl::CancelledError("cancelled")}); }
 
-  void AnswerAll(const TrafficAnswer& answer) {
-    for (const auto& done : std::exchange(held, {})) done(answer);
+  void AnswerAll(const TrafficResponse& response) {
+    for (const auto& done : std::exchange(held, {})) done(response);
   }
 
-  std::vector<std::function<void(TrafficAnswer)>> held;
+  std::vector<std::function<void(TrafficResponse)>> held;
 };
 
 class TrafficRunTest : public ::testing::Test {
@@ -179,8 +179,8 @@ class TrafficRunTest : public ::testing::Test {
     loop_.RunAll();
   }
 
-  void Answer(const TrafficAnswer& answer) {
-    client_.AnswerAll(answer);
+  void Answer(const TrafficResponse& response) {
+    client_.AnswerAll(response);
     loop_.RunAll();
   }
 
@@ -240,7 +240,7 @@ TEST_F(TrafficRunTest, CallersSendOneAfterTheOther) {
 }
 
 TEST_F(TrafficRunTest, RefusedRequestsAreSentAgainOnlyIfAskedTo) {
-  const TrafficAnswer refusal = {
+  const TrafficResponse refusal = {
       .status = base::WithRetryAfter(absl::ResourceExhaustedError("full"), kSecond)};
   Start({.sending = 9 * kSecond, .patience = kSecond}, /*rate=*/0.5);
   loop_.Advance(8 * kSecond);
@@ -253,7 +253,7 @@ TEST_F(TrafficRunTest, RefusedRequestsAreSentAgainOnlyIfAskedTo) {
 }
 
 TEST_F(TrafficRunTest, ARetryKeepsTheFirstPlannedTime) {
-  const TrafficAnswer refusal = {
+  const TrafficResponse refusal = {
       .status = base::WithRetryAfter(absl::ResourceExhaustedError("full"), kSecond)};
   Start({.callers = 1, .sending = 10 * kSecond, .patience = kSecond, .retries = 1}, /*rate=*/0);
   Answer(refusal);

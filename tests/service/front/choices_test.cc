@@ -125,7 +125,7 @@ TEST_F(ChoicesTest, AClientThatLeavesEndsAll) {
   EXPECT_EQ(client.status->message(), "gone");
 }
 
-TEST_F(ChoicesTest, ARequestThatComesAgainGetsTheSameAnswers) {
+TEST_F(ChoicesTest, ARepeatedRequestGetsTheSameResponses) {
   PuppetLink* worker = AddWorker("a");
   v1::GenerateRequest request = Several(2);
   request.set_request_id("r");

@@ -149,7 +149,7 @@ TEST_F(CrashAfterPrepareTest, ADeathLaterIsNotOfThePrepare) {
   EXPECT_EQ(evidence_.Of(kPrompt, 0), Suspicion::kNone);
 }
 
-TEST_F(CrashAfterPrepareTest, AnAnswerThatComesAfterItsWorkersDeathCounts) {
+TEST_F(CrashAfterPrepareTest, AResponseThatComesAfterItsWorkersDeathCounts) {
   for (int worker = 0; worker < 2; ++worker) {
     auto prepare = BeginPrepare(worker);
     const WorkerSighting seen = Sight(worker);

@@ -112,7 +112,7 @@ TEST_F(CrashEvidenceTest, AStreamThatPassedItsTrialIsNotJudgedAnyMore) {
   EXPECT_FALSE(Convicted());
 }
 
-TEST_F(CrashEvidenceTest, WhatALostWorkerMadeLastDoesNotHideThePlace) {
+TEST_F(CrashEvidenceTest, TheLastTokensOfALostWorkerDoNotHideThePlace) {
   // the worker died at position 300, but its last two tokens never arrived
   CrashOf(0, kPrompt, 298);
   CrashOf(1, kPrompt, 300);

@@ -194,7 +194,7 @@ TEST_F(DatedTemplateTest, ARequestThatRunsAgainKeepsItsPromptAfterMidnight) {
   again.generation->Cancel(absl::CancelledError("end of the test"));
 }
 
-TEST_F(DatedTemplateTest, NoAnswerIsMadeOfTwo) {
+TEST_F(DatedTemplateTest, NoResponseIsMadeOfTwo) {
   const v1::GenerateRequest request = Named(Chat("Is it lit?"));
   {
     // The request may have begun at another front, but the date was the same there.

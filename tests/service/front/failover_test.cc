@@ -96,7 +96,7 @@ TEST(PoisonedPromptsTest, AreNotKeptWithoutEnd) {
   EXPECT_FALSE(prompts.Check(1).ok());
 }
 
-TEST(PromptIdTest, IsOfItsSenderAndOfWhatIsComputed) {
+TEST(PromptIdTest, DependsOnTheSenderAndTheComputedInput) {
   v1::GenerateRequest request;
   request.set_text("one");
   const uint64_t digest = PromptIdOf("p", "m", request, {}).sent;

@@ -138,7 +138,7 @@ TEST_F(FrontAdminTest, BusyWorkersAreReportedWithARetryHint) {
   EXPECT_EQ(base::RetryAfterOf(answer_->status()), absl::Seconds(2));
 }
 
-TEST_F(FrontAdminTest, WhatNoRetryHelpsComesWithoutAHint) {
+TEST_F(FrontAdminTest, AnErrorThatNoRetryHelpsHasNoHint) {
   Set();
   for (AdminLink* link : links_) {
     link->sets[0].second(absl::ResourceExhaustedError("needs 1 GiB more; accepted: up to 2 GiB"));

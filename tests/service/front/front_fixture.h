@@ -209,7 +209,7 @@ class Client final : public GenerationSink {
     generation->OnWritten();
   }
 
-  std::shared_ptr<AnswerStream> generation;
+  std::shared_ptr<ResponseStream> generation;
   std::vector<v1::GenerateResponse> messages;
   std::vector<int32_t> tokens;
   bool writing = false;

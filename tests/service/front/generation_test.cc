@@ -76,7 +76,7 @@ TEST_F(GenerationTest, ContinuesAtAnotherWorker) {
   EXPECT_TRUE(client.messages.back().usage().numerics_changed());
 }
 
-TEST_F(GenerationTest, ALongAnswerOutlivesAnyNumberOfFailures) {
+TEST_F(GenerationTest, ALongResponseOutlivesAnyNumberOfFailures) {
   PuppetLink* worker = AddWorker("a");
   Client client;
   Begin(&client, Text());
@@ -117,7 +117,7 @@ TEST_F(GenerationTest, AStreamThatIsNotReadIsNotToBlameForCrashes) {
   EXPECT_TRUE(client.status->ok());
 }
 
-TEST_F(GenerationTest, WhatNoWorkerTookIsTriedForThirtySeconds) {
+TEST_F(GenerationTest, ARequestThatNoWorkerTookIsRetriedForThirtySeconds) {
   PuppetLink* worker = AddWorker("a");
   Client client;
   Begin(&client, Text());
@@ -206,7 +206,7 @@ TEST_F(GenerationTest, OnlyAFifthOfTheStreamsComesBackAtOnce) {
   for (Client& client : clients) client.generation->Cancel(absl::CancelledError("end of the test"));
 }
 
-TEST_F(GenerationTest, WhatLivingWorkersSayIsWhatTheClientHears) {
+TEST_F(GenerationTest, TheClientGetsTheErrorOfLivingWorkers) {
   PuppetLink* worker = AddWorker("a");
   Client client;
   Begin(&client, Text());
@@ -321,7 +321,7 @@ TEST_F(GenerationTest, AFailureBeforeTheFirstTokenLeavesNoTrace) {
   EXPECT_FALSE(log.info.busy);
 }
 
-TEST_F(GenerationTest, ACancelledTurnKeepsWhatWasLogged) {
+TEST_F(GenerationTest, ACancelledTurnKeepsItsLoggedTokens) {
   PuppetLink* worker = AddWorker("a");
   Client client;
   Begin(&client, SessionTurn());

@@ -86,7 +86,7 @@ class Cancelling final : public worker::v1::Worker::Service {
   static grpc::Status Cancelled() { return {grpc::StatusCode::CANCELLED, "CANCELLED"}; }
 };
 
-TEST(GrpcWorkerLinkTest, WhatAWorkerCancelsIsUnavailable) {
+TEST(GrpcWorkerLinkTest, ACallThatAWorkerCancelsIsUnavailable) {
   Cancelling worker;
   Linked linked(&worker);
   std::vector<absl::Status> ends;

@@ -16,7 +16,7 @@ namespace {
 using absl::StatusCode;
 using Tokens = std::vector<int32_t>;
 
-TEST_F(IdempotencyCacheTest, AFinishedAnswerIsReadAgainFromAnywhere) {
+TEST_F(IdempotencyCacheTest, AFinishedResponseIsReadAgainFromAnywhere) {
   PuppetLink* worker = AddWorker("a");
   Client first;
   Begin(&first, Named());
@@ -45,7 +45,7 @@ TEST_F(IdempotencyCacheTest, AFinishedAnswerIsReadAgainFromAnywhere) {
   EXPECT_EQ(worker->prepares.size(), 1);
 }
 
-TEST_F(IdempotencyCacheTest, OneAnswerHasAFewReadersAtATime) {
+TEST_F(IdempotencyCacheTest, OneResponseHasAFewReadersAtATime) {
   PuppetLink* worker = AddWorker("a");
   std::vector<std::unique_ptr<Client>> readers;
   for (size_t i = 0; i < IdempotencyCache::kMaxReaders; ++i) {
@@ -205,7 +205,7 @@ TEST_F(IdempotencyCacheTest, ResumingAfterTheEndIsRefused) {
   EXPECT_TRUE(absl::StrContains(client.status->message(), "resume_after is 9"));
 }
 
-TEST_F(IdempotencyCacheTest, TwoClientsReadOneAnswer) {
+TEST_F(IdempotencyCacheTest, TwoClientsReadOneResponse) {
   PuppetLink* worker = AddWorker("a");
   Client slow;
   Begin(&slow, Named());
@@ -264,7 +264,7 @@ TEST_F(IdempotencyCacheTest, AFrontThatClosesEndsEveryReaderWithItsReason) {
   EXPECT_EQ(worker->prepares.size(), 2);
 }
 
-class LongAnswerTest : public IdempotencyCacheTest {
+class LongResponseTest : public IdempotencyCacheTest {
  protected:
   static constexpr int kMessages = 20;
 
@@ -287,7 +287,7 @@ class LongAnswerTest : public IdempotencyCacheTest {
   }
 };
 
-TEST_F(LongAnswerTest, ItsNewestMessagesAreKept) {
+TEST_F(LongResponseTest, ItsNewestMessagesAreKept) {
   Client reader;
   PuppetLink* worker = Make(&reader);
   SayAll(worker, &reader);
@@ -316,7 +316,7 @@ TEST_F(LongAnswerTest, ItsNewestMessagesAreKept) {
   EXPECT_EQ(LastRun(worker).credit, kMessages - kKept - 1);
 }
 
-TEST_F(LongAnswerTest, AReaderThatIsTooSlowIsAborted) {
+TEST_F(LongResponseTest, AReaderThatIsTooSlowIsAborted) {
   Client slow, quick;
   PuppetLink* worker = Make(&quick);
   Begin(&slow, Named());

@@ -29,7 +29,7 @@ class PrincipalLimitsTest : public FrontTest {
   }
 };
 
-TEST_F(PrincipalLimitsTest, APriorityIsWhatItsPrincipalMayHaveAtMost) {
+TEST_F(PrincipalLimitsTest, APriorityIsLimitedToThatOfItsPrincipal) {
   PuppetLink* worker = AddWorker("a");
   const auto priority = [&](int32_t asked, const PrincipalLimits& limits) {
     Client client;
@@ -70,7 +70,7 @@ TEST_F(PrincipalLimitsTest, OnePrincipalLeavesRoomForOthers) {
 
 // All requests share the loop. So checks that take time in proportion to a request's length run on
 // other threads.
-TEST_F(PrincipalLimitsTest, WhatWasCheckedElsewhereIsNotCheckedOnTheLoop) {
+TEST_F(PrincipalLimitsTest, ACheckedRequestIsNotCheckedAgainOnTheLoop) {
   PuppetLink* worker = AddWorker("a");
   Client refused, taken;
   const auto begin = [this](const absl::Status& checked, Client* client) {
@@ -117,22 +117,22 @@ TEST_F(PrincipalLimitsTest, TextsOfOnePrincipalLeaveRoomForOthers) {
 }
 
 // Calls of Complete whose responses have a size that the test chooses.
-class WholeAnswerTest : public FrontTest {
+class WholeResponseTest : public FrontTest {
  protected:
   struct Call {
-    WholeAnswer whole;
+    WholeResponse whole;
     std::optional<absl::StatusOr<v1::CompleteResponse>> end = {};
     PuppetLink::Run_* run = nullptr;
   };
 
   std::unique_ptr<Call> Complete(PuppetLink* worker, const std::string& principal = "") {
-    auto call = std::make_unique<Call>(Call{.whole = core_->whole_answers().Begin(principal)});
+    auto call = std::make_unique<Call>(Call{.whole = core_->response_budget().Begin(principal)});
     core_->Complete(
         {.request = Text(), .principal = principal}, &call->whole,
         [call = call.get()](absl::StatusOr<v1::CompleteResponse> response) {
           call->end = std::move(response);
         },
-        [](const std::shared_ptr<AnswerStream>&) {});
+        [](const std::shared_ptr<ResponseStream>&) {});
     loop_.RunAll();
     worker->AnswerPrepare({1, 2, 3});
     call->run = worker->runs.back().get();
@@ -151,12 +151,12 @@ class WholeAnswerTest : public FrontTest {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-TEST_F(WholeAnswerTest, EndsPastItsLimitAndNamesTheCallThatHasNone) {
+TEST_F(WholeResponseTest, EndsPastItsLimitAndNamesTheCallThatHasNone) {
   PuppetLink* worker = AddWorker("a");
   const auto call = Complete(worker);
   for (int i = 0; i < 31; ++i) Say(kMiB, call.get());
   EXPECT_FALSE(call->end.has_value());
-  EXPECT_GE(core_->whole_answers().bytes(), 31 * kMiB);
+  EXPECT_GE(core_->response_budget().bytes(), 31 * kMiB);
   Say(kMiB, call.get());
   ASSERT_TRUE(call->end.has_value());
   EXPECT_EQ(call->end->status().code(), absl::StatusCode::kInvalidArgument);
@@ -165,10 +165,10 @@ TEST_F(WholeAnswerTest, EndsPastItsLimitAndNamesTheCallThatHasNone) {
       "the response exceeds 32 MiB, the limit for one message; use Generate, which streams, or "
       "request fewer tokens or logprobs");
   EXPECT_TRUE(call->run->gone);
-  EXPECT_EQ(core_->whole_answers().bytes(), 0);
+  EXPECT_EQ(core_->response_budget().bytes(), 0);
 }
 
-TEST_F(WholeAnswerTest, CountsLogprobsAsTheMemoryThatTheyTake) {
+TEST_F(WholeResponseTest, CountsLogprobsAsTheMemoryThatTheyTake) {
   PuppetLink* worker = AddWorker("a");
   const auto call = Complete(worker);
   worker::v1::RunResponse response;
@@ -179,13 +179,13 @@ TEST_F(WholeAnswerTest, CountsLogprobsAsTheMemoryThatTheyTake) {
   call->run->position = 1;
   call->run->events.on_response(response);
   loop_.RunAll();
-  EXPECT_GE(core_->whole_answers().bytes(), 20 * static_cast<int64_t>(sizeof(v1::TopLogprob)));
+  EXPECT_GE(core_->response_budget().bytes(), 20 * static_cast<int64_t>(sizeof(v1::TopLogprob)));
   End(call.get());
   ASSERT_TRUE(call->end.has_value());
   EXPECT_TRUE(call->end->ok()) << call->end->status();
 }
 
-TEST_F(WholeAnswerTest, SharesItsRoomWithTheOthers) {
+TEST_F(WholeResponseTest, SharesItsRoomWithTheOthers) {
   core_ = std::make_unique<FrontCore>(
       &loop_, &clock_, store_.get(), [](LogLevel, absl::string_view) {},
       FrontLimits{.max_whole_bytes = 4 * kMiB});
@@ -206,7 +206,7 @@ TEST_F(WholeAnswerTest, SharesItsRoomWithTheOthers) {
   }
 }
 
-TEST_F(WholeAnswerTest, OnePrincipalLeavesRoomForOthers) {
+TEST_F(WholeResponseTest, OnePrincipalLeavesRoomForOthers) {
   core_ = std::make_unique<FrontCore>(
       &loop_, &clock_, store_.get(), [](LogLevel, absl::string_view) {},
       FrontLimits{.max_whole_bytes = 7 * kMiB});

@@ -57,7 +57,7 @@ class LoggedTurnTest : public IdempotencyCacheTest {
 
 // If a response begins with a space, the space belongs to its first token. So only a client without
 // any token gets it.
-TEST_F(LoggedTurnTest, AnAnswersLeadingSpaceComesOnce) {
+TEST_F(LoggedTurnTest, TheLeadingSpaceOfAResponseComesOnce) {
   lead_ = " ";
   const v1::GenerateRequest request = Leave(v1::STOP);
   const std::vector<std::string> texts = {" t10 t11 t12 ", "t11 t12 ", "t12 ", ""};
@@ -91,7 +91,7 @@ TEST_F(LoggedTurnTest, ATurnContinuesWhereItsLogEnds) {
   EXPECT_EQ(log.token_ids, (Tokens{1, 2, 10, 11, 12, 13}));
   ASSERT_EQ(log.turns.size(), 1);
   EXPECT_EQ(log.turns[0].finish, TurnFinish::kStop);
-  EXPECT_EQ(log.turns[0].answer, "t10 t11 t12 t13 ");
+  EXPECT_EQ(log.turns[0].response, "t10 t11 t12 t13 ");
   EXPECT_FALSE(log.info.busy);
 }
 
@@ -277,7 +277,7 @@ TEST_F(LoggedTurnTest, AnInterruptedTurnBeforeOthersIsNotReturnedAgain) {
   EXPECT_EQ(client.status->code(), StatusCode::kFailedPrecondition) << *client.status;
 }
 
-TEST_F(LoggedTurnTest, ACutAnswersTextIsAskedForAsItsPrincipals) {
+TEST_F(LoggedTurnTest, TheTextOfACutResponseIsRequestedForItsPrincipal) {
   PuppetLink* worker = AddWorker("a");
   v1::GenerateRequest request = SessionTurn();
   v1::ChatMessage* question = request.mutable_chat()->add_messages();
@@ -302,7 +302,7 @@ TEST_F(LoggedTurnTest, ACutAnswersTextIsAskedForAsItsPrincipals) {
   loop_.RunUntil([&] { return done.has_value(); });
   ASSERT_TRUE(done->ok()) << done->status();
   EXPECT_EQ((*done)->token_count(), 3);
-  EXPECT_EQ(Log().turns[0].answer, "t10 ");
+  EXPECT_EQ(Log().turns[0].response, "t10 ");
   EXPECT_EQ(worker->texts_for, std::vector<std::string>{""});
 }
 

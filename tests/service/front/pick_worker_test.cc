@@ -137,7 +137,7 @@ TEST(PickWorkerTest, AffinityBreaksTies) {
   }
 }
 
-TEST(PickWorkerTest, WhatASessionLeftCountsAsCached) {
+TEST(PickWorkerTest, TheTokensOfASessionCountAsCached) {
   std::vector<WorkerView> workers = {Worker("a"), Worker("b")};
   PickRequest request = {.model_digest = "d", .prompt_tokens = 320, .affinity = "s"};
   const size_t other = 1 - *PickWorker(workers, request);

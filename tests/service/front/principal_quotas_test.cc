@@ -30,7 +30,7 @@ class PrincipalQuotasTest : public testing::Test {
 
 TEST_F(PrincipalQuotasTest, WithoutLimitsEverythingStarts) { EXPECT_EQ(StartMany("a", {}), 100); }
 
-TEST_F(PrincipalQuotasTest, ConcurrencyCountsWhatRuns) {
+TEST_F(PrincipalQuotasTest, ConcurrencyCountsRunningRequests) {
   const PrincipalLimits two = {.at_once = 2};
   Place first = *quotas_.Acquire("a", two);
   Place second = *quotas_.Acquire("a", two);

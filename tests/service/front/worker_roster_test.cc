@@ -119,7 +119,7 @@ TEST_F(WorkerRosterTest, AWorkerThatIsLostBringsTheLookupForward) {
   EXPECT_EQ(lookup_.asked.size(), 1);
 }
 
-TEST_F(WorkerRosterTest, OneThatIsGoneGetsNoNewWorkAndEndsWhatItHas) {
+TEST_F(WorkerRosterTest, ARemovedWorkerGetsNoNewWorkAndEndsItsStreams) {
   roster_->Set({.names = {{"pool", 1}}});
   lookup_.Answer(Strings({"a"}));
   PuppetLink* a = links_["a:1"];
@@ -195,7 +195,7 @@ TEST_F(WorkerRosterTest, ALookupOfARemovedNameIsIgnored) {
   EXPECT_TRUE(Addresses().empty());
 }
 
-TEST(SystemLookupTest, FindsThisMachineAndSaysWhatItCannotFind) {
+TEST(SystemLookupTest, FindsThisMachineAndNamesUnknownHosts) {
   EventLoop loop;
   std::unique_ptr<NameLookup> lookup = MakeSystemLookup(&loop);
   const auto ask = [&](const std::string& host) {

@@ -79,7 +79,7 @@ TEST_F(EventStreamTest, NumbersTheEventsOfANamedRequest) {
                                       "id: 4f/done\ndata: [DONE]\n\n"}));
 }
 
-TEST_F(EventStreamTest, KnowsWhatAResumingClientHas) {
+TEST_F(EventStreamTest, KnowsThePartThatAResumingClientHas) {
   const auto stream = Stream(Resumed("3"));
   EXPECT_TRUE(stream->Advance(0, Tokens(0, 3)).ok());
   EXPECT_TRUE(stream->Has(0));

@@ -27,18 +27,18 @@ class HttpFixture : public ServeTest {
     EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port)) << address;
     return std::make_unique<RawClient>(port);
   }
-  RawAnswer Post(const std::string& path, const std::string& body) {
+  RawResponse Post(const std::string& path, const std::string& body) {
     return Connect()->Post(path, body);
   }
-  static Json Parsed(const RawAnswer& answer) {
-    const absl::StatusOr<Json> json = ParseJsonBody(answer.body);
-    EXPECT_TRUE(json.ok()) << answer.body;
+  static Json Parsed(const RawResponse& response) {
+    const absl::StatusOr<Json> json = ParseJsonBody(response.body);
+    EXPECT_TRUE(json.ok()) << response.body;
     return json.ok() ? *json : Json();
   }
   // Returns the events of a stream, without [DONE], which must be the last one.
-  static std::vector<Json> Events(const RawAnswer& answer) {
+  static std::vector<Json> Events(const RawResponse& response) {
     std::vector<Json> events;
-    absl::string_view rest = answer.body;
+    absl::string_view rest = response.body;
     while (absl::ConsumePrefix(&rest, "data: ")) {
       const size_t end = rest.find("\n\n");
       if (end == absl::string_view::npos) break;
@@ -50,7 +50,7 @@ class HttpFixture : public ServeTest {
       }
       events.push_back(*ParseJsonBody(line));
     }
-    ADD_FAILURE() << "no [DONE] in " << answer.body;
+    ADD_FAILURE() << "no [DONE] in " << response.body;
     return events;
   }
 };

@@ -22,9 +22,9 @@ namespace {
 class HttpOpenApiTest : public HttpFixture {
  protected:
   Json Document() {
-    const RawAnswer answer = Connect()->Get("/openapi.json");
-    EXPECT_EQ(answer.status, 200);
-    return *ParseJsonBody(answer.body);
+    const RawResponse response = Connect()->Get("/openapi.json");
+    EXPECT_EQ(response.status, 200);
+    return *ParseJsonBody(response.body);
   }
   static Json BodySchemaOf(const Json& document, const std::string& path) {
     return document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"];
@@ -72,27 +72,27 @@ TEST_F(HttpOpenApiTest, EachPathIsServed) {
     for (const auto& [method, operation] : methods.items()) {
       EXPECT_FALSE(operation["summary"].get<std::string>().empty()) << path;
       const std::string target = absl::StrReplaceAll(path, {{"{id}", "scripted"}});
-      RawAnswer answer;
+      RawResponse response;
       if (method == "get") {
         ASSERT_FALSE(operation.contains("requestBody")) << path;
-        answer = Connect()->Get(target);
-        EXPECT_EQ(answer.status, 200) << path << answer.body;
+        response = Connect()->Get(target);
+        EXPECT_EQ(response.status, 200) << path << response.body;
       } else {
         ASSERT_TRUE(operation.contains("requestBody")) << path << " has no schema";
-        answer = Connect()->Post(target, "{");
-        EXPECT_EQ(answer.status, 400) << path << answer.body;
+        response = Connect()->Post(target, "{");
+        EXPECT_EQ(response.status, 400) << path << response.body;
       }
       const Json& ok = operation["responses"]["200"];
-      if (answer.status != 200) continue;
+      if (response.status != 200) continue;
       if (!ok.contains("content")) {
-        EXPECT_EQ(answer.body, "") << path;
-        EXPECT_FALSE(absl::StrContains(answer.head, "Content-Type")) << answer.head;
+        EXPECT_EQ(response.body, "") << path;
+        EXPECT_FALSE(absl::StrContains(response.head, "Content-Type")) << response.head;
       } else {
-        EXPECT_TRUE(absl::StrContains(answer.head, ok["content"].begin().key()))
-            << path << answer.head;
+        EXPECT_TRUE(absl::StrContains(response.head, ok["content"].begin().key()))
+            << path << response.head;
       }
       // Other HTTP methods are refused.
-      const RawAnswer other =
+      const RawResponse other =
           method == "get" ? Connect()->Post(target, "{}") : Connect()->Get(target);
       EXPECT_EQ(other.status, 405) << path;
     }
@@ -113,11 +113,11 @@ TEST_F(HttpOpenApiTest, EachFieldIsRead) {
       for (const Json& value : wrong) {
         Json body = Example(path);
         body[name] = value;
-        const RawAnswer answer = Connect()->Post(path, DumpJson(body));
-        EXPECT_EQ(answer.status, 400) << name << " " << value << answer.body;
-        const Json param = (*ParseJsonBody(answer.body))["error"]["param"];
+        const RawResponse response = Connect()->Post(path, DumpJson(body));
+        EXPECT_EQ(response.status, 400) << name << " " << value << response.body;
+        const Json param = (*ParseJsonBody(response.body))["error"]["param"];
         EXPECT_TRUE(param.is_string() && absl::StartsWith(param.get<std::string>(), name))
-            << name << " " << value << answer.body;
+            << name << " " << value << response.body;
         ++tried;
       }
     }
@@ -190,7 +190,7 @@ TEST_F(HttpOpenApiTest, SchemasGoIntoObjectsAndLists) {
 
 TEST_F(HttpOpenApiTest, HealthAndVersionAreVllms) {
   Start();
-  const RawAnswer health = Connect()->Get("/health");
+  const RawResponse health = Connect()->Get("/health");
   EXPECT_EQ(health.status, 200);
   EXPECT_EQ(health.body, "");
   EXPECT_EQ(*ParseJsonBody(Connect()->Get("/version").body), Json({{"version", kVersion}}));

@@ -44,12 +44,12 @@ class HttpResumeTest : public HttpFixture {
                               "\r\n\r\n", body));
     return client;
   }
-  RawAnswer Post(const std::string& path, const std::string& body, const Headers& headers) {
-    return Ask(path, body, headers)->ReadAnswer();
+  RawResponse Post(const std::string& path, const std::string& body, const Headers& headers) {
+    return Ask(path, body, headers)->ReadResponse();
   }
-  static std::vector<Event> Events(const RawAnswer& answer) {
+  static std::vector<Event> Events(const RawResponse& response) {
     std::vector<Event> events;
-    for (absl::string_view text : absl::StrSplit(answer.body, "\n\n", absl::SkipEmpty())) {
+    for (absl::string_view text : absl::StrSplit(response.body, "\n\n", absl::SkipEmpty())) {
       Event event;
       for (absl::string_view line : absl::StrSplit(text, '\n')) {
         if (absl::ConsumePrefix(&line, "id: ")) event.id = std::string(line);
@@ -83,21 +83,21 @@ TEST_F(HttpResumeTest, TheSameRequestIsComputedOnce) {
     const std::string key = absl::StrCat("of ", header);
     const std::string body =
         R"({"prompt":"Hello","max_tokens":30,"ignore_eos":true,"temperature":1})";
-    const RawAnswer first = Post(kCompletions, body, {{header, key}});
+    const RawResponse first = Post(kCompletions, body, {{header, key}});
     EXPECT_EQ(first.status, 200) << first.body;
     EXPECT_TRUE(absl::StrContains(first.head, absl::StrCat("x-request-id: ", key))) << first.head;
     const int64_t computed = Stats().workers(0).generated_tokens_total();
-    const RawAnswer again = Post(kCompletions, body, {{header, key}});
+    const RawResponse again = Post(kCompletions, body, {{header, key}});
     EXPECT_EQ(Bare(again.body), Bare(first.body));
     EXPECT_EQ(Stats().workers(0).generated_tokens_total(), computed);
     // A request with another body is a different request.
-    const RawAnswer other =
+    const RawResponse other =
         Post(kCompletions, R"({"prompt":"Hi","max_tokens":30})", {{header, key}});
     EXPECT_EQ(other.status, 409) << other.body;
-    const RawAnswer several = Post(kCompletions,
-                                   R"({"prompt":"Hello","max_tokens":30,"ignore_eos":true,)"
-                                   R"("temperature":1,"n":2})",
-                                   {{header, key}});
+    const RawResponse several = Post(kCompletions,
+                                     R"({"prompt":"Hello","max_tokens":30,"ignore_eos":true,)"
+                                     R"("temperature":1,"n":2})",
+                                     {{header, key}});
     EXPECT_EQ(several.status, 409) << several.body;
   }
 }
@@ -105,10 +105,10 @@ TEST_F(HttpResumeTest, TheSameRequestIsComputedOnce) {
 TEST_F(HttpResumeTest, TheIdempotencyKeyWins) {
   Start();
   const std::string body = R"({"prompt":"Hello","max_tokens":5})";
-  const RawAnswer answer =
+  const RawResponse response =
       Post(kCompletions, body, {{"X-Request-Id", "r"}, {"Idempotency-Key", "k"}});
-  EXPECT_TRUE(absl::StrContains(answer.head, "x-request-id: k\r\n")) << answer.head;
-  const RawAnswer other = Post(kCompletions, R"({"prompt":"x"})", {{"X-Request-Id", "r"}});
+  EXPECT_TRUE(absl::StrContains(response.head, "x-request-id: k\r\n")) << response.head;
+  const RawResponse other = Post(kCompletions, R"({"prompt":"x"})", {{"X-Request-Id", "r"}});
   EXPECT_EQ(other.status, 200) << other.body;
 }
 
@@ -125,17 +125,17 @@ TEST_F(HttpResumeTest, EachResponseHasTheNameOfItsRequest) {
       {"a", "/nothing", "{}", 404},
   };
   for (const auto& [name, path, body, status] : table) {
-    const RawAnswer answer = Post(path, body, {{"X-Request-Id", name}});
-    EXPECT_EQ(answer.status, status) << body << answer.body;
-    const size_t at = answer.head.find(absl::StrCat("x-request-id: ", name, "\r\n"));
-    EXPECT_NE(at, std::string::npos) << body << answer.head;
-    EXPECT_EQ(answer.head.find("x-request-id", at + 1), std::string::npos) << answer.head;
+    const RawResponse response = Post(path, body, {{"X-Request-Id", name}});
+    EXPECT_EQ(response.status, status) << body << response.body;
+    const size_t at = response.head.find(absl::StrCat("x-request-id: ", name, "\r\n"));
+    EXPECT_NE(at, std::string::npos) << body << response.head;
+    EXPECT_EQ(response.head.find("x-request-id", at + 1), std::string::npos) << response.head;
   }
   // A name that is too long is not sent back.
-  const RawAnswer answer =
+  const RawResponse response =
       Post(kCompletions, R"({"prompt":"x"})", {{"Idempotency-Key", std::string(129, 'k')}});
-  EXPECT_EQ(answer.status, 400);
-  EXPECT_FALSE(absl::StrContains(answer.head, "kkk")) << answer.head;
+  EXPECT_EQ(response.status, 400);
+  EXPECT_FALSE(absl::StrContains(response.head, "kkk")) << response.head;
 }
 
 TEST_F(HttpResumeTest, OneKeyIsOneRequestOverGrpcToo) {
@@ -143,7 +143,7 @@ TEST_F(HttpResumeTest, OneKeyIsOneRequestOverGrpcToo) {
   v1::GenerateRequest request = Text("Hello", 30);
   request.set_request_id("both");
   EXPECT_TRUE(Generate(request).status.ok());
-  const RawAnswer other = Post(kCompletions, R"({"prompt":"x"})", {{"Idempotency-Key", "both"}});
+  const RawResponse other = Post(kCompletions, R"({"prompt":"x"})", {{"Idempotency-Key", "both"}});
   EXPECT_EQ(other.status, 409) << other.body;
 }
 
@@ -220,7 +220,7 @@ TEST_F(HttpResumeTest, ARunningStreamResumesWithoutAGap) {
   add(first, &text);
   auto back = Ask(kCompletions, body, {{"X-Request-Id", "cut"}, {"Last-Event-ID", first[0].id}});
   engine_->model.Release();
-  add(Events(back->ReadAnswer()), &text);
+  add(Events(back->ReadResponse()), &text);
   EXPECT_EQ(text, wanted);
   EXPECT_EQ(Stats().workers(0).requests_cancelled_total(), 0);
 }
@@ -255,10 +255,10 @@ TEST_F(HttpResumeTest, IdsThatTheStreamNeverHadAreRefused) {
   Start();
   Post(kCompletions, kStream, {{"Idempotency-Key", "k"}});
   for (const char* id : {"61", "x", "1,2"}) {
-    const RawAnswer answer =
+    const RawResponse response =
         Post(kCompletions, kStream, {{"Idempotency-Key", "k"}, {"Last-Event-ID", id}});
-    EXPECT_EQ(answer.status, 400) << id << answer.body;
-    EXPECT_TRUE(absl::StrContains(answer.body, "Last-Event-ID is ")) << answer.body;
+    EXPECT_EQ(response.status, 400) << id << response.body;
+    EXPECT_TRUE(absl::StrContains(response.body, "Last-Event-ID is ")) << response.body;
   }
   EXPECT_EQ(Post(kCompletions, kStream, {{"Last-Event-ID", "3"}}).status, 400);
 }

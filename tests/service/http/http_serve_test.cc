@@ -23,11 +23,11 @@ class HttpServeTest : public HttpFixture {};
 TEST_F(HttpServeTest, ACompletion) {
   Start();
   engine_->model.SetScript(fakes::Replies(5, WithEnd("hello w\xC3\xB6rld"), 'x'));
-  const RawAnswer answer =
+  const RawResponse response =
       Post("/v1/completions", R"({"model":"scripted","prompt":"Hello","max_tokens":100})");
-  EXPECT_EQ(answer.status, 200) << answer.body;
-  EXPECT_TRUE(absl::StrContains(answer.head, "x-request-id: cmpl-")) << answer.head;
-  const Json json = Parsed(answer);
+  EXPECT_EQ(response.status, 200) << response.body;
+  EXPECT_TRUE(absl::StrContains(response.head, "x-request-id: cmpl-")) << response.head;
+  const Json json = Parsed(response);
   EXPECT_EQ(json["choices"][0]["text"], "hello w\xC3\xB6rld");
   EXPECT_EQ(json["choices"][0]["finish_reason"], "stop");
   EXPECT_EQ(json["usage"]["prompt_tokens"], 5);
@@ -43,13 +43,13 @@ TEST_F(HttpServeTest, PagesOfOtherHostsAreRefused) {
     client->Send(absl::StrCat(
         "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nOrigin: ", origin,
         "\r\nContent-Type: application/json\r\nContent-Length: ", body.size(), "\r\n\r\n", body));
-    return client->ReadAnswer().status;
+    return client->ReadResponse().status;
   };
   EXPECT_EQ(status_from("http://evil.example:8080"), 403);
   EXPECT_EQ(status_from("http://localhost:3000"), 200);
 }
 
-TEST_F(HttpServeTest, StreamsEqualWholeAnswers) {
+TEST_F(HttpServeTest, StreamsEqualWholeResponses) {
   Start();
   const std::string body =
       R"({"prompt":["Hello","Hi"],"n":2,"seed":3,"temperature":1,"max_tokens":60,"ignore_eos":true,"logprobs":2)";
@@ -200,22 +200,22 @@ TEST_F(HttpServeTest, TextsAreTokenisedAsVllmDoes) {
       {R"({})", "prompt"},
       {R"({"promt":"a"})", "promt"}};
   for (const auto& [body, named] : bad) {
-    const RawAnswer answer = Post("/tokenize", body);
-    EXPECT_EQ(answer.status, 400) << body;
-    EXPECT_TRUE(absl::StrContains(answer.body, named)) << answer.body;
+    const RawResponse response = Post("/tokenize", body);
+    EXPECT_EQ(response.status, 400) << body;
+    EXPECT_TRUE(absl::StrContains(response.body, named)) << response.body;
   }
-  const RawAnswer past = Post("/detokenize", R"({"tokens":[9999]})");
+  const RawResponse past = Post("/detokenize", R"({"tokens":[9999]})");
   EXPECT_EQ(past.status, 400);
   EXPECT_EQ(Parsed(past)["error"]["param"], "tokens") << past.body;
 }
 
 TEST_F(HttpServeTest, ToolsThatTheTemplateDoesNotKnowAreRefused) {
   Start();
-  const RawAnswer answer =
+  const RawResponse response =
       Post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}],)"
                                    R"("tools":[{"type":"function","function":{"name":"f"}}]})");
-  EXPECT_EQ(answer.status, 400);
-  EXPECT_EQ(Parsed(answer)["error"]["param"], "tools") << answer.body;
+  EXPECT_EQ(response.status, 400);
+  EXPECT_EQ(Parsed(response)["error"]["param"], "tools") << response.body;
 }
 
 TEST_F(HttpServeTest, ErrorsHaveTheirStatus) {
@@ -238,17 +238,18 @@ TEST_F(HttpServeTest, ErrorsHaveTheirStatus) {
       {"/v1/nothing", "{}", 404, "not_found", ""},
   };
   for (const auto& [path, body, status, code, param] : table) {
-    const RawAnswer answer = Post(path, body);
-    EXPECT_EQ(answer.status, status) << body << answer.body;
-    const Json error = Parsed(answer)["error"];
-    EXPECT_EQ(error["code"], *code == 0 ? Json() : Json(code)) << answer.body;
-    EXPECT_EQ(error["param"], *param == 0 ? Json() : Json(param)) << answer.body;
+    const RawResponse response = Post(path, body);
+    EXPECT_EQ(response.status, status) << body << response.body;
+    const Json error = Parsed(response)["error"];
+    EXPECT_EQ(error["code"], *code == 0 ? Json() : Json(code)) << response.body;
+    EXPECT_EQ(error["param"], *param == 0 ? Json() : Json(param)) << response.body;
   }
   for (const size_t bytes : {size_t{70}, size_t{100000}}) {
-    const RawAnswer answer = Post("/v1/completions", absl::StrCat(R"({"stream":true,"prompt":")",
-                                                                  std::string(bytes, 'x'), "\"}"));
-    EXPECT_EQ(answer.status, 400);
-    EXPECT_EQ(Parsed(answer)["error"]["code"], "context_length_exceeded") << answer.body;
+    const RawResponse response =
+        Post("/v1/completions",
+             absl::StrCat(R"({"stream":true,"prompt":")", std::string(bytes, 'x'), "\"}"));
+    EXPECT_EQ(response.status, 400);
+    EXPECT_EQ(Parsed(response)["error"]["code"], "context_length_exceeded") << response.body;
   }
 }
 
@@ -257,7 +258,7 @@ TEST_F(HttpServeTest, ShortResponsesAndStreamsContinueIfLongOnesHaveNoRoom) {
   Start();
   // 2,000 tokens. Each has more than a hundred bytes of JSON.
   const std::string tokens = R"({"prompt":"Hello","ignore_eos":true,"max_tokens":2000)";
-  const RawAnswer refused = Post("/v1/completions", tokens + R"(,"logprobs":2})");
+  const RawResponse refused = Post("/v1/completions", tokens + R"(,"logprobs":2})");
   EXPECT_EQ(refused.status, 429) << refused.body;
   EXPECT_TRUE(absl::StrContains(refused.head, "Retry-After: ")) << refused.head;
   EXPECT_EQ(Parsed(refused)["error"]["code"], "rate_limit_exceeded");
@@ -279,10 +280,10 @@ TEST_F(HttpServeTest, AFullQueueIs429) {
   while (Stats().front().requests_failed_total() == 0) std::this_thread::yield();
   engine_->model.Release();
   for (const auto& client : clients) {
-    const RawAnswer answer = client->ReadAnswer();
-    if (answer.status == 200) continue;
-    EXPECT_EQ(answer.status, 429) << answer.body;
-    EXPECT_TRUE(absl::StrContains(answer.head, "Retry-After: ")) << answer.head;
+    const RawResponse response = client->ReadResponse();
+    if (response.status == 200) continue;
+    EXPECT_EQ(response.status, 429) << response.body;
+    EXPECT_TRUE(absl::StrContains(response.head, "Retry-After: ")) << response.head;
     ++refused;
   }
   EXPECT_GT(refused, 0);
@@ -337,7 +338,7 @@ TEST_F(HttpServeTest, AReaderThatStopsHoldsOnlyItsOwnStreamBack) {
   const Json other = Parsed(Post("/v1/completions", R"({"prompt":"Hello","max_tokens":50})"));
   EXPECT_EQ(other["usage"]["completion_tokens"], 50);
   int64_t tokens = 0;
-  for (const Json& event : Events(slow->ReadAnswer())) {
+  for (const Json& event : Events(slow->ReadResponse())) {
     if (!event["choices"][0]["logprobs"].is_null()) {
       tokens += static_cast<int64_t>(event["choices"][0]["logprobs"]["content"].size());
     }
@@ -353,7 +354,7 @@ TEST_F(HttpServeTest, ModelsAndHealth) {
   EXPECT_EQ(models["data"][0]["id"], "scripted");
   EXPECT_EQ(models["data"][0]["max_model_len"], 2048);
   EXPECT_EQ(Parsed(client->Get("/v1/models/scripted"))["id"], "scripted");
-  const RawAnswer unknown = client->Get("/v1/models/none%2Fsuch");
+  const RawResponse unknown = client->Get("/v1/models/none%2Fsuch");
   EXPECT_EQ(unknown.status, 404);
   EXPECT_TRUE(absl::StrContains(unknown.body, "none/such")) << unknown.body;
   EXPECT_EQ(client->Get("/healthz").status, 200);
@@ -380,19 +381,19 @@ TEST_F(HttpServeTest, Metrics) {
 TEST_F(HttpServeTest, MethodsAndTypes) {
   Start();
   const auto client = Connect();
-  const RawAnswer wrong = client->Get("/v1/completions");
+  const RawResponse wrong = client->Get("/v1/completions");
   EXPECT_EQ(wrong.status, 405);
   EXPECT_TRUE(absl::StrContains(wrong.head, "Allow: POST, OPTIONS\r\n")) << wrong.head;
   client->Send("OPTIONS /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  const RawAnswer options = client->ReadAnswer();
+  const RawResponse options = client->ReadResponse();
   EXPECT_EQ(options.status, 204);
   EXPECT_TRUE(absl::StrContains(options.head, "Allow: GET, HEAD, OPTIONS\r\n")) << options.head;
   client->Send("HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  EXPECT_EQ(client->ReadAnswer(/*has_body=*/false).status, 200);
+  EXPECT_EQ(client->ReadResponse(/*has_body=*/false).status, 200);
   client->Send(
       "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n"
       "Content-Length: 0\r\n\r\n");
-  EXPECT_EQ(client->ReadAnswer().status, 415);
+  EXPECT_EQ(client->ReadResponse().status, 415);
 }
 
 TEST_F(HttpServeTest, ShutdownLetsAStreamEnd) {
@@ -413,7 +414,7 @@ TEST_F(HttpServeTest, ShutdownLetsAStreamEnd) {
   stopping.join();
 }
 
-TEST_F(HttpServeTest, ShutdownEndsWhatDoesNotEnd) {
+TEST_F(HttpServeTest, ShutdownEndsStreamsThatDoNotEnd) {
   Start();
   engine_->model.Hold();
   const auto client = Connect();

@@ -86,9 +86,9 @@ TEST_F(HttpServerTest, OneConnectionManyRequests) {
   client->Send(
       "POST /d HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
       "3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n");
-  EXPECT_EQ(client->ReadAnswer().body, "POST /d abcde");
+  EXPECT_EQ(client->ReadResponse().body, "POST /d abcde");
   client->Send("HEAD /e HTTP/1.1\r\nHost: h\r\n\r\n");
-  const RawAnswer head = client->ReadAnswer(/*has_body=*/false);
+  const RawResponse head = client->ReadResponse(/*has_body=*/false);
   EXPECT_TRUE(absl::StrContains(head.head, "Content-Length: 8\r\n")) << head.head;
   EXPECT_EQ(client->Get("/f").body, "GET /f ");
   EXPECT_EQ(client->Get("http://h:1/g?x").body, "GET /g ");
@@ -102,7 +102,7 @@ TEST_F(HttpServerTest, EveryResponseHasTheHandlersHeaders) {
   EXPECT_TRUE(absl::StrContains(Connect()->Get("http://t:2/?x").head, "\r\nX-Host: t:2\r\n"));
   const auto client = Connect();
   client->Send(request);
-  EXPECT_TRUE(absl::StrContains(client->ReadAnswer().head, "\r\nX-Host: a:1\r\n"));
+  EXPECT_TRUE(absl::StrContains(client->ReadResponse().head, "\r\nX-Host: a:1\r\n"));
   EXPECT_TRUE(
       absl::StrContains(Told("POST / HTTP/1.1\r\nHost: b\r\nContent-Length: 99999999999\r\n\r\n"),
                         "\r\nX-Host: b\r\n"));
@@ -117,11 +117,11 @@ TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
   }
   client->Send(all);
   for (int i = 0; i < 50; ++i) {
-    EXPECT_EQ(client->ReadAnswer().body, absl::StrCat("POST /", i, " xy"));
+    EXPECT_EQ(client->ReadResponse().body, absl::StrCat("POST /", i, " xy"));
   }
 }
 
-TEST_F(HttpServerTest, WhatAnAnswerHoldsGoesWhenItIsSent) {
+TEST_F(HttpServerTest, AResponseIsReleasedWhenItIsSent) {
   Start();
   constexpr size_t kBytes = size_t{32} << 20;  // more than the socket buffers hold
   const auto client = Connect();
@@ -139,7 +139,7 @@ TEST_F(HttpServerTest, WhatAnAnswerHoldsGoesWhenItIsSent) {
   });
   begun.get_future().wait();
   EXPECT_EQ(is_sent.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
-  EXPECT_EQ(client->ReadAnswer().body.size(), kBytes);
+  EXPECT_EQ(client->ReadResponse().body.size(), kBytes);
   is_sent.wait();
 }
 
@@ -149,11 +149,11 @@ TEST_F(HttpServerTest, ExpectContinue) {
   client->Send("POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(client->ReadUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   client->Send("ab");
-  EXPECT_EQ(client->ReadAnswer().body, "POST /x ab");
+  EXPECT_EQ(client->ReadResponse().body, "POST /x ab");
   // If the request is refused early, the client does not have to send the body.
   client->Send(
       "POST /refused HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
-  EXPECT_EQ(client->ReadAnswer().status, 404);
+  EXPECT_EQ(client->ReadResponse().status, 404);
   EXPECT_FALSE(client->ReadMore()) << "the connection must close: its body was not read";
 }
 
@@ -164,9 +164,9 @@ TEST_F(HttpServerTest, Http10ClosesUnlessAsked) {
   EXPECT_TRUE(absl::EndsWith(told, "GET /x ")) << told;
   const auto client = Connect();
   client->Send("GET /y HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-  EXPECT_EQ(client->ReadAnswer().body, "GET /y ");
+  EXPECT_EQ(client->ReadResponse().body, "GET /y ");
   client->Send("GET /z HTTP/1.0\r\n\r\n");
-  EXPECT_EQ(client->ReadAnswer().body, "GET /z ");
+  EXPECT_EQ(client->ReadResponse().body, "GET /z ");
 }
 
 TEST_F(HttpServerTest, InvalidRequestsAreRefused) {
@@ -215,17 +215,17 @@ TEST_F(HttpServerTest, EmptyLinesBeforeARequestAreSkipped) {
   Start();
   const auto client = Connect();
   client->Send("\r\nGET /a HTTP/1.1\r\nHost: h\r\n\r\n");
-  EXPECT_EQ(client->ReadAnswer().body, "GET /a ");
+  EXPECT_EQ(client->ReadResponse().body, "GET /a ");
   // Some old clients send a line break after a body. The second request is pipelined.
   client->Send(
       "POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx\r\n\r\n"
       "GET /c HTTP/1.1\r\nHost: h\r\n\r\n\r\n");
-  EXPECT_EQ(client->ReadAnswer().body, "POST /b x");
-  EXPECT_EQ(client->ReadAnswer().body, "GET /c ");
+  EXPECT_EQ(client->ReadResponse().body, "POST /b x");
+  EXPECT_EQ(client->ReadResponse().body, "GET /c ");
   for (const char byte : std::string("\r\nGET /d HTTP/1.1\r\nHost: h\r\n\r\n")) {
     client->Send(std::string(1, byte));
   }
-  EXPECT_EQ(client->ReadAnswer().body, "GET /d ");
+  EXPECT_EQ(client->ReadResponse().body, "GET /d ");
   EXPECT_TRUE(absl::StartsWith(Told("\rGET / HTTP/1.1\r\nHost: h\r\n\r\n"), "HTTP/1.1 400 "));
 }
 
@@ -275,7 +275,7 @@ TEST_F(HttpServerTest, ConnectionsAreCounted) {
   const auto first = Connect(), second = Connect();
   EXPECT_EQ(first->Get("/").status, 200);
   EXPECT_EQ(second->Get("/").status, 200);
-  const RawAnswer third = Connect()->ReadAnswer();
+  const RawResponse third = Connect()->ReadResponse();
   EXPECT_EQ(third.status, 503);
   EXPECT_TRUE(absl::StrContains(third.body, "too many connections"));
   first->Close();
@@ -336,13 +336,13 @@ TEST_F(HttpServerTest, AReaderThatStopsHoldsTheStreamBack) {
   // connection shows that the server does not wait.
   EXPECT_EQ(Connect()->Get("/other").body, "GET /other ");
   EXPECT_LT(taken, kPieces);
-  const RawAnswer answer = client->ReadAnswer();
-  EXPECT_EQ(answer.body.size(), kPieces * piece.size());
+  const RawResponse response = client->ReadResponse();
+  EXPECT_EQ(response.body.size(), kPieces * piece.size());
 }
 
 constexpr absl::Duration kAge = absl::Hours(1);
 
-TEST_F(HttpServerTest, AnAnswerPastTheAgeIsTheLast) {
+TEST_F(HttpServerTest, AResponsePastTheAgeIsTheLast) {
   Start({.max_connection_age = kAge});
   const auto client = Connect();
   EXPECT_FALSE(absl::StrContains(client->Get("/").head, "Connection: close"));
@@ -350,13 +350,13 @@ TEST_F(HttpServerTest, AnAnswerPastTheAgeIsTheLast) {
   const auto exchange = handler_.TakeHeld();
   clock_.Advance(kAge);
   exchange->Post([&] { exchange->Answer({.content_type = "", .body = "late"}); });
-  const RawAnswer last = client->ReadAnswer();
+  const RawResponse last = client->ReadResponse();
   EXPECT_EQ(last.body, "late");
   EXPECT_TRUE(absl::StrContains(last.head, "Connection: close")) << last.head;
   EXPECT_FALSE(client->ReadMore());
 }
 
-TEST_F(HttpServerTest, AStreamThatEndsPastTheAgeIsTheLastAnswerToo) {
+TEST_F(HttpServerTest, AStreamThatEndsPastTheAgeIsTheLastResponseToo) {
   Start({.max_connection_age = kAge});
   const auto client = Connect();
   client->Send("GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -381,11 +381,11 @@ TEST_F(HttpServerTest, AnIdleConnectionEndsAtItsAge) {
   const auto exchange = handler_.TakeHeld();
   clock_.Advance(kAge - absl::Milliseconds(20));
   exchange->Post([&] { exchange->Answer({}); });
-  EXPECT_FALSE(absl::StrContains(client->ReadAnswer().head, "Connection: close"));
+  EXPECT_FALSE(absl::StrContains(client->ReadResponse().head, "Connection: close"));
   EXPECT_FALSE(client->ReadMore());
 }
 
-TEST_F(HttpServerTest, ShutdownLetsAnswersOut) {
+TEST_F(HttpServerTest, ShutdownSendsPendingResponses) {
   Start();
   const auto idle = Connect();
   EXPECT_EQ(idle->Get("/").status, 200);
@@ -395,7 +395,7 @@ TEST_F(HttpServerTest, ShutdownLetsAnswersOut) {
   std::thread stopping([&] { server_->Shutdown(absl::Seconds(60)); });
   EXPECT_FALSE(idle->ReadMore());  // it was closed at once
   exchange->Post([&] { exchange->Answer({.content_type = "", .body = "late"}); });
-  EXPECT_EQ(client->ReadAnswer().body, "late");
+  EXPECT_EQ(client->ReadResponse().body, "late");
   EXPECT_FALSE(client->ReadMore());
   stopping.join();
   EXPECT_EQ(server_->connections(), 0);

@@ -21,20 +21,20 @@ constexpr char kBody[] = R"({"prompt":"Hello","max_tokens":2})";
 class HttpWebTest : public HttpFixture {
  protected:
   // `lines` are the headers, each with its line break.
-  RawAnswer Ask(const std::string& target, const std::string& lines) {
+  RawResponse Ask(const std::string& target, const std::string& lines) {
     const auto client = Connect();
     client->Send(absl::StrCat(target, " HTTP/1.1\r\n", lines, "\r\n"));
-    return client->ReadAnswer();
+    return client->ReadResponse();
   }
-  RawAnswer PostPrompt(const std::string& lines, const std::string& body = kBody) {
+  RawResponse PostPrompt(const std::string& lines, const std::string& body = kBody) {
     const auto client = Connect();
     client->Send(absl::StrCat("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n", lines,
                               "Content-Type: application/json\r\nContent-Length: ", body.size(),
                               "\r\n\r\n", body));
-    return client->ReadAnswer();
+    return client->ReadResponse();
   }
-  static bool Has(const RawAnswer& answer, const std::string& header) {
-    return absl::StrContains(answer.head, absl::StrCat("\r\n", header, "\r\n"));
+  static bool Has(const RawResponse& response, const std::string& header) {
+    return absl::StrContains(response.head, absl::StrCat("\r\n", header, "\r\n"));
   }
 };
 
@@ -42,7 +42,7 @@ TEST_F(HttpWebTest, ReboundHostNamesReadNothing) {
   web_.hosts.names = {"llm.example"};
   Start();
   for (const char* path : {"/metrics", "/v1/models", "/healthz", "/readyz", "/nothing"}) {
-    const RawAnswer refused = Ask(absl::StrCat("GET ", path), "Host: evil.example:8080\r\n");
+    const RawResponse refused = Ask(absl::StrCat("GET ", path), "Host: evil.example:8080\r\n");
     EXPECT_EQ(refused.status, 403) << path;
     EXPECT_TRUE(absl::StrContains(refused.body, "--http-host NAME")) << refused.body;
   }
@@ -72,7 +72,7 @@ TEST_F(HttpWebTest, AllowedPagesMayCallAndRead) {
   Start();
   const std::string origin = "Origin: https://chat.example\r\n";
   const std::string allowed = "Access-Control-Allow-Origin: https://chat.example";
-  const RawAnswer preflight =
+  const RawResponse preflight =
       Ask("OPTIONS /v1/chat/completions",
           absl::StrCat("Host: localhost\r\n", origin, "Access-Control-Request-Method: POST\r\n",
                        "Access-Control-Request-Headers: authorization,content-type,x-my\r\n"));
@@ -84,7 +84,7 @@ TEST_F(HttpWebTest, AllowedPagesMayCallAndRead) {
       << preflight.head;
   EXPECT_TRUE(absl::StrContains(preflight.head, ", x-my\r\n")) << preflight.head;
 
-  const std::pair<RawAnswer, int> answers[] = {
+  const std::pair<RawResponse, int> responses[] = {
       {PostPrompt(origin), 200},
       {PostPrompt(origin, R"({"prompt":"Hello","max_tokens":2,"stream":true})"), 200},
       {PostPrompt(origin, "{"), 400},
@@ -93,22 +93,22 @@ TEST_F(HttpWebTest, AllowedPagesMayCallAndRead) {
       {Ask("POST /v1/completions",
            absl::StrCat("Host: localhost\r\n", origin, "Content-Length: 99999999999\r\n")),
        413}};
-  for (const auto& [answer, status] : answers) {
-    EXPECT_EQ(answer.status, status) << answer.body;
-    EXPECT_TRUE(Has(answer, allowed)) << answer.head;
-    EXPECT_TRUE(absl::StrContains(answer.head, "Access-Control-Expose-Headers: X-Request-Id"));
+  for (const auto& [response, status] : responses) {
+    EXPECT_EQ(response.status, status) << response.body;
+    EXPECT_TRUE(Has(response, allowed)) << response.head;
+    EXPECT_TRUE(absl::StrContains(response.head, "Access-Control-Expose-Headers: X-Request-Id"));
   }
 }
 
 TEST_F(HttpWebTest, OtherPagesMayNot) {
   ASSERT_TRUE(web_.cors.Add("https://chat.example").ok());
   Start();
-  const RawAnswer preflight = Ask("OPTIONS /v1/completions",
-                                  "Host: localhost\r\nOrigin: https://evil.example\r\n"
-                                  "Access-Control-Request-Method: POST\r\n");
+  const RawResponse preflight = Ask("OPTIONS /v1/completions",
+                                    "Host: localhost\r\nOrigin: https://evil.example\r\n"
+                                    "Access-Control-Request-Method: POST\r\n");
   EXPECT_FALSE(absl::StrContains(preflight.head, "Access-Control")) << preflight.head;
   EXPECT_TRUE(Has(preflight, "Vary: Origin")) << preflight.head;
-  const RawAnswer refused = PostPrompt("Origin: https://evil.example\r\n");
+  const RawResponse refused = PostPrompt("Origin: https://evil.example\r\n");
   EXPECT_EQ(refused.status, 403);
   EXPECT_FALSE(absl::StrContains(refused.head, "Access-Control")) << refused.head;
   EXPECT_TRUE(absl::StrContains(refused.body, "--cors-origin")) << refused.body;
@@ -116,7 +116,7 @@ TEST_F(HttpWebTest, OtherPagesMayNot) {
 
 TEST_F(HttpWebTest, EncodedBodiesAreRefused) {
   Start();
-  const RawAnswer refused = PostPrompt("Content-Encoding: gzip\r\n", "\x1f\x8b\x08");
+  const RawResponse refused = PostPrompt("Content-Encoding: gzip\r\n", "\x1f\x8b\x08");
   EXPECT_EQ(refused.status, 415);
   EXPECT_TRUE(absl::StrContains(refused.body, "Content-Encoding is 'gzip'")) << refused.body;
   EXPECT_TRUE(Has(refused, "Accept-Encoding: identity")) << refused.head;
@@ -138,7 +138,7 @@ TEST_F(HttpWebTest, RefusalsLeaveALineAndACount) {
   EXPECT_EQ(Ask("GET /metrics", "Host: evil.example\r\n").status, 403);
   const auto garbage = Connect();
   garbage->Send("nonsense\r\n\r\n");
-  EXPECT_EQ(garbage->ReadAnswer().status, 400);
+  EXPECT_EQ(garbage->ReadResponse().status, 400);
   // A generation that failed is logged by RequestLog, not by HttpLog.
   EXPECT_EQ(PostPrompt("", R"({"prompt":"x","model":"other"})").status, 404);
   EXPECT_EQ(PostPrompt("").status, 200);
@@ -166,7 +166,7 @@ TEST_F(HttpWebTest, RefusalsLeaveALineAndACount) {
 
 TEST_F(HttpWebTest, AnAddressMayEndWithASlash) {
   Start();
-  const RawAnswer models = Connect()->Get("/v1/models/");
+  const RawResponse models = Connect()->Get("/v1/models/");
   EXPECT_EQ(models.status, 200);
   EXPECT_TRUE(absl::StrContains(models.body, R"("object":"list")")) << models.body;
   EXPECT_EQ(Connect()->Get("/healthz/").status, 200);
@@ -182,15 +182,15 @@ TEST_F(HttpWebTest, AliasesAreModels) {
   EXPECT_EQ(models["data"][1]["root"], "scripted");
   EXPECT_EQ((*ParseJsonBody(Connect()->Get("/v1/models/org/small").body))["id"], "org/small");
   const auto answered = [&](const std::string& model) {
-    const RawAnswer answer =
+    const RawResponse response =
         PostPrompt("", absl::StrCat(R"({"prompt":"Hello","max_tokens":2)", model, "}"));
-    EXPECT_EQ(answer.status, 200) << answer.body;
-    return (*ParseJsonBody(answer.body))["model"].get<std::string>();
+    EXPECT_EQ(response.status, 200) << response.body;
+    return (*ParseJsonBody(response.body))["model"].get<std::string>();
   };
   EXPECT_EQ(answered(""), "gpt-4o");
   EXPECT_EQ(answered(R"(,"model":"org/small")"), "org/small");
   EXPECT_EQ(answered(R"(,"model":"scripted")"), "scripted");
-  const RawAnswer unknown = PostPrompt("", R"({"prompt":"Hello","model":"gpt-5"})");
+  const RawResponse unknown = PostPrompt("", R"({"prompt":"Hello","model":"gpt-5"})");
   EXPECT_EQ(unknown.status, 404);
   EXPECT_TRUE(absl::StrContains(unknown.body, "served: gpt-4o, org/small, scripted"))
       << unknown.body;
@@ -199,11 +199,12 @@ TEST_F(HttpWebTest, AliasesAreModels) {
 TEST_F(HttpWebTest, TheOverflowErrorIsKnownToClients) {
   Start({.context = 64});
   for (const size_t bytes : {size_t{70}, size_t{100000}}) {
-    const RawAnswer answer =
+    const RawResponse response =
         PostPrompt("", absl::StrCat(R"({"prompt":")", std::string(bytes, 'x'), "\"}"));
-    EXPECT_EQ(answer.status, 400);
-    EXPECT_TRUE(absl::StrContains(answer.body, "this model's maximum context length is 64 tokens"))
-        << answer.body;
+    EXPECT_EQ(response.status, 400);
+    EXPECT_TRUE(
+        absl::StrContains(response.body, "this model's maximum context length is 64 tokens"))
+        << response.body;
   }
 }
 

@@ -246,7 +246,7 @@ TEST(ChatRequestTest, FieldsThatCannotChangeTheOutputAreAccepted) {
   EXPECT_EQ(with(call + R"(,"parsed_arguments":{"city":"Rome"}}}])"), with(call + "}}]"));
 }
 
-TEST(ChatRequestTest, WhatAnAssistantThoughtAndRefusedIsKept) {
+TEST(ChatRequestTest, TheReasoningAndRefusalOfAnAssistantAreKept) {
   const auto said = [](const std::string& message) {
     return Only(Chat(absl::StrCat(R"({"messages":[{"role":"assistant",)", message, "}]}")))
         .chat()
@@ -262,7 +262,7 @@ TEST(ChatRequestTest, WhatAnAssistantThoughtAndRefusedIsKept) {
             "I won't");
 }
 
-TEST(ChatRequestTest, EchoBeginsWithWhatTheAssistantSaidLast) {
+TEST(ChatRequestTest, EchoBeginsWithTheLastMessageOfTheAssistant) {
   const auto echo = [](const char* role, const char* field) {
     return Chat(absl::StrCat(R"({"messages":[{"role":")", role, R"(","content":"Once"}],)", field,
                              "}"))

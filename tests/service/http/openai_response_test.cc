@@ -32,12 +32,12 @@ constexpr OpenAiEndpoint kChat = OpenAiEndpoint::kChat;
 constexpr OpenAiEndpoint kCompletions = OpenAiEndpoint::kCompletions;
 
 TEST(ResponseTest, WholeChat) {
-  const AnswerHead head = {.endpoint = kChat, .id = "chatcmpl-1", .model = "m", .created = 5};
+  const ResponseHead head = {.endpoint = kChat, .id = "chatcmpl-1", .model = "m", .created = 5};
   ChoiceRenderer choice(head, 0, {});
   choice.Take(Message("Hel"));
   choice.Take(Message("lo", v1::STOP_STRING));
   EXPECT_EQ(
-      AnswerText(head, {choice.TakeWhole()}, {7, 4, 2}),
+      ResponseText(head, {choice.TakeWhole()}, {7, 4, 2}),
       R"({"id":"chatcmpl-1","object":"chat.completion","created":5,"model":"m","choices":[{"index":0,)"
       R"("message":{"role":"assistant","content":"Hello","refusal":null},"logprobs":null,)"
       R"("finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":2,)"
@@ -63,14 +63,14 @@ TEST(ResponseTest, UsageReportsExpertsIfThereAreAny) {
 
 // The reason is from a worker that is newer than this front.
 TEST(ResponseTest, AnUnknownReasonIsAnEnd) {
-  const AnswerHead head = {.endpoint = kChat, .id = "chatcmpl-1", .model = "m", .created = 5};
+  const ResponseHead head = {.endpoint = kChat, .id = "chatcmpl-1", .model = "m", .created = 5};
   ChoiceRenderer choice(head, 0, {});
   choice.Take(Message("a", static_cast<v1::FinishReason>(99)));
   EXPECT_EQ(Json::parse(choice.TakeWhole())["finish_reason"], "stop");
 }
 
 TEST(ResponseTest, WholeCompletionWithLogprobs) {
-  const AnswerHead head = {.endpoint = kCompletions, .id = "cmpl-1", .model = "m", .created = 5};
+  const ResponseHead head = {.endpoint = kCompletions, .id = "cmpl-1", .model = "m", .created = 5};
   ChoiceRenderer choice(head, 3, {});
   v1::GenerateResponse message = Message("h\xC3\xA9", v1::LENGTH);
   AddLogprob("h", -0.5f, &message);
@@ -85,9 +85,9 @@ TEST(ResponseTest, WholeCompletionWithLogprobs) {
             R"({"bytes:\\xff":-9999.0,"bytes:\\xa9":-2.0}]},"finish_reason":"length"})");
 }
 
-TEST(ResponseTest, AWholeAnswerIsTheSameHoweverItCame) {
+TEST(ResponseTest, AWholeResponseDoesNotDependOnThePiecesOfItsText) {
   for (const OpenAiEndpoint endpoint : {kChat, kCompletions}) {
-    const AnswerHead head = {.endpoint = endpoint, .id = "c", .model = "m", .created = 5};
+    const ResponseHead head = {.endpoint = endpoint, .id = "c", .model = "m", .created = 5};
     const std::vector<std::string> tokens = {"a", "\xC3", "\xA9", "\"", "\n"};
     v1::GenerateResponse whole = Message("a\xC3\xA9\"\n", v1::LENGTH);
     for (const std::string& token : tokens) AddLogprob(token, -0.5f, &whole);
@@ -112,14 +112,14 @@ TEST(ResponseTest, AWholeAnswerIsTheSameHoweverItCame) {
     EXPECT_EQ(text, at_once.TakeWhole());
     EXPECT_LT(bytes, text.size());
     EXPECT_GT(bytes * 3, text.size());
-    EXPECT_EQ(AnswerText(head, {text, text}, {}),
-              DumpJson(Json::parse(AnswerText(head, {text, text}, {}))));
+    EXPECT_EQ(ResponseText(head, {text, text}, {}),
+              DumpJson(Json::parse(ResponseText(head, {text, text}, {}))));
   }
 }
 
-TEST(ResponseTest, AStreamsLogprobsAreThoseOfTheWholeAnswer) {
+TEST(ResponseTest, AStreamHasTheLogprobsOfTheWholeResponse) {
   for (const OpenAiEndpoint endpoint : {kChat, kCompletions}) {
-    const AnswerHead head = {.endpoint = endpoint, .id = "c", .model = "m", .created = 5};
+    const ResponseHead head = {.endpoint = endpoint, .id = "c", .model = "m", .created = 5};
     ChoiceRenderer whole(head, 0, {}), stream(head, 0, {});
     Json streamed = Json::object();
     for (const std::string token : {"a", "\xC3", "\xA9", "\""}) {
@@ -140,7 +140,7 @@ TEST(ResponseTest, AStreamsLogprobsAreThoseOfTheWholeAnswer) {
 }
 
 TEST(ResponseTest, TheUsageIsAChunksLastMember) {
-  const AnswerHead head = {.endpoint = kCompletions, .id = "c", .model = "m", .created = 5};
+  const ResponseHead head = {.endpoint = kCompletions, .id = "c", .model = "m", .created = 5};
   const std::string begin = R"({"id":"c","object":"text_completion","created":5,"model":"m",)";
   EXPECT_EQ(ChunkText(head, R"({"index":0})", "null"),
             begin + R"("choices":[{"index":0}],"usage":null})");
@@ -148,7 +148,7 @@ TEST(ResponseTest, TheUsageIsAChunksLastMember) {
 }
 
 TEST(ResponseTest, StreamOfChat) {
-  const AnswerHead head = {.endpoint = kChat, .id = "c", .model = "m", .created = 5};
+  const ResponseHead head = {.endpoint = kChat, .id = "c", .model = "m", .created = 5};
   ChoiceRenderer choice(head, 1, {});
   choice.Take(Message(""));
   EXPECT_FALSE(choice.TakeDelta().has_value());
@@ -180,7 +180,7 @@ void AddCall(int32_t index, const std::string& id, const std::string& arguments,
 }
 
 TEST(ResponseTest, CallsOfTools) {
-  const AnswerHead head = {.endpoint = kChat, .id = "c"};
+  const ResponseHead head = {.endpoint = kChat, .id = "c"};
   v1::GenerateResponse first, second, last;
   AddCall(0, "call_1", "", &first);
   AddCall(0, "", "{\"x\":", &first);
@@ -210,7 +210,7 @@ TEST(ResponseTest, CallsOfTools) {
 }
 
 TEST(ResponseTest, ReasoningIsApart) {
-  const AnswerHead head = {.endpoint = kChat, .id = "c"};
+  const ResponseHead head = {.endpoint = kChat, .id = "c"};
   ChoiceRenderer whole(head, 0, {}), stream(head, 0, {});
   v1::GenerateResponse thought;
   thought.add_events()->set_reasoning("Hm.");
@@ -251,7 +251,7 @@ v1::GenerateResponse PromptMessage() {
 }
 
 TEST(ResponseTest, EchoWithLogprobsAsOpenAiHadIt) {
-  const AnswerHead head = {.endpoint = kCompletions, .id = "c", .model = "m", .created = 5};
+  const ResponseHead head = {.endpoint = kCompletions, .id = "c", .model = "m", .created = 5};
   ChoiceRenderer choice(head, 0, {.echo = true, .echo_logprobs = 1});
   choice.Take(PromptMessage());
   v1::GenerateResponse last = Message("d", v1::LENGTH);
@@ -264,7 +264,7 @@ TEST(ResponseTest, EchoWithLogprobsAsOpenAiHadIt) {
 }
 
 TEST(ResponseTest, AChatWithEchoBeginsWithItsLastMessage) {
-  const AnswerHead head = {.endpoint = kChat, .id = "c", .model = "m", .created = 5};
+  const ResponseHead head = {.endpoint = kChat, .id = "c", .model = "m", .created = 5};
   ChoiceRenderer whole(head, 0, {.echo_text = "Once "}), stream(head, 0, {.echo_text = "Once "});
   whole.Take(Message("upon"));
   whole.Take(Message(" a", v1::LENGTH));
@@ -282,7 +282,7 @@ TEST(ResponseTest, PromptLogprobsAndTokenIdsAsVllmHasThem) {
   v1::GenerateResponse last = Message("d", v1::LENGTH);
   last.add_token_ids(9);
   {
-    const AnswerHead head = {.endpoint = kCompletions, .id = "c", .model = "m", .created = 5};
+    const ResponseHead head = {.endpoint = kCompletions, .id = "c", .model = "m", .created = 5};
     ChoiceRenderer choice(head, 0, parts);
     choice.Take(PromptMessage());
     choice.Take(last);
@@ -294,7 +294,7 @@ TEST(ResponseTest, PromptLogprobsAndTokenIdsAsVllmHasThem) {
     EXPECT_EQ(json["logprobs"], Json());
   }
   // In a chat, the log-probabilities of the prompt are in a field beside `choices`.
-  const AnswerHead head = {.endpoint = kChat, .id = "c", .model = "m", .created = 5};
+  const ResponseHead head = {.endpoint = kChat, .id = "c", .model = "m", .created = 5};
   ChoiceRenderer choice(head, 0, parts);
   choice.Take(PromptMessage());
   choice.Take(last);

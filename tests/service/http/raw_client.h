@@ -17,7 +17,7 @@
 
 namespace tidepool::service {
 
-struct RawAnswer {
+struct RawResponse {
   int status = 0;
   std::string head;
   std::string body;  // the chunks, joined
@@ -74,38 +74,38 @@ class RawClient {
     return taken;
   }
 
-  RawAnswer ReadAnswer(bool has_body = true) {
-    RawAnswer answer;
-    answer.head = ReadUntil("\r\n\r\n");
-    EXPECT_TRUE(absl::SimpleAtoi(absl::string_view(answer.head).substr(9, 3), &answer.status))
-        << answer.head;
-    if (!has_body) return answer;
-    if (absl::StrContains(answer.head, "Transfer-Encoding: chunked")) {
+  RawResponse ReadResponse(bool has_body = true) {
+    RawResponse response;
+    response.head = ReadUntil("\r\n\r\n");
+    EXPECT_TRUE(absl::SimpleAtoi(absl::string_view(response.head).substr(9, 3), &response.status))
+        << response.head;
+    if (!has_body) return response;
+    if (absl::StrContains(response.head, "Transfer-Encoding: chunked")) {
       while (true) {
         const size_t size = std::stoul(ReadUntil("\r\n"), nullptr, 16);
-        answer.body += Take(size);
+        response.body += Take(size);
         Take(2);
-        if (size == 0) return answer;
+        if (size == 0) return response;
       }
     }
-    const size_t at = answer.head.find("Content-Length: ");
-    if (at == std::string::npos) return answer;
-    answer.body = Take(std::stoul(answer.head.substr(at + 16)));
-    return answer;
+    const size_t at = response.head.find("Content-Length: ");
+    if (at == std::string::npos) return response;
+    response.body = Take(std::stoul(response.head.substr(at + 16)));
+    return response;
   }
 
-  RawAnswer Get(absl::string_view path) {
+  RawResponse Get(absl::string_view path) {
     Send(absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: localhost\r\n\r\n"));
-    return ReadAnswer();
+    return ReadResponse();
   }
   void SendPost(absl::string_view path, absl::string_view body) {
     Send(absl::StrCat("POST ", path,
                       " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n",
                       "Content-Length: ", body.size(), "\r\n\r\n", body));
   }
-  RawAnswer Post(absl::string_view path, absl::string_view body) {
+  RawResponse Post(absl::string_view path, absl::string_view body) {
     SendPost(path, body);
-    return ReadAnswer();
+    return ReadResponse();
   }
 
  private:

@@ -34,7 +34,7 @@ TEST(StreamPositionTest, IdsNameTheTokensAndTheEndOfEachChoice) {
   EXPECT_EQ(two.Id(), "0,3");
 }
 
-TEST(StreamPositionTest, ParsesWhatItWrites) {
+TEST(StreamPositionTest, ParsesItsOwnFormat) {
   for (const std::string id : {"0", "17", "17f", "17f/usage", "17f/done", "1099511627776"}) {
     const auto position = StreamPosition::Parse(id, 1);
     ASSERT_TRUE(position.ok()) << position.status();
@@ -56,7 +56,7 @@ TEST(StreamPositionTest, RefusesInvalidIds) {
             "send the last id of the stream, or none");
 }
 
-TEST(StreamPositionTest, CoversWhatItsClientHas) {
+TEST(StreamPositionTest, CoversThePartThatItsClientHas) {
   const StreamPosition had = *StreamPosition::Parse("17,9f", 2);
   StreamPosition now(2);
   now.Take(0, Message(0, 17));
@@ -100,7 +100,7 @@ TEST(RequestKeyTest, ChoicesHaveIdsOfTheirOwn) {
   EXPECT_EQ(key.ChoiceId(1, 2), "k-1");
 }
 
-TEST(RequestKeyTest, RefusesWhatCannotBeResumed) {
+TEST(RequestKeyTest, RefusesRequestsThatCannotBeResumed) {
   const auto refusal = [](const HttpHead& head, const OpenAiRequest& request) {
     return std::string(RequestKeyOf(head, request).status().message());
   };

@@ -78,7 +78,7 @@ TEST_F(DurabilityTest, ProcessWaitsForNoDisk) {
   EXPECT_EQ(syncs, before);
 }
 
-TEST_F(DurabilityTest, WhatWaitsTogetherIsKeptTogether) {
+TEST_F(DurabilityTest, ChangesThatWaitTogetherAreKeptTogether) {
   auto store = OpenWithTurn(Durability::kPower);
   const int before = syncs;
   std::vector<StatusAnswer> answers(500);

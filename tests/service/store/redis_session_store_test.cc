@@ -279,12 +279,12 @@ TEST(RedisSessionStoreTest, AppendsSurviveTheServersDeath) {
   ASSERT_TRUE(log.ok()) << log.status();
   ASSERT_EQ(log->info.token_count, length);
   for (int64_t i = 4; i < length; ++i) ASSERT_EQ(log->token_ids[i], i);
-  EXPECT_EQ(log->turns[0].answer, "a" + std::string(length - 4, 'x'));
+  EXPECT_EQ(log->turns[0].response, "a" + std::string(length - 4, 'x'));
 }
 
 // The server stops after it has run a call and before it has responded. The call is sent again, but
 // has no second effect.
-TEST(RedisSessionStoreTest, ALostAnswerIsFoundByReadingBack) {
+TEST(RedisSessionStoreTest, ALostReplyIsFoundByReadingBack) {
   RedisServer server;
   RedisSessionStoreOptions options = OptionsFor(server);
   options.answer_timeout = absl::Milliseconds(200);
@@ -330,7 +330,7 @@ TEST(RedisSessionStoreTest, NoJumpOfTheServersClockMakesASessionOlder) {
 }
 
 // An older front does not know the fields of bodies. It neither writes nor deletes them.
-TEST(RedisSessionStoreTest, WhatAnOlderFrontLeftOfAnotherTurnCountsAsNothing) {
+TEST(RedisSessionStoreTest, RemainsOfAnotherTurnByAnOlderFrontCountAsNothing) {
   RedisServer server;
   auto store = Open(server);
   ASSERT_TRUE(Create(*store, "s").ok());
@@ -411,7 +411,7 @@ TEST(RedisSessionStoreTest, ALogThatWasTamperedWithIsReported) {
   EXPECT_TRUE(absl::StrContains(log.status().message(), "'s' is damaged")) << log.status();
 }
 
-TEST(RedisSessionStoreTest, VerifyNamesWhatTheIndexesMiss) {
+TEST(RedisSessionStoreTest, VerifyNamesTheSessionsThatTheIndexesMiss) {
   RedisServer server;
   auto store = Open(server);
   for (const char* id : {"one", "two", "three"}) ASSERT_TRUE(Create(*store, id).ok());

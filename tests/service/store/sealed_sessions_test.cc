@@ -124,7 +124,7 @@ TEST_F(SealedSessionsTest, ALogIsReadAsItWasWritten) {
   const SessionLogData log = Read("one");
   EXPECT_EQ(log.token_ids, (std::vector<int32_t>{1, 2, 3, 4}));
   ASSERT_EQ(log.turns.size(), 1);
-  EXPECT_EQ(log.turns[0].answer, "four");
+  EXPECT_EQ(log.turns[0].response, "four");
   EXPECT_EQ(log.turns[0].end, 4);
   EXPECT_EQ(log.turns[0].numerics_id, "avx2");
 }
@@ -152,7 +152,7 @@ TEST_F(SealedSessionsTest, ATurnIsReopenedOnlyByItsRequest) {
   ASSERT_TRUE(logs_->AddOutput(&row, {5}, "five").ok());
   ASSERT_TRUE(logs_->UpdateRunningTurn(&row, TurnFinish::kStop, "").ok());
   ASSERT_TRUE(sessions_->Save(&row).ok());
-  EXPECT_EQ(Read("one").turns.at(0).answer, "fourfive");
+  EXPECT_EQ(Read("one").turns.at(0).response, "fourfive");
   EXPECT_FALSE(*logs_->ReopenTurn(&row, Read("one"), "r"));
 }
 
@@ -183,7 +183,7 @@ TEST_F(SealedSessionsTest, SealsALogOfAnOlderVersion) {
   SessionRow row = sessions_->FindUnchecked("one", kNow).value();
   ASSERT_TRUE(logs_->Seal(&row).ok());
   ASSERT_TRUE(sessions_->Save(&row).ok());
-  EXPECT_EQ(Read("one").turns.at(0).answer, "four");
+  EXPECT_EQ(Read("one").turns.at(0).response, "four");
   Damage("DELETE FROM turns");
   EXPECT_TRUE(absl::IsDataLoss(logs_->Seal(&row)));
 }

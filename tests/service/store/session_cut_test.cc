@@ -23,21 +23,21 @@ SessionLogData TwoTurns(SessionKind kind) {
                 .start = 0,
                 .output_start = 5,
                 .end = 10,
-                .answer = "abcde",
+                .response = "abcde",
                 .finish = TurnFinish::kStop},
                {.request_id = "r2",
                 .start = 10,
                 .output_start = 14,
                 .end = 20,
-                .answer = "fghijk",
+                .response = "fghijk",
                 .finish = TurnFinish::kLength}};
   return log;
 }
 
-SessionLogData Cut(SessionLogData log, int64_t position, std::string answer = "") {
+SessionLogData Cut(SessionLogData log, int64_t position, std::string response = "") {
   const auto cut = PlanCut(log, position);
   EXPECT_TRUE(cut.ok()) << cut.status();
-  CutSession(*cut, std::move(answer), &log);
+  CutSession(*cut, std::move(response), &log);
   EXPECT_EQ(log.info.token_count, position);
   EXPECT_EQ(log.token_ids.size(), position);
   EXPECT_EQ(log.info.turn_count, log.turns.size());
@@ -63,7 +63,7 @@ TEST(SessionCutTest, AtZeroTheSessionIsNew) {
   EXPECT_EQ(log.info.kind, SessionKind::kNew);
 }
 
-TEST(SessionCutTest, AnAnswerIsCutAsIfCancelled) {
+TEST(SessionCutTest, AResponseIsCutAsIfCancelled) {
   const SessionLogData whole = TwoTurns(SessionKind::kChat);
   const auto cut = PlanCut(whole, 17);
   ASSERT_TRUE(cut.ok()) << cut.status();
@@ -73,7 +73,7 @@ TEST(SessionCutTest, AnAnswerIsCutAsIfCancelled) {
   ASSERT_EQ(log.turns.size(), 2);
   EXPECT_EQ(log.turns[1].end, 17);
   EXPECT_EQ(log.turns[1].output_start, 14);
-  EXPECT_EQ(log.turns[1].answer, "fgh");
+  EXPECT_EQ(log.turns[1].response, "fgh");
   EXPECT_EQ(log.turns[1].finish, TurnFinish::kCancelled);
   EXPECT_EQ(log.turns[0], whole.turns[0]);
 }
@@ -109,7 +109,7 @@ TEST(SessionCutTest, ATurnThatBranchedIsTakenBackWithoutTheOneItCut) {
                        .start = 14,
                        .output_start = 18,
                        .end = 24,
-                       .answer = "lmnopq",
+                       .response = "lmnopq",
                        .finish = TurnFinish::kStop});
   log.info.token_count = 24;
   log.info.turn_count = 3;
@@ -130,22 +130,23 @@ TEST(SessionCutTest, ARunningTurnEndsAtItsCurrentPosition) {
   const SessionLogData cut = Cut(log, 20, "fghijk");
   EXPECT_EQ(cut.turns[1].finish, TurnFinish::kCancelled);
   EXPECT_EQ(cut.turns[1].end, 20);
-  EXPECT_EQ(cut.turns[1].answer, "fghijk");
+  EXPECT_EQ(cut.turns[1].response, "fghijk");
 }
 
-TEST(SessionCutTest, AnAnswerIsCutToTheTextOfItsTokens) {
-  EXPECT_EQ(CutAnswer("Hello there", "Hello"), "Hello");
+TEST(SessionCutTest, AResponseIsCutToTheTextOfItsTokens) {
+  EXPECT_EQ(CutResponse("Hello there", "Hello"), "Hello");
   // the space is lost because the tokens were decoded alone
-  EXPECT_EQ(CutAnswer(" Hello there", "Hello"), " Hello");
-  EXPECT_EQ(CutAnswer("\n Hello", "\n Hello"), "\n Hello");
-  EXPECT_EQ(CutAnswer("gr\xC3\xBCn", "gr\xEF\xBF\xBD"), "gr");  // half of a character
-  EXPECT_EQ(CutAnswer("yes", "yes STOP"), "yes");  // the stop string was removed from the response
-  EXPECT_EQ(CutAnswer("abc", ""), "");
-  EXPECT_EQ(CutAnswer(" Hello", ""), "");  // a control token has no text and no space
-  EXPECT_EQ(CutAnswer(" Hello", " "), " ");
-  EXPECT_EQ(CutAnswer("\n\n Hello", "\n"), "\n");
-  EXPECT_EQ(CutAnswer(" \xC3\xBC", " \xEF\xBF\xBD"), " ");
-  EXPECT_EQ(CutAnswer("abc", "xyz"), "xyz");
+  EXPECT_EQ(CutResponse(" Hello there", "Hello"), " Hello");
+  EXPECT_EQ(CutResponse("\n Hello", "\n Hello"), "\n Hello");
+  EXPECT_EQ(CutResponse("gr\xC3\xBCn", "gr\xEF\xBF\xBD"), "gr");  // half of a character
+  EXPECT_EQ(CutResponse("yes", "yes STOP"),
+            "yes");  // the stop string was removed from the response
+  EXPECT_EQ(CutResponse("abc", ""), "");
+  EXPECT_EQ(CutResponse(" Hello", ""), "");  // a control token has no text and no space
+  EXPECT_EQ(CutResponse(" Hello", " "), " ");
+  EXPECT_EQ(CutResponse("\n\n Hello", "\n"), "\n");
+  EXPECT_EQ(CutResponse(" \xC3\xBC", " \xEF\xBF\xBD"), " ");
+  EXPECT_EQ(CutResponse("abc", "xyz"), "xyz");
 }
 
 }  // namespace

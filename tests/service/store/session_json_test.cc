@@ -33,7 +33,7 @@ SessionLogData Chat() {
                 .output_start = 4,
                 .end = 6,
                 .messages = {{.role = "user", .content = "\xC3\xA4\n\"", .name = "ann"}},
-                .answer = "yes",
+                .response = "yes",
                 .finish = TurnFinish::kStop,
                 .body_digest = "0a",
                 .numerics_id = "avx2"},
@@ -108,7 +108,7 @@ TEST(SessionJsonTest, ADamagedLineDoesNotKeepOthersFromBeingRead) {
   EXPECT_EQ((*faults)[2], "line 6: it states 5 sessions, but 4 precede it");
 }
 
-TEST(SessionJsonTest, AHashNoticesWhatWasChanged) {
+TEST(SessionJsonTest, AHashDetectsAChange) {
   const std::string line = SessionToJson(Chat());
   EXPECT_TRUE(SessionFromJson(WithoutHash(line)).ok());
   const std::string changed =
@@ -180,7 +180,7 @@ TEST(SessionJsonTest, RefusesInvalidSessions) {
   EXPECT_FALSE(SessionFromJson(std::string(100'000, '[')).ok());
 }
 
-TEST(SessionCheckTest, CountsAreWhatTheyCount) {
+TEST(SessionCheckTest, CountsThatDifferFromTheLogAreRefused) {
   EXPECT_TRUE(CheckSession(Chat()).ok());
   SessionLogData log = Chat();
   log.info.token_count = 8;

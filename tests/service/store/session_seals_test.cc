@@ -70,7 +70,7 @@ TEST(SessionSealsTest, ChainsDependOnTheSessionTheRowAndAllRowsBefore) {
   const TurnRow turn = {.turn = {.request_id = "r"}, .messages = "[]"};
   EXPECT_NE(HashOf(start, 0, turn), HashOf(start, 1, turn));
   TurnRow answered = turn;
-  answered.turn.answer = "a";
+  answered.turn.response = "a";
   EXPECT_NE(HashOf(start, 0, turn), HashOf(start, 0, answered));
 }
 

@@ -50,7 +50,7 @@ TEST_P(SessionStoreTest, KeepsATurn) {
   EXPECT_EQ(stored.end, 6);
   EXPECT_EQ(stored.finish, TurnFinish::kStop);
   EXPECT_EQ(stored.messages, (std::vector<StoredMessage>{{.role = "user", .content = "hi"}}));
-  EXPECT_EQ(stored.answer, "ab");
+  EXPECT_EQ(stored.response, "ab");
 }
 
 TEST_P(SessionStoreTest, AppendComparesBeforeItSets) {
@@ -90,7 +90,7 @@ TEST_P(SessionStoreTest, OneTurnAtATime) {
   EXPECT_EQ(Append(*store, FirstAppend(first->epoch)).code(), StatusCode::kAborted);
   EXPECT_TRUE(Renew(*store, "s", again->epoch, absl::Seconds(10)).ok());
   ASSERT_TRUE(Append(*store, FirstAppend(again->epoch)).ok());
-  EXPECT_EQ(Get(*store, "s")->turns[0].answer, "a");
+  EXPECT_EQ(Get(*store, "s")->turns[0].response, "a");
   EXPECT_EQ(Get(*store, "s")->turns[0].finish, TurnFinish::kRunning);
 
   // After the lease has expired, another turn can take it. The tokens of the first turn stay in the
@@ -102,7 +102,7 @@ TEST_P(SessionStoreTest, OneTurnAtATime) {
   ASSERT_EQ(taken->log.turns.size(), 1);
   EXPECT_EQ(taken->log.turns[0].finish, TurnFinish::kCancelled);
   EXPECT_EQ(taken->log.turns[0].end, 4);
-  EXPECT_EQ(taken->log.turns[0].answer, "a");
+  EXPECT_EQ(taken->log.turns[0].response, "a");
   EXPECT_EQ(taken->log.token_ids, (std::vector<int32_t>{1, 2, 3, 10}));
   // A turn that has lost its lease cannot release it.
   EXPECT_TRUE(Release(*store, "s", again->epoch).ok());
@@ -130,12 +130,12 @@ TEST_P(SessionStoreTest, ATurnContinuesForItsOwnRequest) {
   const auto running = Begin(*store, "s", "r1");
   ASSERT_EQ(running->log.turns.size(), 1);
   EXPECT_EQ(running->log.turns[0].finish, TurnFinish::kRunning);
-  EXPECT_EQ(running->log.turns[0].answer, "a");
+  EXPECT_EQ(running->log.turns[0].response, "a");
   ASSERT_TRUE(append(running->epoch, 4, TurnFinish::kCancelled).ok());
   EXPECT_EQ(Get(*store, "s")->turns[0].finish, TurnFinish::kCancelled);
   const auto cancelled = Begin(*store, "s", "r1");
   EXPECT_EQ(cancelled->log.turns[0].finish, TurnFinish::kRunning);
-  EXPECT_EQ(cancelled->log.turns[0].answer, "ab");
+  EXPECT_EQ(cancelled->log.turns[0].response, "ab");
   ASSERT_TRUE(append(cancelled->epoch, 5, TurnFinish::kRunning).ok());
   store.reset();
   store = Open();
@@ -145,7 +145,7 @@ TEST_P(SessionStoreTest, ATurnContinuesForItsOwnRequest) {
   const auto log = Get(*store, "s");
   EXPECT_EQ(log->token_ids, (std::vector<int32_t>{1, 2, 3, 10, 4, 5, 6}));
   ASSERT_EQ(log->turns.size(), 1);
-  EXPECT_EQ(log->turns[0].answer, "abbb");
+  EXPECT_EQ(log->turns[0].response, "abbb");
   EXPECT_EQ(log->turns[0].end, 7);
   // A turn that has ended does not change.
   const auto ended = Begin(*store, "s", "r1");
@@ -165,7 +165,7 @@ TEST_P(SessionStoreTest, ACopyOfAnInterruptedTurnContinues) {
   const auto again = Begin(*store, "s", "r1");
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->log.turns[0].finish, TurnFinish::kRunning);
-  EXPECT_EQ(again->log.turns[0].answer, "a");
+  EXPECT_EQ(again->log.turns[0].response, "a");
   ASSERT_TRUE(Append(*store, {.session_id = "s",
                               .epoch = again->epoch,
                               .expected_length = 4,
@@ -173,7 +173,7 @@ TEST_P(SessionStoreTest, ACopyOfAnInterruptedTurnContinues) {
                               .output_text = "b",
                               .finish = TurnFinish::kLength})
                   .ok());
-  EXPECT_EQ(Get(*store, "s")->turns[0].answer, "ab");
+  EXPECT_EQ(Get(*store, "s")->turns[0].response, "ab");
   EXPECT_EQ(Get(*store, "s")->turns[0].finish, TurnFinish::kLength);
 }
 
@@ -202,8 +202,8 @@ TEST_P(SessionStoreTest, CutsWhereTheTemplateRewroteTheLog) {
   ASSERT_EQ(log->turns.size(), 2);
   EXPECT_EQ(log->turns[1].start, 2);
   EXPECT_EQ(log->turns[1].output_start, 4);
-  EXPECT_EQ(log->turns[0].answer, "a");
-  EXPECT_EQ(log->turns[1].answer, "z");
+  EXPECT_EQ(log->turns[0].response, "a");
+  EXPECT_EQ(log->turns[1].response, "z");
 }
 
 TEST_P(SessionStoreTest, PrincipalsDoNotSeeEachOther) {
@@ -318,14 +318,14 @@ SessionLogData LongSession() {
                 .output_start = 1000,
                 .end = 1500,
                 .messages = {{.role = "user", .content = "hi", .name = "ann"}},
-                .answer = "so \xC3\xA4\n\"",
+                .response = "so \xC3\xA4\n\"",
                 .finish = TurnFinish::kStop},
                {.request_id = "r2",
                 .start = 1200,
                 .output_start = 1700,
                 .end = 3000,
                 .messages = {{.role = "tool", .content = "", .tool_call_id = "c"}},
-                .answer = "",
+                .response = "",
                 .finish = TurnFinish::kLength}};
   return log;
 }

@@ -55,7 +55,7 @@ class SessionTableTest : public testing::Test {
   SessionTable table_ = Open();
 };
 
-TEST_F(SessionTableTest, ReadsBackWhatItWrote) {
+TEST_F(SessionTableTest, ReadsBackTheWrittenRow) {
   Insert("a", "ann");
   SessionRow row = **table_.Find("a");
   EXPECT_EQ(row.key, 1);

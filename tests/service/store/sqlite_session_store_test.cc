@@ -196,7 +196,7 @@ TEST_F(SqliteSessionStoreTest, BringsOlderFilesUpToDate) {
                                                     .start = 0,
                                                     .output_start = 1,
                                                     .end = 2,
-                                                    .answer = "x",
+                                                    .response = "x",
                                                     .finish = TurnFinish::kStop}}));
     // The old turn is recognised by its request_id alone. New turns are recognised by all fields.
     const auto again = Begin(*store, "old", "r", "one");
@@ -458,7 +458,7 @@ TEST_F(SqliteSessionStoreTest, SurvivesKill) {
   ASSERT_EQ(log->turns.size(), 1);
   EXPECT_EQ(log->turns[0].finish, TurnFinish::kCancelled);
   EXPECT_EQ(log->turns[0].end, log->info.token_count);
-  EXPECT_EQ(log->turns[0].answer, "a" + std::string(log->token_ids.size() - 4, 'y'));
+  EXPECT_EQ(log->turns[0].response, "a" + std::string(log->token_ids.size() - 4, 'y'));
   EXPECT_TRUE(Begin(*store, "s", "r2").ok());
 }
 

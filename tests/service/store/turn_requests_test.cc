@@ -79,7 +79,7 @@ TEST_P(SessionStoreTest, ATurnThatNeverBeganIsForgotten) {
   EXPECT_TRUE(Begin(*store, "s", "r1", "third").ok()) << "expired";
 }
 
-TEST_P(SessionStoreTest, KnowsWhatMadeATurn) {
+TEST_P(SessionStoreTest, KnowsTheRequestThatMadeATurn) {
   auto store = Open();
   ASSERT_TRUE(Create(*store, "s").ok());
   const auto first = Begin(*store, "s", "r1");

@@ -25,7 +25,7 @@ class TurnTableTest : public testing::Test {
                      .output_start = 2,
                      .end = 3,
                      .messages = {},
-                     .answer = "answer",
+                     .response = "answer",
                      .finish = TurnFinish::kStop,
                      .body_digest = "digest",
                      .numerics_id = "avx2"},
@@ -56,7 +56,7 @@ TEST_F(TurnTableTest, ReadsTheFirstTurnsOfOneSession) {
   EXPECT_EQ(CountOf(3, 100), 0);
 }
 
-TEST_F(TurnTableTest, ReadsBackWhatItWrote) {
+TEST_F(TurnTableTest, ReadsBackTheWrittenRow) {
   const TurnRow turn = **table_.At(1, 1);
   EXPECT_EQ(turn.turn, Turn(1).turn);
   EXPECT_EQ(turn.messages, "[]");
@@ -64,10 +64,10 @@ TEST_F(TurnTableTest, ReadsBackWhatItWrote) {
   EXPECT_FALSE(table_.At(1, 3)->has_value());
 }
 
-TEST_F(TurnTableTest, UpdatesWriteWhatCanChange) {
+TEST_F(TurnTableTest, UpdatesWriteTheColumnsThatCanChange) {
   TurnRow changed = Turn(1);
   changed.turn.end = 30;
-  changed.turn.answer = "another answer";
+  changed.turn.response = "another answer";
   changed.turn.finish = TurnFinish::kCancelled;
   changed.turn.numerics_id = "avx512";
   changed.hash = {.high = 1, .low = 1};

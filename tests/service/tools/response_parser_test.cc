@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "service/tools/answer_message.h"
+#include "service/tools/response_message.h"
 #include "tests/service/tools/parsed_response.h"
 
 namespace tidepool::service {
@@ -88,7 +88,7 @@ TEST(ResponseParserTest, MarkersInsideOfValuesAreText) {
 }
 
 // Rule: bad syntax is content, and nothing is lost.
-TEST(ResponseParserTest, WhatIsNotACallIsContent) {
+TEST(ResponseParserTest, TextWithoutACallIsContent) {
   const char* const texts[] = {"The tag <tool_call> begins a call.",
                                "<tool_call>",
                                "<tool_call>\n",
@@ -348,14 +348,14 @@ TEST(ResponseParserTest, Harmony) {
 }
 
 // The template of gpt-oss rejects contents with markers.
-TEST(ResponseParserTest, HarmonyAnswersBecomeMessages) {
+TEST(ResponseParserTest, HarmonyResponsesBecomeMessages) {
   v1::ChatMessage message;
   message.set_content(
       "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary "
       "to=functions.now <|constrain|>json<|message|>{\"a\": 1}");
-  SeparateAnswer(v1::TOOL_CALL_TAGS, &message);
+  SeparateResponse(v1::TOOL_CALL_TAGS, &message);
   EXPECT_EQ(message.content().substr(0, 2), "<|");
-  SeparateAnswer(v1::HARMONY, &message);
+  SeparateResponse(v1::HARMONY, &message);
   EXPECT_EQ(message.content(), "");
   EXPECT_EQ(message.reasoning_content(), "Hm.");
   EXPECT_EQ(message.tool_calls_json(),

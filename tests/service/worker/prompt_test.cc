@@ -85,7 +85,7 @@ TEST_F(PromptTest, ChatContentsHoldNone) {
                             Bytes("assistant\n")}));
 }
 
-TEST_F(PromptTest, TemplatesReadWhatAnAssistantThought) {
+TEST_F(PromptTest, TemplatesReadTheReasoningOfAnAssistant) {
   engine_.worker.chat_template = engine::ChatTemplate::Parse(
       "{%- for message in messages -%}"
       "{%- if message.reasoning_content is defined -%}{{- '(' + message.reasoning_content + ')' -}}"
@@ -188,7 +188,7 @@ TEST_F(PromptTest, DevelopersSpeakAsTheSystem) {
       << Prepare().status();
 }
 
-TEST_F(PromptTest, AnAnswerCanContinueTheLastMessage) {
+TEST_F(PromptTest, AResponseCanContinueTheLastMessage) {
   auto* chat = request_.mutable_request()->mutable_chat();
   Ask("hi");
   Add(chat->mutable_messages(), "assistant", "I am a");
@@ -223,7 +223,7 @@ TEST_F(PromptTest, BiasesByTextAreThoseOfItsTokens) {
   EXPECT_EQ(prepared->sampling().logit_bias_text_size(), 0);
 }
 
-TEST_F(PromptTest, EchoIsWhatTheSenderHas) {
+TEST_F(PromptTest, EchoIsTheTextThatTheSenderHas) {
   v1::GenerateRequest* request = request_.mutable_request();
   request->set_text("ab<|start|>");
   EXPECT_EQ(Prepare()->prompt_text(), "");
@@ -284,7 +284,7 @@ TEST_F(PromptTest, AnInterruptedResponseGetsItsEnd) {
   EXPECT_EQ(Prompt(), Join({log_, {fakes::kEndToken}, NextTurn("more")}));
 }
 
-TEST_F(PromptTest, AnAnswerOfNothing) {
+TEST_F(PromptTest, AnEmptyResponseStaysInTheLog) {
   Ask("more");
   Answered("", {fakes::kEndToken});
   EXPECT_EQ(Prompt(), Join({log_, NextTurn("more")}));
@@ -296,7 +296,7 @@ TEST_F(PromptTest, AStopStringStaysInTheLog) {
   EXPECT_EQ(Prompt(), Join({log_, {fakes::kEndToken}, NextTurn("more")}));
 }
 
-TEST_F(PromptTest, ARewrittenAnswerBranchesTheLog) {
+TEST_F(PromptTest, ARewrittenResponseBranchesTheLog) {
   Ask("more");
   Answered("<think>a</think>b", Join({Bytes("<think>a</think>b"), {fakes::kEndToken}}));
   EXPECT_EQ(Prompt(), Join({FirstPrompt(), Bytes("b"), {fakes::kEndToken}, NextTurn("more")}));
@@ -312,7 +312,7 @@ TEST_F(PromptTest, AnOtherFirstTurnBranchesTheLog) {
   EXPECT_EQ(kept_, 7);  // <|start|>user\nh
 }
 
-TEST_F(PromptTest, WhatDoesNotFitIsRefused) {
+TEST_F(PromptTest, RefusesAPromptThatDoesNotFit) {
   request_.mutable_request()->set_text(std::string(256, 'x'));
   EXPECT_EQ(Prepare().status().code(), StatusCode::kInvalidArgument);
   request_.mutable_request()->set_text(std::string(255, 'x'));

@@ -136,7 +136,7 @@ TEST_F(WorkerAdminTest, ErrorsNameTheWorker) {
 }
 
 // Memory that is reserved for KV counts as free on the machine until it is used.
-TEST_F(WorkerAdminTest, GrowthLeavesTheKvWhatItMayStillTake) {
+TEST_F(WorkerAdminTest, GrowthLeavesTheKvTheRestOfItsBudget) {
   v1::SetOffloadRequest request;
   const v1::OffloadSettings before = Set(request)->workers(0).settings();
   const int64_t untouched = engine_->Stats().untouched_bytes;

@@ -124,7 +124,7 @@ TEST_F(WorkerServiceTest, ThePromptsOfAPrincipalWaitInItsOwnLine) {
 }
 
 // If a shutdown considered the call ended, it would close the connection too early.
-TEST_F(WorkerServiceTest, ACallRunsUntilItsAnswerIsSent) {
+TEST_F(WorkerServiceTest, ACallRunsUntilItsResponseIsSent) {
   std::promise<void> finished;
   Preparing prompt("alice", [&](const std::string&) { finished.set_value(); });
   prompt.Begin(&service_);
@@ -154,7 +154,7 @@ TEST_F(WorkerServiceTest, GrammarsDoNotWaitForPrompts) {
   EXPECT_EQ(engine_.worker.grammars->compiled_total(), 1);
 }
 
-TEST_F(WorkerServiceTest, WhatAFrontNeedsWaitsForNoTextOfAClient) {
+TEST_F(WorkerServiceTest, CallsOfAFrontDoNotWaitForTextsOfClients) {
   grpc::ServerBuilder builder;
   builder.RegisterService(&service_);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();

@@ -211,7 +211,7 @@ struct Edit {
 };
 
 // Long because it is a table of cases.
-TEST(HfDirectory, NamesWhatIsWrong) {
+TEST(HfDirectory, NamesTheFaultOfADirectory) {
   const Edit edits[] = {
       {"qwen3_bf16", "config.json", "", "", "config.json: missing"},
       {"qwen3_bf16", "model.safetensors", "", "", "model.safetensors: missing"},

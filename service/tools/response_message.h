@@ -1,6 +1,6 @@
-// SeparateAnswer: makes the message of an assistant from the text of its response.
-#ifndef TIDEPOOL_SERVICE_TOOLS_ANSWER_MESSAGE_H_
-#define TIDEPOOL_SERVICE_TOOLS_ANSWER_MESSAGE_H_
+// SeparateResponse: makes the message of an assistant from the text of its response.
+#ifndef TIDEPOOL_SERVICE_TOOLS_RESPONSE_MESSAGE_H_
+#define TIDEPOOL_SERVICE_TOOLS_RESPONSE_MESSAGE_H_
 
 #include "tidepool/v1/inference.pb.h"
 
@@ -10,8 +10,8 @@ namespace tidepool::service {
 // from the content into their own fields. This is needed because the template of gpt-oss rejects
 // contents with markers. Otherwise does nothing, because the templates of other families read the
 // text.
-void SeparateAnswer(v1::ToolSyntax syntax, v1::ChatMessage* message);
+void SeparateResponse(v1::ToolSyntax syntax, v1::ChatMessage* message);
 
 }  // namespace tidepool::service
 
-#endif  // TIDEPOOL_SERVICE_TOOLS_ANSWER_MESSAGE_H_
+#endif  // TIDEPOOL_SERVICE_TOOLS_RESPONSE_MESSAGE_H_

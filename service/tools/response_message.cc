@@ -1,4 +1,4 @@
-#include "service/tools/answer_message.h"
+#include "service/tools/response_message.h"
 
 #include <memory>
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace tidepool::service {
 
-void SeparateAnswer(v1::ToolSyntax syntax, v1::ChatMessage* message) {
+void SeparateResponse(v1::ToolSyntax syntax, v1::ChatMessage* message) {
   using Json = nlohmann::ordered_json;
   if (syntax != v1::HARMONY || !absl::StrContains(message->content(), harmony::kMessage)) return;
   ResponseParser parser({.syntax = syntax, .tools = std::make_shared<ToolSchemas>()});
