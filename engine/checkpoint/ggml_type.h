@@ -69,8 +69,8 @@ std::string DescribeBadGgmlType(uint32_t id);
 const GgmlTypeInfo& TypeInfo(GgmlType type);
 inline absl::string_view GgmlTypeName(GgmlType type) { return TypeInfo(type).name; }
 
-// The kernels' type with the same block format. nullopt if kernels cannot compute with blocks of
-// this type, so that it must be dequantised.
+// Returns the kernels' type with the same block format. Returns nullopt if kernels cannot compute
+// with such blocks. Tensors of this type must then be dequantised.
 std::optional<kernels::DType> NativeDType(GgmlType type);
 
 }  // namespace tidepool::engine

@@ -40,7 +40,7 @@ int64_t KvBlocksFor(const KvSpec& spec, int64_t slots, int64_t step);
 int64_t KvBlocksFor(const KvLayout& layout, int64_t slots, int64_t step);
 
 // Number of tokens that a single sequence can have in a cache of `memory_bytes`, if a step has at
-// most `step` of its rows. Requires: `layers` is not empty.
+// most `step` rows of the sequence. Requires: `layers` is not empty.
 int64_t KvCapacityTokens(const std::vector<KvSpec>& layers, size_t memory_bytes, int64_t step);
 
 // The memory that the KV of a sequence needs.

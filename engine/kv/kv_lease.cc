@@ -102,8 +102,8 @@ KvLease::Match KvLease::FindBlocks(absl::Span<const int32_t> tokens, KvPlaces pl
     bool usable = true;
     for (int group = 0; group < cache_->groups(); ++group) {
       const bool found = blocks.Has({hash, group}, own, places);
-      // A block with the same key has other tokens. The blocks after it may also belong to other
-      // tokens, although their own tokens are equal. So stop here.
+      // A cached block has the same key but other tokens. The blocks after it may also belong to
+      // other tokens, although their own tokens are equal. So stop here.
       if (!found && blocks.Knows({hash, group}, places)) return match;
       run[group] = found ? run[group] + 1 : 0;
       if (block + 1 - run[group] <= cache_->FirstOfTail(group, block + 1)) continue;

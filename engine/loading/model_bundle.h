@@ -95,7 +95,8 @@ struct ModelBundle {
 absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
                                                        const LoadOptions& options);
 
-// Plans the memory of a model without loading it. Returns the errors of LoadModel that it finds.
+// Plans the memory of a model without loading it. Returns the errors of LoadModel that occur before
+// weights are loaded.
 absl::StatusOr<MemoryPlan> PlanModel(const std::string& path, const LoadOptions& options);
 
 }  // namespace tidepool::engine

@@ -19,7 +19,7 @@
 
 namespace tidepool::engine {
 
-// The largest batch that a Workspace must hold.
+// The largest batch for which a workspace must have room.
 struct BatchLimits {
   int64_t rows = 512;
   int64_t logit_rows = 64;

@@ -132,9 +132,9 @@ struct RopeConfig {
   // sequences use the same divisors, `short_slots` is 0.
   std::string long_divisors;
   int64_t short_slots = 0;
-  // MRoPE: how many pairs rotate by time, height, width and a fourth position. All zero: there is
-  // one position. All positions of a text token are equal, so the sections do not change its
-  // rotation.
+  // MRoPE: the numbers of rotated pairs whose angle depends on the position in time, height, width,
+  // and a fourth dimension. All zero: a token has only one position. All positions of a text token
+  // are equal, so the sections do not change its rotation.
   std::array<int, 4> sections = {};
 };
 

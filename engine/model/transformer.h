@@ -53,8 +53,8 @@ struct TransformerOptions {
   LoadProgress progress;
   // The source of routed experts. If null, all experts are packed into memory.
   std::unique_ptr<moe::ExpertSource> experts;
-  // Computes the experts that the source gives out in the host's memory. It must outlive the model,
-  // and have the same precision as its backend. Null if there are none.
+  // Computes the experts that the source provides in the host's memory. The backend must outlive
+  // the model, and have the same precision as the model's backend. Null if there are none.
   kernels::KernelBackend* host_backend = nullptr;
   // Records the routing of every forward pass. If null, there is no trace.
   std::unique_ptr<moe::TraceWriter> trace;
@@ -119,7 +119,7 @@ class TransformerModel final : public Model {
     const int32_t* ids = nullptr;       // [rows, top_k]
     const float* weights = nullptr;     // [rows, top_k]
     kernels::ConstMatrixView host_x;    // x.values, or without data if they were not copied
-    std::unique_ptr<std::byte[]> copy;  // of these, if the workspace is on a device
+    std::unique_ptr<std::byte[]> copy;  // owns what they point to, if x is on a device
   };
   enum class HostX : uint8_t { kOmit, kCopy };
 
@@ -135,10 +135,11 @@ class TransformerModel final : public Model {
     int64_t first_row = 0;
     int64_t rows = 0;
     std::vector<kernels::StateSpan> spans;
-    std::vector<std::vector<kernels::StateSnapshot>> snapshots;  // of spans that were cut
+    std::vector<std::vector<kernels::StateSnapshot>> snapshots;  // of each span, within this part
   };
 
-  // Copies of a device's results on the host. They only grow, because a new element costs a write.
+  // Copies of a device's results on the host. They never shrink, because each element that is added
+  // again would be initialised again.
   struct HostCopies {
     std::vector<float> logits;
     std::vector<kernels::ArgMax> argmax;
@@ -166,7 +167,7 @@ class TransformerModel final : public Model {
     kernels::KernelBackend* backend;
     kernels::Arena* arena;
     PassRows* rows;
-    TransformerModel* live;  // the model that counts and calls back; null in a dry run
+    TransformerModel* live;  // for counters and callbacks; null in a dry run
     kernels::MatrixView x;   // [rows, hidden], the residual stream; in the workspace
 
     // Whether this is a dry run. A dry run allocates from an arena without memory, and computes

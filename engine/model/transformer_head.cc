@@ -55,7 +55,7 @@ absl::StatusOr<StepOutput> TransformerModel::Head(const Pass& pass) const {
   return EndHead(pass, target);
 }
 
-// Makes the checks of the pass that are left, and copies the results to the host.
+// Finishes the checks of the pass, and copies the results to the host.
 absl::StatusOr<StepOutput> TransformerModel::EndHead(const Pass& pass,
                                                      const kernels::HeadTarget& target) const {
   StepOutput output = {target.out, target.argmax};
