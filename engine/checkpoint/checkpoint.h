@@ -80,8 +80,9 @@ struct GgufTensor {
   // are interleaved when rows are read, and this is the number of rows of a head. Row 2i is then
   // the i-th row of the first half, and row 2i + 1 is the i-th row of the second half.
   int64_t head_rows = 0;
-  // Set if the file has the transposes of the matrices: element i of row r of a slab is the element
-  // i * column_step + r * row_step after the slab's start. 0 if the file has the matrices.
+  // Both are above 0 if the file has the transposes of the matrices. Element i of row r of a slab
+  // is then i * column_step + r * row_step elements after the slab's start. Both are 0 if the file
+  // has the matrices themselves.
   int64_t column_step = 0;
   int64_t row_step = 0;
 
@@ -97,8 +98,8 @@ struct GgufTensor {
   // Copies rows to `out`, one after the other.
   void CopyRows(int64_t first, int64_t count, std::byte* out) const;
   bool transposed() const { return column_step > 0; }
-  // Returns whether the rows of each matrix of dims[0] x dims[1] elements are stored in order: row
-  // i of the matrix begins i * row_bytes() bytes after its first row.
+  // Returns whether the rows of each matrix [dims[1], dims[0]] are stored in order. Row i then
+  // begins i * row_bytes() bytes after the first row of its matrix.
   bool rows_in_order() const { return head_rows == 0 && slab_rows == 0 && !transposed(); }
   // The dimensions as text. See GgufShape.
   std::string ShapeString() const;

@@ -1,6 +1,6 @@
 // The element types of GGUF files: ids, names and block sizes. A row of a quantised tensor is a
-// sequence of blocks, and all blocks of a type have the same number of elements and the same number
-// of bytes. The ids and sizes are those of the GGUF specification.
+// sequence of blocks. All blocks of a type have the same number of elements and of bytes. The ids
+// and sizes are those of the GGUF specification.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_GGML_TYPE_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_GGML_TYPE_H_
 

@@ -30,9 +30,9 @@ double BitsPerElement(GgmlType type) {
 }
 
 // Returns whether the tensor is a router, or one of the small projections of a delta net. Rounding
-// them has a large effect: rounding a router changes which experts are chosen, and rounding the
-// decay of a delta net (ssm_alpha) changes what its state keeps. If such a tensor has a type of 16
-// bits, llama.cpp rounds its inputs to this type. So it is written as F32.
+// them has a large effect. A rounded router chooses other experts, and a rounded decay of a delta
+// net (ssm_alpha) changes what its state keeps. If such a tensor has a type of 16 bits, llama.cpp
+// rounds its inputs to this type. So it is written as F32.
 bool IsSensitive(const GgufTensor& tensor) {
   const absl::string_view parts[] = {"ffn_gate_inp", "ssm_alpha.", "ssm_beta.", "ssm_ba."};
   return std::any_of(std::begin(parts), std::end(parts),

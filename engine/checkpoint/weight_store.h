@@ -8,8 +8,7 @@
 // Matrices of the types in kernels/tensor.h keep their type: F32, F16, BF16 and every quantised
 // type except NVFP4. Matrices of other types are dequantised exactly to F32. While a tensor is
 // packed, its file pages are dropped, so at most 16 MiB of a tensor are in memory twice. If the
-// weights are in a device's memory, parts of at most 16 MiB are packed in the host's memory and
-// then copied to the device.
+// weights are in a device's memory, parts of at most 16 MiB are packed on the host and then copied.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_
 

@@ -52,8 +52,8 @@ class KvBlocks {
   void SetDisk(KvDisk* disk) { disk_ = disk; }
 
   // Returns a block with one holder, or kNoBlock if all are held. If there is a disk, the contents
-  // of a cached block are written to it before the block is reused. `use` is the same as for
-  // BlockPool::Allocate.
+  // of a cached block are written to it before the block is reused, except for states whose
+  // boundary is not known. `use` is the same as for BlockPool::Allocate.
   int32_t Allocate(BlockUse use = BlockUse::kNeeded);
   // Adds a block with these contents to the index, with one holder. Returns kNoBlock if no block is
   // free.

@@ -14,10 +14,10 @@
 //
 // A prefix can be reused up to a boundary between two blocks. For this, full groups need all blocks
 // before the boundary, and window groups need the last blocks before it (the tail of the boundary).
-// A boundary is known in four cases: a sequence ends there; a prompt ends there; a sequence
-// attached a prefix up to there; or a sequence's tokens differ from the cached ones after it. The
-// tails of known boundaries are cached as long as the blocks of full groups. Other blocks outside
-// of the window are cached as long as there is room (BlockPool).
+// A boundary is known in four cases: a sequence, a prompt, or an attached prefix ends at it, or a
+// sequence's tokens after it differ from the cached tokens. The tails of known boundaries are
+// cached as long as the blocks of full groups. Other blocks outside of the window are cached as
+// long as there is room (BlockPool).
 //
 // Layers with a recurrent state have no KV of tokens. A sequence has its states in blocks of the
 // same pool (StateLease). Its prefix can be reused up to a boundary that has a checkpoint, which is
@@ -217,8 +217,8 @@ class KvCache {
   KvLease NewLease(absl::string_view salt,
                    int64_t prompt_tokens = std::numeric_limits<int64_t>::max());
 
-  // From now on, evicted blocks are written to the disk, and prefixes are also searched there. The
-  // disk must outlive the cache, unless SetDisk(nullptr) is called before.
+  // From now on, evicted blocks are written to the disk, and prefixes are also searched on the
+  // disk. The disk must outlive the cache, unless SetDisk(nullptr) is called before.
   void SetDisk(KvDisk* disk) { blocks_->SetDisk(disk); }
   // Adds a block that was read from the disk to the index, with one holder. Returns kNoBlock if no
   // block is free. Requires: `bytes` has block_bytes() bytes.

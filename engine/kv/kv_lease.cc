@@ -85,9 +85,9 @@ HashedTokens KvLease::Hashed(absl::Span<const int32_t> tokens, int64_t blocks) {
   return {.hashes = hashes_, .tokens = tokens};
 }
 
-// Finds the longest prefix that can be reused. For this, each full group must have all blocks of
-// the prefix, each window group must have the blocks that the next token needs, and recurrent
-// states must have a checkpoint at the end of the prefix.
+// Finds the longest prefix that can be reused. Each full group must have all blocks of the prefix.
+// Each window group must have the blocks that the next token needs. If the model has recurrent
+// states, there must be a checkpoint at the end of the prefix.
 KvLease::Match KvLease::FindBlocks(absl::Span<const int32_t> tokens, KvPlaces places) {
   Match match;
   if (tokens.empty()) return match;
@@ -249,7 +249,7 @@ void KvLease::FreeBlocksOutOfReach() {
   for (int group = 0; group < cache_->groups(); ++group) {
     std::vector<int32_t>& table = tables_[group];
     // Keeps the blocks that are needed to continue after the last full block, because other
-    // sequences can attach there.
+    // sequences can attach the prefix up to this block.
     const int64_t first = cache_->FirstOfTail(group, slots_ / kBlockTokens);
     // Earlier commits have already released the blocks before `begin`.
     int64_t begin = first;

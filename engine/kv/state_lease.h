@@ -15,11 +15,11 @@
 //   boundaries are called known. Their checkpoints are cached with the value kBoundary;
 // - in its prompt, former rolling checkpoints that are at least kPassedStateBlocks apart, with the
 //   value kPassed;
-// - in its prompt, spare ones at equal distances, with the value kSpare. A sequence that is
+// - in its prompt, spare checkpoints at equal distances, with the value kSpare. A sequence that is
 //   submitted during a pass may branch off inside the rows of the pass.
 //
-// A sequence that begins with a checkpoint supersedes those before it: they get the value kSpare,
-// except for checkpoints where several sequences began. So the older checkpoints of a session are
+// A sequence that begins with a checkpoint supersedes the checkpoints before it: they get the value
+// kSpare, unless several sequences began with them. So the older checkpoints of a session are
 // evicted before the last one of any session.
 #ifndef TIDEPOOL_ENGINE_KV_STATE_LEASE_H_
 #define TIDEPOOL_ENGINE_KV_STATE_LEASE_H_
@@ -86,7 +86,7 @@ class StateLease {
   // Reserves blocks for `out`. If there are not enough, returns false and changes nothing.
   bool Reserve();
   // Reserves blocks for the checkpoints that a pass over the slots [slots(), slots) should write,
-  // as long as there are free blocks that no sequence wants (BlockPool::Want).
+  // as long as there are free blocks that no sequence wants.
   void ReserveSnapshots(int64_t slots, const HashedTokens& hashed);
   // Reserves blocks for spare checkpoints in a pass over the slots [slots(), slots) of the prompt.
   // Evicts nothing but spare blocks.
@@ -98,7 +98,7 @@ class StateLease {
   void Commit(int64_t slots, const HashedTokens& hashed);
 
   // Releases all states, so that the current state is zero. The rolling checkpoint is cached as if
-  // it were released last, because the next turn of a session continues there. `hashes` are those
+  // it were released last, because the next turn of a session continues from it. `hashes` are those
   // of the sequence's blocks.
   void Release(absl::Span<const BlockHash> hashes);
 

@@ -34,8 +34,9 @@ struct MemoryLimits {
   // Bytes that this process can still allocate. If it is unknown (nullopt), everything is assumed
   // to fit.
   std::optional<int64_t> available_bytes;
-  // Bytes that must stay free. -1: in the host's memory, the smaller of 1.5 GiB and a quarter of
-  // the available bytes; in a GPU's memory, the larger of 1.5 GiB and 10 % of the available bytes.
+  // Bytes that must stay free. -1: the default. In the host's memory, it is the smaller of 1.5 GiB
+  // and a quarter of the available bytes. In a GPU's memory, it is the larger of 1.5 GiB and 10 %
+  // of the available bytes.
   int64_t reserve_bytes = -1;
   int64_t kv_bytes = 0;       // -1: DefaultKvBytes; not accepted by PlanExpertSlots
   int64_t kv_tokens = 0;      // number of tokens whose KV is counted in addition to kv_bytes

@@ -40,7 +40,7 @@ int64_t KvBytes(const MemoryLimits& limits, const ModelConfig& config, kernels::
     bytes = DefaultKvBytes(std::nullopt);
   }
   bytes += limits.kv_tokens * KvBytesPerToken(config, kv_dtype);
-  // The tokens are those of one sequence in a ContiguousKv, which has two recurrent states.
+  // kv_tokens are the tokens of one sequence in a ContiguousKv, which has two recurrent states.
   if (limits.kv_tokens > 0) bytes += 2 * KvCostOf(KvSpecsOf(config, kv_dtype)).state_bytes;
   return bytes;
 }

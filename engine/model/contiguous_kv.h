@@ -23,8 +23,8 @@
 namespace tidepool::engine {
 
 // Thread-compatible. All layers with KV are one group. The KV is in the model's memory, and is not
-// initialised. If the model has recurrent states, a sequence has two: the one after its last
-// commit, and the one that the next pass writes.
+// initialised. If the model has recurrent states, a sequence has two states: the state after its
+// last commit, and the state that the next pass writes.
 class ContiguousKv {
  public:
   // Returns RESOURCE_EXHAUSTED if the model's memory has no room. The model must outlive the KV.

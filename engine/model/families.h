@@ -26,7 +26,7 @@ enum class SharedExpert : uint8_t {
   kGated,  // with a gate: the output is multiplied by the sigmoid of a learned gate
 };
 enum class WindowRope : uint8_t {
-  kShared,    // layers with a window rotate like the others, unless the file has rope.freq_base_swa
+  kShared,    // layers with a window rotate like others, unless the file has rope.freq_base_swa
   kUnscaled,  // layers with a window rotate without rope.scaling
 };
 

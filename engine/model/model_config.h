@@ -31,7 +31,7 @@ enum class NormPlacement : uint8_t {
 
 // Multi-head latent attention (DeepSeek V2 and V3). The KV of a token is one compressed vector,
 // which all heads share, followed by a rotated key. Each head maps its query into the space of the
-// compressed vector, and maps its output back from there (the absorbed form).
+// compressed vector, and maps its output back from this space (the absorbed form).
 struct MlaConfig {
   int kv_rank = 0;     // size of the compressed KV vector; 0: no MLA
   int q_rank = 0;      // size of the compressed query; 0: queries are not compressed

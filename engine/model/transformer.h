@@ -38,11 +38,14 @@
 
 namespace tidepool::engine {
 
-// Receives the batch's rows [rows, hidden_size] after each part of the graph, in order:
-// "embedding"; for each layer N "layer.N.attention" (the residual stream after attention, or after
-// the mixer that the layer has instead) and "layer.N" (after the FFN or the experts); and "norm",
-// only for rows with requested logits. If the output of a part is degenerate (hidden_values.h), the
-// pass ends after this part. The view is in the host's memory, and only valid during the call.
+// Receives the batch's rows [rows, hidden_size] after each part of the graph. The parts are:
+// - "embedding"
+// - for each layer N: "layer.N.attention", which is the residual stream after attention (or after
+//   the mixer that the layer has instead), and "layer.N", which is the residual stream after the
+//   FFN or the experts
+// - "norm", only for rows with requested logits
+// If the output of a part is degenerate (hidden_values.h), the pass ends after this part. The view
+// is in the host's memory, and only valid during the call.
 using LayerObserver = std::function<void(absl::string_view name, kernels::ConstMatrixView rows)>;
 
 // The KV settings of each layer.

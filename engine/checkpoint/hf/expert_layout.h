@@ -1,9 +1,10 @@
 // Finds the layout of the experts' matrices in a checkpoint of Qwen3-VL-MoE.
 //
-// The published checkpoints and transformers 4 have gate_up_proj as [experts, inputs, outputs] =
-// [experts, hidden, 2 * width] and down_proj as [experts, width, hidden]. transformers 5 saves the
-// transposes, [experts, outputs, inputs], and reads both layouts. In both layouts, the gate has the
-// first half of the outputs of gate_up_proj. Implementation detail of tensors.cc.
+// In published checkpoints and in transformers 4, the layout is [experts, inputs, outputs]. So
+// gate_up_proj is [experts, hidden, 2 * width], and down_proj is [experts, width, hidden].
+// transformers 5 saves the transposes, [experts, outputs, inputs], and reads both layouts. In both
+// layouts, the gate has the first half of the outputs of gate_up_proj. Implementation detail of
+// tensors.cc.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_EXPERT_LAYOUT_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_HF_EXPERT_LAYOUT_H_
 

@@ -100,9 +100,9 @@ absl::Status ApplyMagnitude(const Scaling& scaling, double factor, const HfModel
                      static_cast<float>(attention / magnitude));
     return absl::OkStatus();
   }
-  // With MLA, transformers multiplies cos and sin by attention_factor, and also the scores by the
-  // square of the magnitude that mscale_all_dim gives. llama.cpp has no key for the factor on cos
-  // and sin.
+  // With MLA, transformers multiplies cos and sin by attention_factor. It also multiplies the
+  // scores by the square of the magnitude that mscale_all_dim determines. llama.cpp has no key for
+  // the factor on cos and sin.
   metadata->SetF32(absl::StrCat(scaling.prefix, "scaling.yarn_log_multiplier"),
                    static_cast<float>(0.1 * all_dim));
   if (attention != 1) {
