@@ -161,8 +161,8 @@ void QuantizeQ6_K(const float* x, uint8_t* block) {
     RoundCodes(sub, kSubElements, {d * static_cast<float>(best), 0}, kRange,
                codes + b * kSubElements);
   }
-  // The lower four bits of elements i and i + 64 share a byte. The upper two bits of elements i, i
-  // + 32, i + 64 and i + 96 share a byte.
+  // Two elements whose distance is 64 share a byte for their lower four bits. Four elements with a
+  // distance of 32 between neighbours share a byte for their upper two bits.
   for (int n = 0; n < 2; ++n) {
     for (int l = 0; l < 32; ++l) {
       int q[4];

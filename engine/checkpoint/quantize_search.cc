@@ -11,8 +11,8 @@ namespace {
 constexpr int kRefinements = 3;
 
 // Candidates map the extreme element of a block to numbers that are up to kReach below or above the
-// end of the range of codes. If the number is above, this element is clamped, and the other
-// elements are more precise.
+// end of the range of codes. If the number is above, this element is clamped, which makes the other
+// elements more precise.
 constexpr float kReach = 1.0f;
 constexpr float kReachStep = 0.1f;
 

@@ -2,8 +2,8 @@
 
     python make_unicode_tables.py > unicode_tables.inc
 
-The tables have the Unicode version of the Python that runs this script. The file's first line
-states the version.
+The tables have the Unicode version of the Python that runs this script. The first line of
+unicode_tables.inc states the version.
 """
 
 import sys
