@@ -8,13 +8,13 @@
 //   ASSIGN_OR_RETURN(std::vector<TextPiece> prompt, chat.Render(inputs));
 //   ASSIGN_OR_RETURN(auto ids, tokenizer->EncodePieces(prompt, AddBos::kNo));
 //
-// Templates are written in Jinja, and this is our own interpreter of it. It renders like Hugging
-// Face's transformers: trim_blocks and lstrip_blocks are on, autoescape is off, and a sandbox
-// forbids changes of values. It supports:
+// Templates are written in Jinja, and ChatTemplate has its own interpreter. The interpreter renders
+// like Hugging Face's transformers: trim_blocks and lstrip_blocks are on, autoescape is off, and a
+// sandbox forbids changes of values. The interpreter supports:
 // - all expressions;
 // - the tags if, for (else, if, recursive), set, with, filter, macro, call, do, raw, break,
 //   continue and generation;
-// - Jinja's tests, and its filters except random, pprint, wordwrap and those for HTML;
+// - Jinja's tests, and its filters except random, pprint, wordwrap, striptags, urlize and xmlattr;
 // - the methods of Python's strings, lists and dicts that do not change the value; % and format;
 // - namespace, range, dict, cycler, joiner, raise_exception and strftime_now.
 // Integers have 64 bits. Any other construct is an error that names the construct and its line.
@@ -53,7 +53,7 @@ struct ChatInputs {
 // Limits of one rendering. With the defaults, an endless loop ends after less than a second of CPU
 // time. An endless loop over megabytes of text ends after less than two seconds.
 struct ChatTemplateLimits {
-  // bytes of the whole output; also of the output of one macro or block
+  // bytes of the whole output, and of the output of each macro or block
   int64_t output_bytes = 32 << 20;
   int64_t steps = 2'000'000;       // number of nodes evaluated and items visited
   int64_t made_bytes = 128 << 20;  // bytes of all values that are created or searched
@@ -71,9 +71,10 @@ class ChatTemplate {
   // origins. kTemplate is text of the template's author, including bos_token and eos_token. kUser
   // is text from messages, tools or template_kwargs, even after the template has sliced, trimmed or
   // joined it. If a filter rewrites text of both origins, its result is kUser. Returns
-  // INVALID_ARGUMENT if the template raises an exception or does not accept the inputs (a field of
-  // an undefined variable, a wrong type, messages that are not an array), UNIMPLEMENTED for an
-  // unknown filter, test or method, and RESOURCE_EXHAUSTED if a limit is exceeded.
+  // INVALID_ARGUMENT if the template raises an exception or does not accept the inputs. Examples
+  // are a field of an undefined variable, a wrong type, and messages that are not an array. Returns
+  // UNIMPLEMENTED for an unknown filter, test or method, and RESOURCE_EXHAUSTED if a limit is
+  // exceeded.
   absl::StatusOr<std::vector<TextPiece>> Render(
       const ChatInputs& inputs, const ChatTemplateLimits& limits = ChatTemplateLimits()) const;
 

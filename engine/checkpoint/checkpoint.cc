@@ -424,7 +424,7 @@ namespace {
 
 // Calls `use` with the bytes that contain the rows [first, first + rows). If the rows of heads are
 // interleaved, these are the bytes of every head that has one of the rows. If the tensor is
-// transposed, they are those of every slab.
+// transposed, these are the bytes of every slab.
 template <typename Use>
 void ForEachRange(const GgufTensor& tensor, int64_t first, int64_t rows, const Use& use) {
   const int64_t slab_rows = tensor.slabs.empty() ? tensor.rows() : tensor.rows_of_slab();

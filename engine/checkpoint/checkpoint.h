@@ -1,16 +1,16 @@
-// Checkpoint: tensors and metadata of a model, mapped read-only and checked. It is the same for
-// each format on disk. Tensors and keys have the names that GGUF gives them. GgufFile and
+// Checkpoint: tensors and metadata of a model, mapped read-only and checked. It has the same form
+// for every format on disk: tensors and keys have the names that GGUF gives them. GgufFile and
 // HfDirectory read the two formats; open_checkpoint.h opens a checkpoint of either format.
 //
 //   ASSIGN_OR_RETURN(Checkpoint file, OpenCheckpoint("model.gguf"));
 //   ASSIGN_OR_RETURN(int64_t layers, file.Int("llama.block_count"));
 //   const GgufTensor* output = file.FindTensor("output.weight");  // null if missing
 //
-// An error is one line: "FILE: KEY-or-TENSOR: what was found, what was expected". It has the names
-// of the user's files. Its code is INVALID_ARGUMENT for wrong content, NOT_FOUND if a file or a
-// part is missing, and PERMISSION_DENIED if a file is not readable. If another process truncates a
-// mapped file, this process gets SIGBUS and ends. So replace checkpoints by renaming, not by
-// writing into them.
+// An error is one line: "FILE: KEY-or-TENSOR: what was found, what was expected". The error uses
+// the names in the user's files. Its code is INVALID_ARGUMENT for wrong content, NOT_FOUND if a
+// file or a part is missing, and PERMISSION_DENIED if a file is not readable. If another process
+// truncates a mapped file, this process gets SIGBUS and ends. So replace checkpoints by renaming,
+// not by writing into them.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_CHECKPOINT_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_CHECKPOINT_H_
 
@@ -76,12 +76,13 @@ struct GgufTensor {
   // slab_rows is above 0. Empty if the slabs follow each other at `data`.
   std::vector<const std::byte*> slabs;
   int64_t slab_rows = 0;
-  // Number of rows of each attention head, if the rotary halves of the heads are interleaved when
-  // rows are read: row 2i is then the i-th row of the first half, and row 2i + 1 is the i-th row of
-  // the second half. 0 if rows are read as they are stored.
+  // 0 if rows are read as they are stored. Otherwise, the two rotary halves of each attention head
+  // are interleaved when rows are read, and this is the number of rows of a head. Row 2i is then
+  // the i-th row of the first half, and row 2i + 1 is the i-th row of the second half.
   int64_t head_rows = 0;
-  // Set if the file has the transposes of the matrices: element i of row r of a slab is the element
-  // i * column_step + r * row_step after the slab's start. 0 if the file has the matrices.
+  // Both are above 0 if the file has the transposes of the matrices. Element i of row r of a slab
+  // is then i * column_step + r * row_step elements after the slab's start. Both are 0 if the file
+  // has the matrices themselves.
   int64_t column_step = 0;
   int64_t row_step = 0;
 
@@ -97,8 +98,8 @@ struct GgufTensor {
   // Copies rows to `out`, one after the other.
   void CopyRows(int64_t first, int64_t count, std::byte* out) const;
   bool transposed() const { return column_step > 0; }
-  // Returns whether the rows of each matrix of dims[0] x dims[1] elements are stored in order: row
-  // i of the matrix begins i * row_bytes() bytes after its first row.
+  // Returns whether the rows of each matrix [dims[1], dims[0]] are stored in order. Row i then
+  // begins i * row_bytes() bytes after the first row of its matrix.
   bool rows_in_order() const { return head_rows == 0 && slab_rows == 0 && !transposed(); }
   // The dimensions as text. See GgufShape.
   std::string ShapeString() const;
@@ -201,8 +202,8 @@ class Checkpoint {
   absl::Span<const GgufTensor> tensors() const { return tensors_; }
   const GgufTensor* FindTensor(absl::string_view name) const;  // null if missing
 
-  // 32 hex digits that identify the checkpoint. They are an XXH3-128 over each part: its header,
-  // metadata, tensor infos, size, and tensor data. If there are more than 16 MiB of tensor data,
+  // 32 hex digits that identify the checkpoint. They are an XXH3-128 over the header, metadata,
+  // tensor infos, size and tensor data of each part. If there are more than 16 MiB of tensor data,
   // only samples are hashed: 4 KiB of each of at most 512 tensors. Takes milliseconds.
   // content_digest.h has a digest of every byte.
   std::string SampledDigest() const;
@@ -224,9 +225,9 @@ class Checkpoint {
   void DropRows(const GgufTensor& tensor, int64_t first, int64_t rows) const;
 
   // Returns INVALID_ARGUMENT "FILE: subject: message". All errors about this checkpoint have this
-  // format. If the subject is a key or a tensor, it gets the name that it has in the file.
+  // format. If the subject is a key or a tensor, the message has its name in the file.
   absl::Status Error(absl::string_view subject, absl::string_view message) const;
-  // Like Error, with the tensor's shape and the shape that was expected, as the file has them.
+  // Like Error, with the tensor's shape and the expected shape, in the form that the file uses.
   absl::Status ShapeError(const GgufTensor& tensor, absl::Span<const int64_t> expected) const;
   // Like Error, with the message "row N MESSAGE". If the file does not have this row, the message
   // is MESSAGE.

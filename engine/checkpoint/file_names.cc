@@ -21,7 +21,7 @@ std::string StoredShapeFor(const TensorOrigin& origin, absl::Span<const int64_t>
       const int64_t dim = size.dim < static_cast<int>(dims.size()) ? dims[size.dim] : 1;
       needed = dim * size.times / size.per;
     }
-    // A dimension that the stored tensor lacks, or has in addition.
+    // Omit a leading size of 1, unless the stored tensor also has a 1 there.
     if (sizes.empty() && needed == 1 && size.stored != 1) continue;
     sizes.push_back(needed);
   }

@@ -44,7 +44,7 @@ struct TensorOrigin {
 // Formats the stored tensor's sizes, for example "[2, 60, 12]".
 std::string StoredShape(const TensorOrigin& origin);
 // Formats the sizes that the stored tensor needs so that the checkpoint's tensor has the dimensions
-// `dims`. The dimensions after the last one are 1.
+// `dims`. Dimensions that `dims` does not contain are 1.
 std::string StoredShapeFor(const TensorOrigin& origin, absl::Span<const int64_t> dims);
 
 // Thread-compatible.

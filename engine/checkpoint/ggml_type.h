@@ -1,6 +1,6 @@
 // The element types of GGUF files: ids, names and block sizes. A row of a quantised tensor is a
-// sequence of blocks, and all blocks of a type have the same number of elements and the same number
-// of bytes. The ids and sizes are those of the GGUF specification.
+// sequence of blocks. All blocks of a type have the same number of elements and of bytes. The ids
+// and sizes are those of the GGUF specification.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_GGML_TYPE_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_GGML_TYPE_H_
 
@@ -69,8 +69,8 @@ std::string DescribeBadGgmlType(uint32_t id);
 const GgmlTypeInfo& TypeInfo(GgmlType type);
 inline absl::string_view GgmlTypeName(GgmlType type) { return TypeInfo(type).name; }
 
-// The kernels' type with the same block format. nullopt if kernels cannot compute with blocks of
-// this type, so that it must be dequantised.
+// Returns the kernels' type with the same block format. Returns nullopt if kernels cannot compute
+// with such blocks. Tensors of this type must then be dequantised.
 std::optional<kernels::DType> NativeDType(GgmlType type);
 
 }  // namespace tidepool::engine

@@ -71,7 +71,8 @@ absl::Status GgufFile::AddPart(MappedFile part) {
   return absl::OkStatus();
 }
 
-// Opens all parts again, beginning with the first, because the user may have named another part.
+// Opens all parts again, beginning with the first, because the path from the user may be that of
+// any part.
 absl::Status GgufFile::OpenOtherParts(int64_t count) {
   const std::string named = path();
   absl::string_view prefix;

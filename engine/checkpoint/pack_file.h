@@ -1,4 +1,5 @@
-// The pack file: a checkpoint's experts in the kernels' layout, one aligned record each.
+// The pack file. It has a checkpoint's experts in the kernels' layout, with one aligned record for
+// each expert.
 //
 //   ASSIGN_OR_RETURN(moe::ExpertRecords records, ReadPack("m.gguf.tidepack", contents));
 //
@@ -32,10 +33,10 @@
 
 namespace tidepool::engine {
 
-// digest of every byte of the checkpoint
+// The contents of a pack, except for the records, and the checkpoint that the pack belongs to.
 struct PackContents {
   std::string digest;          // digest of every byte of the checkpoint
-  std::string sampled_digest;  // identifies packs of earlier releases, with modified_ns
+  std::string sampled_digest;  // with modified_ns, identifies packs of earlier releases
   int64_t modified_ns = 0;
   std::vector<std::vector<moe::ExpertLayout>> layouts;
 

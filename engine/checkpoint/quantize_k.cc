@@ -38,8 +38,9 @@ struct AffineBlock {
   std::array<int8_t, kElements> codes = {};
 };
 
-// Of the pairs of small integers (scale, minimum) near the fitted pair, chooses the one whose codes
-// have the least error. A neighbouring minimum can compensate for the rounding of the scale.
+// Chooses the integer scale and the integer minimum of a sub-block. It tries the pairs near the
+// fitted pair, and takes the pair whose codes have the least error. A neighbouring minimum can
+// compensate for the rounding of the scale.
 void ChooseScales(const float* x, AffineFit wanted, CodeRange range, int b, AffineBlock* block) {
   const float d = F16ToF32(block->d);
   const float dmin = F16ToF32(block->dmin);
@@ -82,8 +83,10 @@ AffineBlock SearchAffine(const float* x, float high) {
   return block;
 }
 
-// Stores d, dmin and eight pairs in 12 bytes. The pairs 0 to 3 have six bits each. The upper two
-// bits of the pairs 4 to 7 are in the two bits above these.
+// Stores d, dmin, and then the eight scales and eight minimums of six bits in 12 bytes. Bytes 0 to
+// 3 contain scales 0 to 3, and bytes 4 to 7 contain minimums 0 to 3. The upper two bits of these
+// bytes are the upper two bits of scales and minimums 4 to 7. Bytes 8 to 11 contain the lower four
+// bits of scales and minimums 4 to 7.
 void StoreScales(const AffineBlock& block, uint8_t* out) {
   StoreHalf(block.d, out);
   StoreHalf(block.dmin, out + 2);
@@ -158,8 +161,8 @@ void QuantizeQ6_K(const float* x, uint8_t* block) {
     RoundCodes(sub, kSubElements, {d * static_cast<float>(best), 0}, kRange,
                codes + b * kSubElements);
   }
-  // Elements whose distance is 64 share a byte of nibbles. The upper two bits of four elements at
-  // distances of 32 share a byte.
+  // Two elements whose distance is 64 share a byte for their lower four bits. Four elements with a
+  // distance of 32 between neighbours share a byte for their upper two bits.
   for (int n = 0; n < 2; ++n) {
     for (int l = 0; l < 32; ++l) {
       int q[4];

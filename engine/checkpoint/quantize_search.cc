@@ -10,8 +10,9 @@ namespace {
 // increases, and more rounds would change almost nothing.
 constexpr int kRefinements = 3;
 
-// Candidates map the extreme of a block to numbers that are up to this far below or above the end
-// of the codes. If the number is above, the extreme is clamped in favour of the other elements.
+// Candidates map the extreme element of a block to numbers that are up to kReach below or above the
+// end of the range of codes. If the number is above, this element is clamped, which makes the other
+// elements more precise.
 constexpr float kReach = 1.0f;
 constexpr float kReachStep = 0.1f;
 

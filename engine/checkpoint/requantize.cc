@@ -29,10 +29,10 @@ double BitsPerElement(GgmlType type) {
   return 8.0 * TypeInfo(type).block_bytes / TypeInfo(type).block_elements;
 }
 
-// Returns whether the tensor is a router, or one of the small projections of a delta net. They have
-// a large effect: rounding a router changes which experts are chosen, and rounding the decay of a
-// delta net (ssm_alpha) changes what its state keeps. If such a tensor has a type of 16 bits,
-// llama.cpp rounds its inputs to this type. So it is written as F32.
+// Returns whether the tensor is a router, or one of the small projections of a delta net. Rounding
+// them has a large effect. A rounded router chooses other experts, and a rounded decay of a delta
+// net (ssm_alpha) changes what its state keeps. If such a tensor has a type of 16 bits, llama.cpp
+// rounds its inputs to this type. So it is written as F32.
 bool IsSensitive(const GgufTensor& tensor) {
   const absl::string_view parts[] = {"ffn_gate_inp", "ssm_alpha.", "ssm_beta.", "ssm_ba."};
   return std::any_of(std::begin(parts), std::end(parts),
@@ -60,8 +60,8 @@ GgmlType FittingType(GgmlType wanted, int64_t columns) {
   return divides(smaller_blocks) ? smaller_blocks : GgmlType::kF16;
 }
 
-// Checkpoints pad the embedding, and llama.cpp requires a token for each of its rows. So adds an
-// unused token for each row without one.
+// Checkpoints pad the embedding, and llama.cpp requires a token for each of its rows. So this
+// function adds an unused token for each row without a token.
 void PadTokens(const Checkpoint& file, GgufMetadata* metadata) {
   constexpr absl::string_view kTokens = "tokenizer.ggml.tokens";
   constexpr absl::string_view kTypes = "tokenizer.ggml.token_type";

@@ -34,7 +34,8 @@ struct RequantizeOptions {
 };
 
 enum class TensorFate : uint8_t {
-  // a norm, another tensor that is not a matrix, a router, or a matrix that has the type already
+  // a norm, another tensor that is not a matrix, a router, or a matrix that already has the
+  // requested type
   kKept,
   kConverted,
   // converted to another type, because rows are not a multiple of the requested type's block size
@@ -63,18 +64,18 @@ GgmlType DefaultHeadType(GgmlType type);
 uint32_t FileTypeNumber(GgmlType type);
 
 // Chooses the type of each tensor. Matrices named "...weight" get the requested type. Norms, biases
-// and other one-dimensional tensors stay unchanged. Routers, and the small
-// projections of delta nets (ssm_alpha, ssm_beta, ssm_ba), become F32 if they have 16 bits. If the
-// row length is not a multiple of 256, Q4_K becomes Q5_0, Q5_K becomes Q5_1 and Q6_K becomes Q8_0.
-// If it is not a multiple of 32, the type becomes F16.
+// and other one-dimensional tensors stay unchanged. Routers and the small projections of delta nets
+// (ssm_alpha, ssm_beta, ssm_ba) become F32 if they have 16 bits. If the row length is not a
+// multiple of 256, Q4_K becomes Q5_0, Q5_K becomes Q5_1 and Q6_K becomes Q8_0. If it is not a
+// multiple of 32, the type becomes F16.
 std::vector<TensorChoice> ChooseTypes(const Checkpoint& file, const RequantizeOptions& options);
 
 // Writes `file` to `path` with the same metadata, except for general.file_type,
 // general.quantization_version and split.*. Uses a few MiB of memory per thread; this does not
 // depend on the size of the model. The number of threads does not change the output bytes. Returns
-// the errors of GgufFileWriter::Create and of `progress`, and INVALID_ARGUMENT, with the tensor and
-// the row if possible, in these cases: CanQuantize is false for a type; a tensor's type cannot be
-// read; a tensor has a NaN, an infinity, or a number outside the range of its new type.
+// the errors of GgufFileWriter::Create and of `progress`. Returns INVALID_ARGUMENT, with the tensor
+// and the row if possible, in these cases: CanQuantize is false for a type; a tensor's type cannot
+// be read; a tensor has a NaN, an infinity, or a number outside the range of its new type.
 absl::StatusOr<RequantizeReport> Requantize(const Checkpoint& file, const std::string& path,
                                             const RequantizeOptions& options);
 

@@ -77,8 +77,8 @@ HalfPlaces ScalesOf(DType dtype) {
   }
 }
 
-// Returns whether all numbers of an MXFP4 row are finite. They are not if an exponent is 255, which
-// means NaN, or is so large that code 6 is infinite.
+// Returns whether all numbers of an MXFP4 row are finite. A number is not finite if its exponent is
+// 255, which means NaN, or is so large that code 6 is infinite.
 bool ExponentsAreFinite(const std::byte* row, int64_t blocks, int block_bytes) {
   constexpr uint8_t kLargest = 252;
   bool bad = false;
@@ -214,8 +214,8 @@ std::vector<int64_t> ShapeOf(int64_t cols, int64_t rows, int64_t slabs) {
   return {cols, rows, slabs};
 }
 
-// Allocates the memory of a weight. `device` is null for the host. `others` is the size of all
-// weights before it.
+// Allocates the memory of a weight. `device` is null for the host. `others` is the total size of
+// the weights that were allocated before.
 absl::StatusOr<kernels::Buffer> AllocateWeight(absl::string_view name, size_t bytes, size_t others,
                                                kernels::KernelBackend* device) {
   return kernels::AllocateBuffer(
@@ -355,7 +355,8 @@ absl::Status WeightStore::PackRows(const Place& place, kernels::KernelBackend* d
     if (device != nullptr) {
       device->CopyIn({packed, static_cast<size_t>(count * packer.panel_bytes())}, target);
     }
-    // Only drop pages up to here. If two pieces share a page, it is dropped with the second piece.
+    // Drop only the pages of the rows that are packed so far. A page that two pieces share is
+    // dropped with the second piece.
     file_.DropRows(tensor, place.rows.first,
                    place.rows.Extent(std::min((first + count) * kPanelRows, rows)));
   }

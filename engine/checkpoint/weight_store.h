@@ -6,9 +6,9 @@
 //                                                   .rows = 576, .cols = 576}));
 //
 // Matrices of the types in kernels/tensor.h keep their type: F32, F16, BF16 and every quantised
-// type except NVFP4. All others are dequantised exactly to F32. While a tensor is packed, its file
-// pages are dropped, so at most 16 MiB of a tensor are in memory twice. If the weights are not in
-// the host's memory, they are packed there in parts of at most 16 MiB, which are then copied.
+// type except NVFP4. Matrices of other types are dequantised exactly to F32. While a tensor is
+// packed, its file pages are dropped, so at most 16 MiB of a tensor are in memory twice. If the
+// weights are in a device's memory, parts of at most 16 MiB are packed on the host and then copied.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_WEIGHT_STORE_H_
 
@@ -74,9 +74,9 @@ enum class WeightContents : uint8_t {
 struct WeightStoreOptions {
   int threads = 0;  // number of threads for checking and packing; 0: one per CPU
   WeightContents contents = WeightContents::kPacked;
-  // If set, matrices are quantised while they are packed. ChooseTypes gives their types, and the
-  // values are those of the GGUF file that Requantize would write. If unset, matrices keep their
-  // types.
+  // If set, matrices are quantised while they are packed. Their types are those of ChooseTypes, and
+  // their values are equal to those in the GGUF file that Requantize would write. If unset,
+  // matrices keep their types.
   std::optional<GgmlType> quantize_to;
   // The weights are in the memory of this backend, which must outlive the store. Null: they are in
   // the host's memory.
@@ -148,8 +148,8 @@ class WeightStore {
   // Bytes in memory of all matrices and vectors that were returned so far.
   size_t weight_bytes() const { return weight_bytes_; }
 
-  // Names of the tensors that were not used, in file order. A loader calls this at its end and
-  // rejects the file if there are any, so that no tensor is ignored silently.
+  // Names of the tensors that were not used, in file order. A loader calls this at its end, and
+  // rejects the file if a tensor was not used. So no tensor is ignored silently.
   std::vector<absl::string_view> Unused() const;
 
  private:

@@ -43,8 +43,8 @@ using LogitsSink =
 
 // Passes the requested rows to `sink` in ascending order. If options.parts is set, sets the model's
 // observer, and removes it at the end. Returns INVALID_ARGUMENT if there are no tokens, if an id is
-// outside the vocabulary, if there are more tokens than the model's context, or if chunk_rows is
-// less than 1. The thread contract is that of Model::Forward.
+// outside the vocabulary, or if there are more tokens than the model's context. Also returns it if
+// chunk_rows is less than 1. The thread contract is that of Model::Forward.
 absl::Status ComputeLogits(TransformerModel* model, absl::Span<const int32_t> tokens,
                            const LogitsOptions& options, LogitsSink sink);
 

@@ -36,7 +36,7 @@ struct ThroughputTest {
 struct ReadCost {
   int64_t dense = 0;       // bytes that every pass reads
   int64_t per_expert = 0;  // bytes for each (layer, expert) pair that the pass computes
-  int64_t per_row = 0;     // bytes for each row, which are its embedding
+  int64_t per_row = 0;     // bytes of each row's embedding
 };
 
 // The bytes of KV that a test needs.
@@ -58,14 +58,15 @@ struct Throughput {
   // and the KV of each sequence, once per pass.
   double bytes = 0;
   ExpertCounts experts;  // expert counts of the last repetition
-  // The total of all repetitions, without the warm-up. Set if not all experts are in memory.
+  // The total of all repetitions, without the warm-up. Set only if not all experts are in memory.
   std::optional<moe::OffloadStats> offload;
 };
 
-// Runs a warm-up (one chunk, or 8 passes of decoding), and then the repetitions. Each begins with
-// an empty KV. The tokens are pseudo-random ids. Each repetition has other ids, but every call has
-// the same ones, as in tests/bench/llama_peer.py. Returns the errors of Model::Forward, and has its
-// thread contract. Requires: at least one token, sequence, repetition, and row per chunk.
+// Runs a warm-up (one chunk, or 8 passes of decoding), and then the repetitions. The warm-up and
+// each repetition begin with an empty KV. The tokens are pseudo-random ids. Each repetition has
+// different ids. Every call uses the same ids, and so does tests/bench/llama_peer.py. Returns the
+// errors of Model::Forward, and has its thread contract. Requires: at least one token, sequence,
+// repetition, and row per chunk.
 absl::StatusOr<Throughput> MeasureThroughput(Model* model, const ThroughputTest& test,
                                              const ThroughputOptions& options);
 

@@ -34,7 +34,7 @@ struct BlockKey {
 // How useful a block is. The holder passes this value when it releases the block.
 enum class BlockValue : uint8_t {
   kNone,   // not cached, unless the block is wanted or was once released with another value
-  kSpare,  // a checkpoint that no session ends at, and where no prompts are known to differ
+  kSpare,  // a checkpoint where no session ends and no prompts are known to differ
   // outside of the sequence's window, and not part of a prompt; useful only to continue an earlier
   // part of the same output
   kPassedOutput,
@@ -64,8 +64,8 @@ class BlockPool {
 
   // Returns a block with one holder, or kNoBlock. Blocks that were used before are preferred to
   // blocks that were never used, so that the arena needs little memory. Cached blocks are used
-  // last. For kSpare, evicts only a spare block, and does so if they are 1 / kSpareShare of all
-  // blocks.
+  // last. For kSpare, evicts only spare blocks. It evicts one even before unused blocks are taken,
+  // if spare blocks are at least 1 / kSpareShare of all blocks.
   int32_t Allocate(BlockUse use = BlockUse::kNeeded);
   // Adds a holder. Requires: the block is held or cached.
   void AddHolder(int32_t block);
@@ -76,15 +76,15 @@ class BlockPool {
   // From now on, a cached block with this content is evicted after all others. There may be no such
   // block yet.
   void Want(const BlockKey& key);
-  // Undoes one call of Want, and gives the block this value, unless its value is higher. After the
-  // last call, the block is treated as if it were released now.
+  // Undoes one call of Want, and gives the block this value, unless its value is higher. When all
+  // calls of Want are undone, the block is treated as if it were released now.
   void Unwant(const BlockKey& key, BlockValue value = BlockValue::kBoundary);
 
   // Records that one more sequence begins with this content. Does nothing if there is no such
   // block.
   void AddStart(const BlockKey& key);
-  // Lowers the value of a block to kSpare, unless it has none or two sequences began with it. Does
-  // nothing if there is no such block.
+  // Lowers the value of a block to kSpare, unless the value is already kNone or at least two
+  // sequences began with the block. Does nothing if there is no such block.
   void Supersede(const BlockKey& key);
 
   // Adds a held block that contains these tokens to the index. Does nothing if the index has
@@ -104,7 +104,8 @@ class BlockPool {
 
   // The cached block that Allocate would evict next, or kNoBlock.
   int32_t NextEvicted(BlockUse use = BlockUse::kNeeded) const;
-  // All cached blocks. In each class, they are in the reverse order of eviction.
+  // All cached blocks, the most valuable class first. In each class, the blocks are in the reverse
+  // order of eviction.
   std::vector<int32_t> CachedBlocks() const;
 
   static constexpr int32_t kPassedShare = 4;

@@ -104,8 +104,8 @@ void KvBlocks::SpillCached(absl::Duration patience) {
   const absl::Duration end = clock.Monotonic() + patience;
   std::vector<int32_t> blocks = pool_.CachedBlocks();
   std::erase_if(blocks, [this](int32_t block) { return !IsWorthWriting(block); });
-  // Write at most as many blocks as the disk has slots. With more, a block would replace one that
-  // this function wrote before, or one of these blocks that was on the disk already.
+  // Write at most as many blocks as the disk has slots. If it wrote more blocks, a block would
+  // replace a block that this call wrote, or one of these blocks that was already on the disk.
   const int64_t most = std::min<int64_t>(blocks.size(), disk_->slots());
   blocks.resize(most);
   std::vector<BlockKey> keys;

@@ -1,5 +1,5 @@
-// KvBlocks: the blocks of a KvCache: their memory, the BlockPool that counts their holders, and the
-// disk that extends the memory.
+// KvBlocks: the blocks of a KvCache. It has their memory, the BlockPool that counts their holders,
+// and the disk that extends the memory.
 #ifndef TIDEPOOL_ENGINE_KV_KV_BLOCKS_H_
 #define TIDEPOOL_ENGINE_KV_KV_BLOCKS_H_
 
@@ -19,20 +19,21 @@
 
 namespace tidepool::engine {
 
-// Where a block is searched.
+// Where to search for a block.
 enum class KvPlaces : uint8_t { kMemory, kMemoryAndDisk };
 
 struct KvBlocksOptions {
   int32_t blocks = 0;
   size_t block_bytes = 0;
-  // The first number of a BlockKey::group that is used for recurrent states.
+  // The lowest value of BlockKey::group that is used for recurrent states.
   int state_group = 0;
   // The blocks are in the memory of this backend, which must outlive them. Null: they are in the
   // host's memory.
   kernels::KernelBackend* backend = nullptr;
 };
 
-// Engine thread only. Memory of the host is only reserved address space until a block is written.
+// Engine thread only. In the host's memory, a block is only reserved address space until something
+// is written to it.
 class KvBlocks {
  public:
   // Returns RESOURCE_EXHAUSTED if the memory has no room.
@@ -50,8 +51,9 @@ class KvBlocks {
   KvDisk* disk() const { return disk_; }
   void SetDisk(KvDisk* disk) { disk_ = disk; }
 
-  // Returns a block with one holder, or kNoBlock if all are held. Before a cached block is reused,
-  // its contents are written to the disk. `use` is the same as for BlockPool::Allocate.
+  // Returns a block with one holder, or kNoBlock if all are held. If there is a disk, the contents
+  // of a cached block are written to it before the block is reused, except for states whose
+  // boundary is not known. `use` is the same as for BlockPool::Allocate.
   int32_t Allocate(BlockUse use = BlockUse::kNeeded);
   // Adds a block with these contents to the index, with one holder. Returns kNoBlock if no block is
   // free.
@@ -80,7 +82,7 @@ class KvBlocks {
   std::byte* memory_ = nullptr;
   size_t mapped_bytes_ = 0;        // of the host's memory
   kernels::Buffer device_memory_;  // owns memory_ if it is a device's
-  std::vector<std::byte> copy_;    // of a device's block
+  std::vector<std::byte> copy_;    // contents of one block of a device's memory
 };
 
 }  // namespace tidepool::engine

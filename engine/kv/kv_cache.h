@@ -14,10 +14,10 @@
 //
 // A prefix can be reused up to a boundary between two blocks. For this, full groups need all blocks
 // before the boundary, and window groups need the last blocks before it (the tail of the boundary).
-// A boundary is known in four cases: a sequence ends there; a prompt ends there; a sequence
-// attached a prefix up to there; or a sequence's tokens differ from the cached ones after it. The
-// tails of known boundaries are cached as long as the blocks of full groups. Other blocks outside
-// of the window are cached as long as there is room (BlockPool).
+// A boundary is known in four cases: a sequence, a prompt, or an attached prefix ends at it, or a
+// sequence's tokens after it differ from the cached tokens. The tails of known boundaries are
+// cached as long as the blocks of full groups. Other blocks outside of the window are cached as
+// long as there is room (BlockPool).
 //
 // Layers with a recurrent state have no KV of tokens. A sequence has its states in blocks of the
 // same pool (StateLease). Its prefix can be reused up to a boundary that has a checkpoint, which is
@@ -74,7 +74,7 @@ class KvReservation {
 // A prefix whose KV is in memory or on the disk.
 struct KvPrefix {
   int64_t memory_tokens = 0;  // number of tokens that AttachPrefix would attach now
-  // number of tokens that it would attach if the blocks `on_disk` were in memory, too
+  // number of tokens that AttachPrefix would attach if the blocks `on_disk` were in memory, too
   int64_t tokens = 0;
   struct Block {
     BlockKey key;
@@ -103,17 +103,18 @@ class KvLease {
   // Number of blocks that only this lease holds.
   int64_t blocks_held_alone() const;
 
-  // Attaches the longest prefix of `tokens` that is cached in every group. It consists of whole
-  // blocks, and excludes the last token, which must always be computed. Returns slots(). As long as
-  // this lease exists, other sequences can find the prefix, unless its memory is needed. Requires:
-  // slots() is 0.
+  // Attaches the longest prefix of `tokens` that is cached in every group. The prefix consists of
+  // whole blocks, and excludes the last token, which must always be computed. Returns slots(). As
+  // long as this lease exists, other sequences can find the prefix, unless its memory is needed.
+  // Requires: slots() is 0.
   int64_t AttachPrefix(absl::Span<const int32_t> tokens);
   // If there is a disk, marks the attached blocks as used in the disk's index, so that the disk
   // keeps them.
   void NoteUse() const;
-  // Called once for each sequence, after its first AttachPrefix that is not undone: the sequence
-  // begins with the attached prefix. If the model has recurrent states, earlier checkpoints of the
-  // prefix are evicted before others, unless several sequences began with them.
+  // Records that the sequence begins with the attached prefix. Must be called once for each
+  // sequence, after its first AttachPrefix that is not undone. If the model has recurrent states,
+  // earlier checkpoints of the prefix are evicted before others, unless several sequences began
+  // with them.
   void NoteStart(absl::Span<const int32_t> tokens);
 
   // Returns the number of tokens that AttachPrefix would attach, without attaching them. Requires:
@@ -130,9 +131,9 @@ class KvLease {
   // not enough blocks, returns nullopt and changes nothing.
   std::optional<KvReservation> Reserve(int64_t slots);
   // Reserves blocks for the checkpoints that a pass over the slots [slots(), slots) should write.
-  // There may be fewer, because they only use blocks that nothing else needs. They belong to the
-  // reservation. Does nothing if the model has no recurrent state. Requires: the slots are
-  // reserved.
+  // Some of the checkpoints may get no blocks, because checkpoints only use blocks that nothing
+  // else needs. The blocks belong to the reservation. Does nothing if the model has no recurrent
+  // state. Requires: the slots are reserved.
   void ReserveSnapshots(absl::Span<const int32_t> tokens, int64_t slots);
   // Also reserves blocks for checkpoints where sequences that come later may branch off from the
   // prompt. Evicts nothing but such checkpoints. Requires: ReserveSnapshots was called.
@@ -199,7 +200,8 @@ struct KvCacheOptions {
   kernels::KernelBackend* backend = nullptr;  // the same as KvBlocksOptions::backend
 };
 
-// Engine thread only. Memory of the host is only reserved address space until a block is written.
+// Engine thread only. In the host's memory, a block is only reserved address space until something
+// is written to it.
 class KvCache {
  public:
   // If not even one token fits, returns INVALID_ARGUMENT, which names --kv-memory. Also returns the
@@ -215,8 +217,8 @@ class KvCache {
   KvLease NewLease(absl::string_view salt,
                    int64_t prompt_tokens = std::numeric_limits<int64_t>::max());
 
-  // From now on, evicted blocks are written to the disk, and prefixes are also searched there. The
-  // disk must outlive the cache, unless SetDisk(nullptr) is called before.
+  // From now on, evicted blocks are written to the disk, and prefixes are also searched on the
+  // disk. The disk must outlive the cache, unless SetDisk(nullptr) is called before.
   void SetDisk(KvDisk* disk) { blocks_->SetDisk(disk); }
   // Adds a block that was read from the disk to the index, with one holder. Returns kNoBlock if no
   // block is free. Requires: `bytes` has block_bytes() bytes.
@@ -224,7 +226,7 @@ class KvCache {
               absl::Span<const std::byte> bytes) {
     return blocks_->Put(key, tokens, bytes);
   }
-  // Add and remove a holder of a block. Leases hold blocks without calling these.
+  // Add and remove a holder of a block. Leases hold blocks without calling these functions.
   void Hold(int32_t block) { pool().AddHolder(block); }
   void Release(int32_t block) { pool().Release(block); }
   // Number of holders of a block, including leases.
@@ -248,15 +250,15 @@ class KvCache {
   int64_t checkpoints() const { return blocks_->pool().indexed(state_groups().first); }
 
   // Maximum number of blocks that one sequence holds while `slots` slots are computed, if a step
-  // has at most `step` of its rows. Includes kStatesPerSequence recurrent states.
+  // has at most `step` rows of the sequence. Includes kStatesPerSequence recurrent states.
   int64_t BlocksFor(int64_t slots, int64_t step) const { return KvBlocksFor(layout_, slots, step); }
 
   // Total number of blocks for which leases have computed hashes.
   int64_t blocks_hashed() const { return blocks_hashed_; }
 
-  // The prefixes that were released most recently and are still in memory or on the disk. The
-  // latest is the first. Returns the digest of each prefix's last block, and at most min(limit,
-  // kRecentPrefixes) digests.
+  // Returns the prefixes that were released most recently and are still in memory or on the disk,
+  // the latest first. Each prefix is represented by the digest of its last block. Returns at most
+  // min(limit, kRecentPrefixes) digests.
   static constexpr size_t kRecentPrefixes = 256;
   std::vector<uint64_t> RecentPrefixes(size_t limit) const;
 

@@ -76,10 +76,10 @@ class KvDisk {
   // used. Returns false if the block was dropped. Requires: `bytes` has block_bytes() bytes.
   bool Write(const BlockKey& key, absl::Span<const int32_t> tokens,
              absl::Span<const std::byte> bytes, const WriteTerms& terms);
-  // Marks blocks as used, in this order. Call it if they were used in memory. Unknown blocks are
-  // skipped.
+  // Marks blocks as used, in this order. Call this function when cached blocks were used in memory.
+  // Unknown blocks are skipped.
   void NoteUse(absl::Span<const BlockKey> keys);
-  // Waits up to `patience` until all blocks are written. Returns whether they are.
+  // Waits up to `patience` until all blocks are written. Returns whether all blocks are written.
   bool Flush(absl::Duration patience);
 
   // Sets a callback that is called on the disk's thread when TakeReads has something to return.

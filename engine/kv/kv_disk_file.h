@@ -25,13 +25,13 @@ class KvDiskFile {
   // file. Errors name the path and --cache-dir.
   static absl::StatusOr<std::unique_ptr<KvDiskFile>> Open(const std::string& path);
 
-  // For small pieces. They use the page cache. A read that goes past the end of the file returns
-  // fewer bytes. Errors are those of the system.
+  // ReadSmall and WriteSmall are for small pieces, and use the page cache. A read that goes past
+  // the end of the file returns fewer bytes. Errors are those of the system.
   virtual absl::StatusOr<std::string> ReadSmall(int64_t offset, int64_t bytes) = 0;
   virtual absl::Status WriteSmall(int64_t offset, absl::string_view bytes) = 0;
-  // For whole slots. They bypass the page cache if possible, because memory is scarce. Requires:
-  // offset, size and address are multiples of kKvDiskPage. Read returns DATA_LOSS if the file is
-  // too short.
+  // Read and Write are for whole slots. They bypass the page cache if possible, because memory is
+  // scarce. Requires: offset, size and address are multiples of kKvDiskPage. Read returns DATA_LOSS
+  // if the file is too short.
   virtual absl::Status Read(int64_t offset, absl::Span<std::byte> into) = 0;
   virtual absl::Status Write(int64_t offset, absl::Span<const std::byte> bytes) = 0;
   // Deletes the contents of the file.

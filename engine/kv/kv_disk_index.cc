@@ -110,7 +110,7 @@ void KvDiskIndex::Forget(int32_t slot) {
   slots_[slot].state = State::kFree;
 }
 
-// Frees a slot whose block was forgotten, when its last reader has finished.
+// Makes the slot available if its block was forgotten and no read of the slot is in progress.
 void KvDiskIndex::FreeIfUnread(int32_t slot) {
   if (slots_[slot].state == State::kFree && slots_[slot].readers == 0) free_.push_back(slot);
 }

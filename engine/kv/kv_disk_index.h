@@ -1,5 +1,5 @@
-// KvDiskIndex: records which block is in which slot of a KvDisk's file, which slot is reused next,
-// and which entries of the file are out of date. It uses no file, clock or lock.
+// KvDiskIndex: the index of a KvDisk's file. It records which block is in which slot, which slot is
+// reused next, and which entries of the file are out of date. It uses no file, clock or lock.
 //
 // A slot is free, being written, or stored. The stored slot that was used least recently and is not
 // being read is reused first. Each use gives a slot a higher stamp. New stamps are written to the

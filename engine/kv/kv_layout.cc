@@ -109,7 +109,7 @@ KvLayout MakeKvLayout(const std::vector<KvSpec>& layers) {
   for (const SpecLayers& one : specs) {
     const int64_t groups = one.GroupsIn(layout.block_bytes);
     const int64_t per_group = (one.layers + groups - 1) / groups;
-    int64_t place = 0;  // number of the layer among those with this spec
+    int64_t place = 0;  // index of the layer among the layers with this spec
     for (size_t i = 0; i < layers.size(); ++i) {
       if (!(layers[i] == one.spec)) continue;
       if (place % per_group == 0) layout.specs.push_back(one.spec);

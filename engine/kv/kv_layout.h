@@ -17,9 +17,9 @@ struct KvLayout {
   int64_t state_parts = 0;    // blocks of a recurrent state; 0 if the model has none
 };
 
-// The recurrent states of a running sequence: the one that a pass reads, the one that it writes,
-// and the checkpoint at the last boundary between two blocks. The checkpoint is only needed to
-// compute less later, so it is not held: it may be evicted.
+// Number of recurrent states of a running sequence: the state that a pass reads, the state that it
+// writes, and the checkpoint at the last boundary between two blocks. The checkpoint is only needed
+// to compute less later, so it is not held: it may be evicted.
 inline constexpr int64_t kStatesPerSequence = 3;
 
 // Distributes the layers of each spec evenly over groups whose blocks have about the same size. The
@@ -40,7 +40,7 @@ int64_t KvBlocksFor(const KvSpec& spec, int64_t slots, int64_t step);
 int64_t KvBlocksFor(const KvLayout& layout, int64_t slots, int64_t step);
 
 // Number of tokens that a single sequence can have in a cache of `memory_bytes`, if a step has at
-// most `step` of its rows. Requires: `layers` is not empty.
+// most `step` rows of the sequence. Requires: `layers` is not empty.
 int64_t KvCapacityTokens(const std::vector<KvSpec>& layers, size_t memory_bytes, int64_t step);
 
 // The memory that the KV of a sequence needs.

@@ -85,9 +85,9 @@ HashedTokens KvLease::Hashed(absl::Span<const int32_t> tokens, int64_t blocks) {
   return {.hashes = hashes_, .tokens = tokens};
 }
 
-// Finds the longest prefix that can be reused. For this, each full group must have all blocks of
-// the prefix, each window group must have the blocks that the next token needs, and recurrent
-// states must have a checkpoint at the end of the prefix.
+// Finds the longest prefix that can be reused. Each full group must have all blocks of the prefix.
+// Each window group must have the blocks that the next token needs. If the model has recurrent
+// states, there must be a checkpoint at the end of the prefix.
 KvLease::Match KvLease::FindBlocks(absl::Span<const int32_t> tokens, KvPlaces places) {
   Match match;
   if (tokens.empty()) return match;
@@ -102,8 +102,8 @@ KvLease::Match KvLease::FindBlocks(absl::Span<const int32_t> tokens, KvPlaces pl
     bool usable = true;
     for (int group = 0; group < cache_->groups(); ++group) {
       const bool found = blocks.Has({hash, group}, own, places);
-      // A block with the same key has other tokens. The blocks after it may also belong to other
-      // tokens, although their own tokens are equal. So stop here.
+      // A cached block has the same key but other tokens. The blocks after it may also belong to
+      // other tokens, although their own tokens are equal. So stop here.
       if (!found && blocks.Knows({hash, group}, places)) return match;
       run[group] = found ? run[group] + 1 : 0;
       if (block + 1 - run[group] <= cache_->FirstOfTail(group, block + 1)) continue;
@@ -249,7 +249,7 @@ void KvLease::FreeBlocksOutOfReach() {
   for (int group = 0; group < cache_->groups(); ++group) {
     std::vector<int32_t>& table = tables_[group];
     // Keeps the blocks that are needed to continue after the last full block, because other
-    // sequences can attach there.
+    // sequences can attach the prefix up to this block.
     const int64_t first = cache_->FirstOfTail(group, slots_ / kBlockTokens);
     // Earlier commits have already released the blocks before `begin`.
     int64_t begin = first;

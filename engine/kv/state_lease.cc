@@ -176,7 +176,7 @@ void StateLease::Index(const std::vector<int32_t>& state, int64_t boundary,
   for (int part = 0; part < groups_.count; ++part) {
     const BlockKey key = KeyOf(hashed.HashBefore(boundary), part);
     blocks_->pool().Index(state[part], key, hashed.TokensBefore(boundary));
-    // Another sequence will begin there, too.
+    // Another sequence will begin at this boundary, too.
     if (IsBranch(boundary)) blocks_->pool().AddStart(key);
   }
 }

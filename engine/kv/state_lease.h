@@ -1,9 +1,9 @@
 // StateLease: the recurrent states of one sequence, for models that have such states.
 //
-// A state consists of blocks, its parts. It is never changed after the pass that wrote it. A pass
-// reads the state `in` and writes the state `out` to other blocks. When the pass is committed, the
-// sequence releases `in`, and `out` becomes the next `in`. So a pass can be computed again, and
-// sequences can share a state.
+// A state consists of blocks, which are called its parts. A state never changes after the pass that
+// wrote it. A pass reads the state `in` and writes the state `out` to other blocks. When the pass
+// is committed, the sequence releases `in`, and `out` becomes the next `in`. So a pass can be
+// computed again, and sequences can share a state.
 //
 // A checkpoint is a state that is in the index. Its position is a boundary between two blocks of
 // tokens, and its parts have the key {hash of the block before the boundary, group of the part}.
@@ -13,12 +13,13 @@
 //   It is wanted (BlockPool::Want), and not held, so that it may be evicted if memory is short;
 // - one at the end of its prompt, and one at each boundary where other sequences branch off. These
 //   boundaries are called known. Their checkpoints are cached with the value kBoundary;
-// - in its prompt, rolling ones at least kPassedStateBlocks apart, with the value kPassed;
-// - in its prompt, spare ones at equal distances, with the value kSpare. Sequences that are
-//   submitted during a pass may branch off within it.
+// - in its prompt, former rolling checkpoints that are at least kPassedStateBlocks apart, with the
+//   value kPassed;
+// - in its prompt, spare checkpoints at equal distances, with the value kSpare. A sequence that is
+//   submitted during a pass may branch off inside the rows of the pass.
 //
-// A sequence that begins with a checkpoint supersedes those before it: they get the value kSpare,
-// except for checkpoints where several sequences began. So the older checkpoints of a session are
+// A sequence that begins with a checkpoint supersedes the checkpoints before it: they get the value
+// kSpare, unless several sequences began with them. So the older checkpoints of a session are
 // evicted before the last one of any session.
 #ifndef TIDEPOOL_ENGINE_KV_STATE_LEASE_H_
 #define TIDEPOOL_ENGINE_KV_STATE_LEASE_H_
@@ -78,24 +79,26 @@ class StateLease {
   void Attach(int64_t boundary, const HashedTokens& hashed);
   // Adds a known boundary. 0 is not added.
   void AddBoundary(int64_t boundary);
-  // The sequence begins with the attached checkpoint. Supersedes the checkpoints before it.
+  // Records that the sequence begins with the attached checkpoint. Supersedes the checkpoints
+  // before it.
   void NoteStart(const HashedTokens& hashed);
 
   // Reserves blocks for `out`. If there are not enough, returns false and changes nothing.
   bool Reserve();
   // Reserves blocks for the checkpoints that a pass over the slots [slots(), slots) should write,
-  // as long as there are free blocks that nobody wants.
+  // as long as there are free blocks that no sequence wants.
   void ReserveSnapshots(int64_t slots, const HashedTokens& hashed);
   // Reserves blocks for spare checkpoints in a pass over the slots [slots(), slots) of the prompt.
   // Evicts nothing but spare blocks.
   void ReserveSpareSnapshots(int64_t slots, const HashedTokens& hashed);
   // Releases the blocks of `out` and of the snapshots.
   void Unreserve();
-  // The pass over the slots [slots(), slots) was computed. Requires: Reserve was called.
+  // Must be called when the pass over the slots [slots(), slots) was computed. Requires: Reserve
+  // was called.
   void Commit(int64_t slots, const HashedTokens& hashed);
 
   // Releases all states, so that the current state is zero. The rolling checkpoint is cached as if
-  // it were released last, because the next turn of a session continues there. `hashes` are those
+  // it were released last, because the next turn of a session continues from it. `hashes` are those
   // of the sequence's blocks.
   void Release(absl::Span<const BlockHash> hashes);
 
@@ -133,7 +136,7 @@ class StateLease {
   int64_t last_passed_ = 0;          // the last boundary that got the value kPassed
 };
 
-// Returns whether all parts of the checkpoint of a boundary are there.
+// Returns whether `places` contain all parts of the checkpoint of a boundary.
 bool HasCheckpoint(const KvBlocks& blocks, const StateGroups& groups, int64_t boundary,
                    const HashedTokens& hashed, KvPlaces places);
 

@@ -6,9 +6,9 @@
 
 namespace tidepool::engine {
 
-// Returns the number of CPUs that this process may use. It is the minimum of the CPUs in the
-// affinity mask and the quotas of the process's cgroups (v2 cpu.max, v1 cpu.cfs_quota_us), rounded
-// up, and at least 1. Tests set `root`, a prefix of /proc and /sys.
+// Returns the number of CPUs that this process may use. It is limited by the affinity mask and by
+// the quotas of the process's cgroups (v2 cpu.max, v1 cpu.cfs_quota_us). A quota is rounded up. The
+// result is at least 1. Tests set `root`, a prefix of /proc and /sys.
 int AvailableCpus(const std::string& root = "");
 
 }  // namespace tidepool::engine

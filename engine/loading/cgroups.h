@@ -18,9 +18,10 @@ struct CgroupFolder {
 };
 
 // Returns the directories of this process's cgroups and of all their parents, in the hierarchies
-// that have `controller` ("cpu" or "memory"). A directory may not exist. In a container, the
-// process's own cgroup is at the root of the mount, whatever path it has on the host. Tests set
-// `root`, a prefix of /proc and /sys. cgroups(7) describes the format of /proc/[pid]/cgroup.
+// that have `controller` ("cpu" or "memory"). Some of the directories may not exist. In a
+// container, the process's own cgroup is at the root of the mount, whatever path it has on the
+// host. Tests set `root`, a prefix of /proc and /sys. cgroups(7) describes the format of
+// /proc/[pid]/cgroup.
 std::vector<CgroupFolder> CgroupFolders(absl::string_view controller, const std::string& root);
 
 }  // namespace tidepool::engine

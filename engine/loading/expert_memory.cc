@@ -26,7 +26,7 @@ int64_t LeastBytes(const ExpertSizes& sizes) {
   return (sizes.staging + LeastSlots(sizes)) * sizes.record_bytes;
 }
 
-// Explains the least memory.
+// Explains the minimum memory for experts.
 std::string WhyLeast(const ExpertSizes& sizes) {
   return absl::StrCat("experts need at least ", Mib(LeastBytes(sizes)), ": ", sizes.staging,
                       " staging records and the ", LeastSlots(sizes),

@@ -34,8 +34,9 @@ struct MemoryLimits {
   // Bytes that this process can still allocate. If it is unknown (nullopt), everything is assumed
   // to fit.
   std::optional<int64_t> available_bytes;
-  // Bytes that must stay free. -1: of the host's memory, the smaller of 1.5 GiB and a quarter of
-  // the available bytes; of a GPU's memory, the larger of 1.5 GiB and 10 % of them.
+  // Bytes that must stay free. -1: the default. In the host's memory, it is the smaller of 1.5 GiB
+  // and a quarter of the available bytes. In a GPU's memory, it is the larger of 1.5 GiB and 10 %
+  // of the available bytes.
   int64_t reserve_bytes = -1;
   int64_t kv_bytes = 0;       // -1: DefaultKvBytes; not accepted by PlanExpertSlots
   int64_t kv_tokens = 0;      // number of tokens whose KV is counted in addition to kv_bytes
@@ -62,12 +63,12 @@ struct ExpertSizes {
 };
 
 // Returns the number of slots for experts. 0 means no offloading: all experts are packed into
-// memory like other weights (not with kBelowDevice, where all experts need slots). Every slot has
-// record_bytes bytes, even if its expert is smaller. With kBytes or kShare there are always slots,
-// even if all experts fit. A share of 1 counts neither the staging records nor the unused part of
-// slots with smaller experts. The minimum is the staging records and the experts of one token in
-// one layer. A smaller share is raised to it. If the memory is too small, returns INVALID_ARGUMENT
-// (kBytes) or RESOURCE_EXHAUSTED (kAuto) with the minimum.
+// memory like other weights. With kBelowDevice, all experts need slots, so 0 is not returned. Every
+// slot has record_bytes bytes, even if its expert is smaller. With kBytes or kShare there are
+// always slots, even if all experts fit. A share of 1 counts neither the staging records nor the
+// unused part of slots with smaller experts. The minimum is the staging records and the experts of
+// one token in one layer. A smaller share is raised to it. If the memory is too small, returns
+// INVALID_ARGUMENT (kBytes) or RESOURCE_EXHAUSTED (kAuto) with the minimum.
 absl::StatusOr<int64_t> PlanExpertSlots(const ExpertMemory& memory, const MemoryLimits& limits,
                                         const ExpertSizes& sizes);
 

@@ -18,8 +18,8 @@ struct ExpertOptions {
   // Only with a GPU: pinned memory of the host, for the experts that the GPU's memory has no room
   // for.
   ExpertMemory host_memory;
-  // Those of the host. LoadModel computes the other limits of a GPU's memory; the reserve and the
-  // KV are the same.
+  // The limits of the host's memory. A GPU's memory has the same reserve and KV. LoadModel computes
+  // the other limits of a GPU's memory.
   MemoryLimits limits;
   std::string cache_dir;  // directory for pack files; empty: next to the checkpoint
   int staging = 8;

@@ -29,8 +29,8 @@ std::optional<int64_t> AvailableBytes(const kernels::Memory& memory) {
   return static_cast<int64_t>(*bytes);
 }
 
-// Returns the bytes of KV in `limits`, with those that are given in tokens. The default depends on
-// the memory that `dense_bytes` leave.
+// Returns the bytes of KV according to `limits`, including the KV that is given as a number of
+// tokens. The default depends on the memory that `dense_bytes` leave.
 int64_t KvBytes(const MemoryLimits& limits, const ModelConfig& config, kernels::DType kv_dtype,
                 int64_t dense_bytes) {
   int64_t bytes = limits.kv_bytes;
@@ -40,7 +40,7 @@ int64_t KvBytes(const MemoryLimits& limits, const ModelConfig& config, kernels::
     bytes = DefaultKvBytes(std::nullopt);
   }
   bytes += limits.kv_tokens * KvBytesPerToken(config, kv_dtype);
-  // The tokens are those of one sequence in a ContiguousKv, which has two recurrent states.
+  // kv_tokens are the tokens of one sequence in a ContiguousKv, which has two recurrent states.
   if (limits.kv_tokens > 0) bytes += 2 * KvCostOf(KvSpecsOf(config, kv_dtype)).state_bytes;
   return bytes;
 }
@@ -54,7 +54,7 @@ absl::StatusOr<int64_t> KvDiskBytes(const MemoryLimits& limits, const ModelConfi
   return KvDiskMemoryBytes(disk);
 }
 
-// Measures the workspace of a device. Its model has no weights.
+// Measures the workspace of a device, with a model that has no weights.
 absl::StatusOr<int64_t> WorkspaceBytes(const ModelConfig& config, WeightStore* shapes,
                                        const PlanRequest& request, int64_t prefill_rows) {
   ASSIGN_OR_RETURN(
@@ -74,7 +74,7 @@ absl::Status PlanSlots(const ModelConfig& config, WeightStore* shapes, const Pla
   if (plan->sizes.experts == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(plan->slots, PlanExpertSlots(request.experts->memory, *limits, plan->sizes));
   if (!plan->on_device || plan->slots == 0) return absl::OkStatus();
-  // Passes that read experts are larger.
+  // Passes that must read experts have more rows.
   ASSIGN_OR_RETURN(limits->workspace_bytes,
                    WorkspaceBytes(config, shapes, request, kOffloadPrefillRows));
   ASSIGN_OR_RETURN(plan->slots, PlanExpertSlots(request.experts->memory, *limits, plan->sizes));
@@ -101,7 +101,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const ModelConfig& config, WeightStore* sh
   ASSIGN_OR_RETURN(const int64_t disk, KvDiskBytes(experts.limits, config, request.kv_dtype));
 
   MemoryLimits limits = experts.limits;
-  int64_t dense_bytes = 0;  // to subtract for the default of the KV
+  int64_t dense_bytes = 0;  // subtracted before the default KV size is computed
   if (plan.on_device) {
     limits.level = MemoryLevel::kDevice;
     limits.available_bytes = AvailableBytes(*memory);

@@ -1,5 +1,6 @@
-// MemoryPlan: which part of a model goes where, before anything is loaded: into the memory that the
-// model runs in (a GPU's, or the host's), into the host's memory below a GPU, and on disk.
+// MemoryPlan: says where each part of a model will be. The places are the memory that the model
+// runs in (a GPU's, or the host's), the host's memory below a GPU, and the disk. The plan is made
+// before anything is loaded.
 #ifndef TIDEPOOL_ENGINE_LOADING_MEMORY_PLAN_H_
 #define TIDEPOOL_ENGINE_LOADING_MEMORY_PLAN_H_
 
@@ -19,9 +20,9 @@
 
 namespace tidepool::engine {
 
-// The numbers of prompt rows per pass that give good speed. The second one is for passes that must
-// read experts: most prompts then read each missing expert only once. Twice the number would need
-// 60 MB more of workspace for Qwen3-30B, and would save a second read only for longer prompts.
+// The numbers of prompt rows per pass that give good speed. kOffloadPrefillRows is for passes that
+// must read experts: most prompts then read each missing expert only once. Twice the number would
+// need 60 MB more of workspace for Qwen3-30B, and would save a second read only for longer prompts.
 inline constexpr int64_t kPrefillRows = 512;
 inline constexpr int64_t kOffloadPrefillRows = 2048;
 
@@ -36,7 +37,7 @@ struct MemoryPlan {
   std::optional<int64_t> available_bytes;  // before anything is loaded; nullopt: unknown
   int64_t reserve_bytes = 0;               // stays free if the plan has room for it
   int64_t kv_bytes = 0;
-  int64_t workspace_bytes = 0;  // 0 if not on_device, because it is not counted there
+  int64_t workspace_bytes = 0;  // 0 unless on_device: the host's workspace is not counted
   ExpertSizes sizes;            // experts is 0 if the model has no routed experts
   int64_t slots = 0;  // for experts; 0: all experts are packed into memory like other weights
 

@@ -51,7 +51,7 @@ absl::Status Digest(const Checkpoint& file, const LoadOptions& options, ModelBun
   return absl::OkStatus();
 }
 
-// Plans the memory. `file` is used for a while, and then as before.
+// Plans the memory. Moves `file` into a temporary WeightStore, and back before it returns.
 absl::StatusOr<MemoryPlan> Plan(const LoadOptions& options, const ModelBundle& bundle,
                                 Checkpoint* file) {
   ASSIGN_OR_RETURN(const std::unique_ptr<WeightStore> shapes,

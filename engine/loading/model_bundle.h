@@ -69,7 +69,7 @@ struct ModelBundle {
   int threads = 0;
   size_t weight_bytes = 0;  // bytes of weights in memory, without experts that can be evicted
   MemoryPlan plan;
-  // The number of prompt rows per pass that gives good speed, for passes that must read experts:
+  // The number of prompt rows per pass that gives good speed if the pass must read experts. It is
   // kOffloadPrefillRows, or 0 if all experts are always in memory.
   int64_t offload_prefill_rows = 0;
   // offload_prefill_rows or kPrefillRows. It can change, because operators can change how many
@@ -95,7 +95,8 @@ struct ModelBundle {
 absl::StatusOr<std::unique_ptr<ModelBundle>> LoadModel(const std::string& path,
                                                        const LoadOptions& options);
 
-// Plans the memory of a model without loading it. Returns the errors of LoadModel that it finds.
+// Plans the memory of a model without loading it. Returns the errors of LoadModel that occur before
+// weights are loaded.
 absl::StatusOr<MemoryPlan> PlanModel(const std::string& path, const LoadOptions& options);
 
 }  // namespace tidepool::engine

@@ -37,7 +37,7 @@ absl::StatusOr<moe::ExpertRecords> UsePack(const ModelConfig& config, const Pack
                                            const PackRequest& request) {
   if (request.existing == ExistingPack::kUse) {
     absl::StatusOr<moe::ExpertRecords> found = ReadPack(request.path, contents);
-    // If the digest cannot be written, the pack is used without the change.
+    // If the digest cannot be written, the pack is used unchanged.
     if (found.ok()) RenewPackDigest(request.path, contents).IgnoreError();
     if (found.ok()) return found;
     if (absl::IsPermissionDenied(found.status())) {

@@ -45,10 +45,10 @@ struct PackRequest {
   std::function<void(absl::string_view line)> note;
 };
 
-// Opens the checkpoint's pack. Writes a new pack if there is none, or if the existing pack is
-// truncated, has a damaged header, or belongs to another version or checkpoint. Returns the errors
-// of WritePack, PERMISSION_DENIED, and the errors of the checkpoint's tensors. Requires: the config
-// has experts.
+// Opens the checkpoint's pack. Writes a new pack if there is none. Also writes one if the existing
+// pack is truncated, has a damaged header, or belongs to another format version or checkpoint.
+// Returns the errors of WritePack, PERMISSION_DENIED, and the errors of the checkpoint's tensors.
+// Requires: the config has experts.
 absl::StatusOr<moe::ExpertRecords> OpenPack(const ModelConfig& config, const PackRequest& request);
 
 // Creates the routing trace at `path`. Returns null if `path` is empty or the model has no experts.

@@ -14,8 +14,8 @@
 
 namespace tidepool::engine {
 
-// If a pass has more rows, their attention is computed in parts. This is not possible for rows that
-// see later rows.
+// Maximum number of rows whose attention is computed at once. If a pass has more rows, attention is
+// computed in parts. Parts are not possible for rows that see later rows.
 inline constexpr int64_t kMaxAttentionRows = 512;
 
 // Consecutive rows of one sequence.
@@ -44,8 +44,9 @@ struct RowSpan {
   // a KvLease.
   std::vector<absl::Span<const int32_t>> blocks;
   // The blocks of the recurrent state before the rows (empty: the state is zero) and after them. A
-  // snapshot is a state after some of the rows; its number of rows is above 0 and less than
-  // rows(). Snapshots are in ascending order. All are empty if the model has no recurrent state.
+  // snapshot is a state after some of the rows; its number of rows is above 0 and less than rows().
+  // Snapshots are in ascending order. All three members are empty if the model has no recurrent
+  // state.
   absl::Span<const int32_t> state_in;
   absl::Span<const int32_t> state_out;
   std::vector<kernels::StateSnapshot> state_snapshots;

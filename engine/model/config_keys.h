@@ -145,8 +145,8 @@ absl::Status ReadFfns(const ConfigSource& source, ModelConfig* config);
 // the layers are set.
 absl::Status ReadRopes(const ConfigSource& source, ModelConfig* config);
 
-// Returns UNIMPLEMENTED, with the key, if the file has a key with the architecture's prefix that no
-// caller has asked for and that may change results.
+// Rejects a key with the architecture's prefix if no caller has asked for it and it may change
+// results. The error is UNIMPLEMENTED and names the key.
 absl::Status RejectUnknownKeys(const Checkpoint& file, const Keys& keys);
 
 }  // namespace tidepool::engine

@@ -22,9 +22,9 @@
 
 namespace tidepool::engine {
 
-// Thread-compatible. All layers with KV are one group. The memory is the model's. It is not
-// initialised. If the model has recurrent states, a sequence has two: the one after its last
-// commit, and the one that the next pass writes.
+// Thread-compatible. All layers with KV are one group. The KV is in the model's memory, and is not
+// initialised. If the model has recurrent states, a sequence has two states: the state after its
+// last commit, and the state that the next pass writes.
 class ContiguousKv {
  public:
   // Returns RESOURCE_EXHAUSTED if the model's memory has no room. The model must outlive the KV.
@@ -37,12 +37,12 @@ class ContiguousKv {
   // Sets the blocks and states of a span of sequence number `sequence`. A span whose first slot is
   // 0 begins with the state zero.
   void SetBlocks(int sequence, RowSpan* span) const;
-  // The next pass continues after the state that the last pass has written. Without recurrent
-  // states, it does nothing.
+  // Makes the next pass continue after the state that the last pass has written. Does nothing if
+  // the model has no recurrent states.
   void Commit(int sequence);
   // The blocks of spare state number `spare`, for RowSpan::state_snapshots.
   absl::Span<const int32_t> spare_state(int spare) const { return State(2 * sequences_ + spare); }
-  // The next pass of the sequence begins with a copy of this spare state.
+  // Makes the next pass of the sequence begin with a copy of this spare state.
   void ContinueFrom(int spare, int sequence);
 
   // The block table of sequence number `sequence`, for RowSpan::blocks. Enough for models without
@@ -77,7 +77,8 @@ class ContiguousKv {
   // The tables of all sequences, one after the other. The states follow: two for each sequence,
   // then the spare ones.
   std::vector<int32_t> table_;
-  std::vector<int> current_;  // for each sequence: 0 or 1, its state after the last commit
+  // for each sequence: index (0 or 1) of the state after its last commit
+  std::vector<int> current_;
   KvView view_;
 };
 

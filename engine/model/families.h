@@ -1,7 +1,7 @@
-// The table of model families. It has the properties for which a file has no key. They follow from
-// general.architecture. Everything else follows from the keys and from which tensors exist. A
-// family that is a new mix of known parts is one row in families.cc; CONTRIBUTING.md shows how to
-// add one.
+// The table of model families. It has the properties that follow from general.architecture, because
+// files have no keys for them. All other properties follow from the keys and the tensors of the
+// file. A family that is a new mix of known parts is one row in families.cc; CONTRIBUTING.md shows
+// how to add one.
 #ifndef TIDEPOOL_ENGINE_MODEL_FAMILIES_H_
 #define TIDEPOOL_ENGINE_MODEL_FAMILIES_H_
 
@@ -26,7 +26,7 @@ enum class SharedExpert : uint8_t {
   kGated,  // with a gate: the output is multiplied by the sigmoid of a learned gate
 };
 enum class WindowRope : uint8_t {
-  kShared,    // layers with a window rotate like the others, unless the file has rope.freq_base_swa
+  kShared,    // layers with a window rotate like others, unless the file has rope.freq_base_swa
   kUnscaled,  // layers with a window rotate without rope.scaling
 };
 
@@ -80,7 +80,8 @@ struct Family {
   bool softcaps = false;      // whether attn_logit_softcapping and final_logit_softcapping are read
   // whether embedding_scale, residual_scale and logit_scale (a divisor) are read
   bool multipliers = false;
-  // A function for what a row cannot express; null if not needed. It runs at the end.
+  // A function for what a row cannot express; null if not needed. It runs at the end of
+  // ModelConfig::Parse.
   absl::Status (*adjust)(const Checkpoint& file, const Keys& keys, ModelConfig* config) = nullptr;
 };
 

@@ -30,9 +30,9 @@ absl::Status ReadDenseWidths(const Keys& keys, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-// Reads the width of the shared expert. It has its own key. If the key is missing, it is the number
-// of shared experts times expert_width. The first conversions of Qwen1.5-MoE and Hunyuan only have
-// feed_forward_length.
+// Reads the width of the shared expert, which has its own key. If the key is missing, the width is
+// the number of shared experts times expert_width. The first conversions of Qwen1.5-MoE and Hunyuan
+// only have feed_forward_length.
 absl::Status ReadSharedWidth(const ConfigSource& source, MoeConfig* moe) {
   constexpr absl::string_view kWidth = "expert_shared_feed_forward_length";
   const auto [file, keys, family] = source;

@@ -1,4 +1,4 @@
-// The part of ModelConfig::Parse that reads the attention.
+// The part of ModelConfig::Parse that reads the settings of attention.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -86,7 +86,8 @@ absl::Status ReadMla(const Keys& keys, ModelConfig* config) {
   ASSIGN_OR_RETURN(const int64_t value_length,
                    keys.IntOr("attention.value_length", mla.kv_rank, mla.kv_rank, mla.kv_rank));
   RETURN_IF_ERROR(keys.CheckRange("attention.kv_lora_rank", value_length, 1, kMaxHeadDim));
-  // In llama.cpp's files, all norms have one epsilon. This is our own key, which HfDirectory sets.
+  // In llama.cpp's files, all norms have one epsilon. mla_norm_rms_epsilon is our own key, which
+  // HfDirectory sets.
   ASSIGN_OR_RETURN(const double norm_eps,
                    keys.FloatOr("attention.mla_norm_rms_epsilon", config->norm_eps, 0, 1));
   mla.norm_eps = static_cast<float>(norm_eps);

@@ -44,7 +44,8 @@ class DeltaNetLoader {
   }
 
   // Loads a part of a tensor that is fused for each K head. For a head, the part has `rows` rows,
-  // which begin `first` rows after the head's first row. All parts together have `all_rows`.
+  // which begin `first` rows after the head's first row. All parts of a head together have
+  // `all_rows` rows.
   absl::StatusOr<Linear> Part(absl::string_view suffix, int64_t first, int64_t rows,
                               int64_t all_rows) {
     const std::string name = Name(suffix);

@@ -15,7 +15,8 @@ namespace tidepool::engine {
 // Return the errors of LoadTransformerWeights. `prefix` is "blk.N.".
 //
 // If V heads are grouped, ssm_ba.weight may replace ssm_beta.weight and ssm_alpha.weight, and
-// ssm_in.weight may replace attn_qkv.weight and attn_gate.weight. Both are fused for each K head.
+// ssm_in.weight may replace attn_qkv.weight and attn_gate.weight. In both replacements, the rows of
+// each K head are together.
 absl::StatusOr<DeltaNetWeights> LoadDeltaNet(const ModelConfig& config, const LayerConfig& layer,
                                              const std::string& prefix, WeightStore* store);
 absl::StatusOr<ShortConvWeights> LoadShortConv(const ModelConfig& config, const LayerConfig& layer,

@@ -19,7 +19,7 @@
 
 namespace tidepool::engine {
 
-// The largest batch that a Workspace must hold.
+// The largest batch for which a workspace must have room.
 struct BatchLimits {
   int64_t rows = 512;
   int64_t logit_rows = 64;
@@ -42,9 +42,9 @@ class Model {
   virtual int hidden_size() const = 0;
   // The KV settings of each layer, for the KvCache.
   virtual const std::vector<KvSpec>& kv_specs() const = 0;
-  // Some models rotate short sequences differently (LongRoPE). If this is above 0, sequences with a
-  // RowSpan::slot_limit from 1 to this number have other KV than longer ones with the same tokens.
-  // 0: there is no such difference.
+  // Some models rotate short sequences differently (LongRoPE). If short_slots() is above 0, a
+  // sequence is short if its RowSpan::slot_limit is from 1 to short_slots(). A short and a long
+  // sequence with the same tokens have different KV. 0: there is no such difference.
   virtual int64_t short_slots() const { return 0; }
   // The bytes of workspace that a Forward needs for a batch within `limits`.
   virtual size_t WorkspaceBytes(const BatchLimits& limits) const = 0;

@@ -31,7 +31,7 @@ enum class NormPlacement : uint8_t {
 
 // Multi-head latent attention (DeepSeek V2 and V3). The KV of a token is one compressed vector,
 // which all heads share, followed by a rotated key. Each head maps its query into the space of the
-// compressed vector, and maps its output back from there (the absorbed form).
+// compressed vector, and maps its output back from this space (the absorbed form).
 struct MlaConfig {
   int kv_rank = 0;     // size of the compressed KV vector; 0: no MLA
   int q_rank = 0;      // size of the compressed query; 0: queries are not compressed
@@ -132,9 +132,9 @@ struct RopeConfig {
   // sequences use the same divisors, `short_slots` is 0.
   std::string long_divisors;
   int64_t short_slots = 0;
-  // MRoPE: how many pairs rotate by time, height, width and a fourth position. All zero: there is
-  // one position. All positions of a text token are equal, so the sections do not change its
-  // rotation.
+  // MRoPE: the numbers of rotated pairs whose angle depends on the position in time, height, width,
+  // and a fourth dimension. All zero: a token has only one position. All positions of a text token
+  // are equal, so the sections do not change its rotation.
   std::array<int, 4> sections = {};
 };
 

@@ -1,9 +1,10 @@
 // The version of our arithmetic, and a hash of its results.
 //
 // KV on a disk is reused only if the version is the same, and a stream continues only on a worker
-// with the same version. So if you change any bit of a model's output (by the order of a sum, a
-// polynomial or a rounding), you must add a line below. tests/engine/model/numerics_version_test.cc
-// fails without it, and prints the line. Never change the line of a release.
+// with the same version. A change of a sum's order, a polynomial or a rounding can change bits of a
+// model's output. If any bit changes, you must add a line below. Without this line,
+// tests/engine/model/numerics_version_test.cc fails and prints it. Never change the line of a
+// release.
 #ifndef TIDEPOOL_ENGINE_MODEL_NUMERICS_VERSION_H_
 #define TIDEPOOL_ENGINE_MODEL_NUMERICS_VERSION_H_
 

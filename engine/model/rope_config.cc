@@ -50,8 +50,8 @@ absl::Status ApplyYarn(const ConfigSource& source, double base, Scaling* read, R
   }
   const double logarithm = scaling.factor > 1 ? std::log(scaling.factor) : 0;
   if (family.mla) {
-    // Only a part of a key rotates. So the scores are multiplied by the square of the magnitude,
-    // and not cos and sin. yarn_rotary_factor is our own key, which HfDirectory sets.
+    // Only a part of a key rotates. So the scores, and not cos and sin, are multiplied by the
+    // square of the magnitude. yarn_rotary_factor is our own key, which HfDirectory sets.
     ASSIGN_OR_RETURN(const double multiplier,
                      keys.FloatOr("rope.scaling.yarn_log_multiplier", 0, -1, kMaxRopeScale));
     ASSIGN_OR_RETURN(const double rotary,

@@ -38,11 +38,14 @@
 
 namespace tidepool::engine {
 
-// Receives the batch's rows [rows, hidden_size] after each part of the graph, in order:
-// "embedding"; for each layer N "layer.N.attention" (the residual stream after attention, or after
-// the mixer that the layer has instead) and "layer.N" (after the FFN or the experts); and "norm",
-// only for rows with requested logits. If the output of a part is degenerate (hidden_values.h), the
-// pass ends after this part. The view is in the host's memory, and only valid during the call.
+// Receives the batch's rows [rows, hidden_size] after each part of the graph. The parts are:
+// - "embedding"
+// - for each layer N: "layer.N.attention", which is the residual stream after attention (or after
+//   the mixer that the layer has instead), and "layer.N", which is the residual stream after the
+//   FFN or the experts
+// - "norm", only for rows with requested logits
+// If the output of a part is degenerate (hidden_values.h), the pass ends after this part. The view
+// is in the host's memory, and only valid during the call.
 using LayerObserver = std::function<void(absl::string_view name, kernels::ConstMatrixView rows)>;
 
 // The KV settings of each layer.
@@ -53,8 +56,8 @@ struct TransformerOptions {
   LoadProgress progress;
   // The source of routed experts. If null, all experts are packed into memory.
   std::unique_ptr<moe::ExpertSource> experts;
-  // Computes the experts that the source gives out in the host's memory. It must outlive the model,
-  // and have the same precision as its backend. Null if there are none.
+  // Computes the experts that the source provides in the host's memory. The backend must outlive
+  // the model, and have the same precision as the model's backend. Null if there are none.
   kernels::KernelBackend* host_backend = nullptr;
   // Records the routing of every forward pass. If null, there is no trace.
   std::unique_ptr<moe::TraceWriter> trace;
@@ -119,7 +122,7 @@ class TransformerModel final : public Model {
     const int32_t* ids = nullptr;       // [rows, top_k]
     const float* weights = nullptr;     // [rows, top_k]
     kernels::ConstMatrixView host_x;    // x.values, or without data if they were not copied
-    std::unique_ptr<std::byte[]> copy;  // of these, if the workspace is on a device
+    std::unique_ptr<std::byte[]> copy;  // owns what they point to, if x is on a device
   };
   enum class HostX : uint8_t { kOmit, kCopy };
 
@@ -135,10 +138,11 @@ class TransformerModel final : public Model {
     int64_t first_row = 0;
     int64_t rows = 0;
     std::vector<kernels::StateSpan> spans;
-    std::vector<std::vector<kernels::StateSnapshot>> snapshots;  // of spans that were cut
+    std::vector<std::vector<kernels::StateSnapshot>> snapshots;  // of each span, within this part
   };
 
-  // Copies of a device's results on the host. They only grow, because a new element costs a write.
+  // Copies of a device's results on the host. They never shrink, because each element that is added
+  // again would be initialised again.
   struct HostCopies {
     std::vector<float> logits;
     std::vector<kernels::ArgMax> argmax;
@@ -166,7 +170,7 @@ class TransformerModel final : public Model {
     kernels::KernelBackend* backend;
     kernels::Arena* arena;
     PassRows* rows;
-    TransformerModel* live;  // the model that counts and calls back; null in a dry run
+    TransformerModel* live;  // for counters and callbacks; null in a dry run
     kernels::MatrixView x;   // [rows, hidden], the residual stream; in the workspace
 
     // Whether this is a dry run. A dry run allocates from an arena without memory, and computes

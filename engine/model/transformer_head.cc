@@ -55,7 +55,7 @@ absl::StatusOr<StepOutput> TransformerModel::Head(const Pass& pass) const {
   return EndHead(pass, target);
 }
 
-// Makes the checks of the pass that are left, and copies the results to the host.
+// Finishes the checks of the pass, and copies the results to the host.
 absl::StatusOr<StepOutput> TransformerModel::EndHead(const Pass& pass,
                                                      const kernels::HeadTarget& target) const {
   StepOutput output = {target.out, target.argmax};
@@ -97,8 +97,8 @@ absl::Status TransformerModel::CheckWantedRows(const Pass& pass) const {
 // After the head, no layer averages out rounding errors. So int8 rows would cost more precision
 // here than in any other product (a third of the KL divergence from exact results). Therefore each
 // row is split into two int8 rows: its rounded value, and the remainder. Each weight is multiplied
-// with both while it is in registers. Decoding is limited by reading weights, so this costs almost
-// nothing there.
+// with both while it is in registers. Decoding is limited by reading weights, so the second
+// multiplication costs almost nothing in decoding.
 bool TransformerModel::HeadHasTwoTerms() const {
   return kernels::IsQuantised(weights_.head.weight.dtype) &&
          kernels::HasInt8Form(backend_->precision(), config_.hidden_size);

@@ -43,8 +43,8 @@ absl::StatusOr<TransformerModel::Gated> TransformerModel::Gate(int layer, const 
   return gated;
 }
 
-// Copies ids and weights to the host, and x if requested. One copy costs less than several, so it
-// includes what lies between them in the workspace.
+// Copies ids and weights to the host, and x if requested. One copy costs less than several. So
+// there is one copy, which includes all other data between them in the workspace.
 absl::Status TransformerModel::CopyGated(const Pass& pass, HostX host_x, Gated* gated) const {
   const kernels::ConstMatrixView x = gated->x.values;
   const auto* const ids = reinterpret_cast<const std::byte*>(gated->ids);

@@ -34,8 +34,9 @@ std::vector<StateSnapshot> SnapshotsOf(const RowSpan& span, int64_t begin, int64
 
 }  // namespace
 
-// Like attention, computes the rows of a long prompt in parts, so that their inputs do not need
-// much memory. If a span is cut, its later parts continue from the state that the first one wrote.
+// Divides the batch into parts of at most kMaxAttentionRows rows, so that the inputs of a part do
+// not need much memory. If a span is cut, its later parts continue from the state that the first
+// one wrote.
 void TransformerModel::CutStateParts(const Batch& batch, std::vector<StatePart>* parts) {
   int64_t first_row = 0;
   for (const RowSpan& span : batch.spans) {

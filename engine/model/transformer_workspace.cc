@@ -10,8 +10,8 @@
 namespace tidepool::engine {
 
 size_t TransformerModel::WorkspaceBytes(const BatchLimits& limits) const {
-  // Only passes of few rows predict experts. The predictions may need more memory than some more
-  // rows.
+  // Only passes of at most kMaxHintRows rows predict experts. Such a pass may need more memory than
+  // a pass with a few more rows, which makes no predictions.
   const int64_t few = std::min(limits.rows, kMaxHintRows);
   return std::max(DryRunBytes(limits), DryRunBytes({.rows = few, .logit_rows = limits.logit_rows}));
 }

@@ -66,8 +66,8 @@ struct MacroNode {
   std::string name;
   std::vector<std::pair<std::string, ExpressionPtr>> parameters;
   std::unique_ptr<Block> body;
-  // For each of the names varargs, kwargs and caller: whether the body uses the name. The macro
-  // accepts such arguments only if it does.
+  // Whether the body uses the name varargs, kwargs or caller. The macro accepts arguments of such a
+  // kind only if the body uses the name.
   bool takes_varargs = false;
   bool takes_kwargs = false;
   bool takes_caller = false;

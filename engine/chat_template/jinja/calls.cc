@@ -290,7 +290,7 @@ Result Interpreter::CallLoop(const LoopState& loop, const Arguments& arguments) 
   if (arguments.positional.size() != 1 || !arguments.named.empty()) {
     return absl::InvalidArgumentError("a recursive loop accepts one sequence");
   }
-  // The parent scope is the one around the loop, not the iteration that makes the call.
+  // The parent scope is the one around the loop, not that of the iteration that makes the call.
   const std::shared_ptr<Frame> around = loop.frame;
   const Statement& statement = *loop.recursive;
   const size_t depth = loop.depth + 1;

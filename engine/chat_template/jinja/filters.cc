@@ -27,7 +27,7 @@ Result Attr(const Call& call) {
     return Value(std::make_shared<const Callable>(
         Callable{Callable::Kind::kMethod, nullptr, nullptr, call.self, name->bytes()}));
   }
-  // Unlike elsewhere, the keys of a dict are not its attributes.
+  // Unlike in `value.name`, the keys of a dict are not its attributes here.
   if (call.self.AsDict() == nullptr) return GetAttribute(call.self, name->bytes());
   return Value::MakeUndefined(absl::StrCat("a dict has no attribute '", name->bytes(), "'"));
 }

@@ -24,8 +24,8 @@ struct Limits {
   int64_t text_bytes = 0;  // bytes of one string
 };
 
-// What is left of the limits of a rendering. When a limit is used up, functions return
-// RESOURCE_EXHAUSTED with its name.
+// The part of its limits that a rendering has not used yet. When a limit is used up, functions
+// return RESOURCE_EXHAUSTED with the name of the limit.
 class Budget {
  public:
   explicit Budget(const Limits& limits) : limits_(limits), left_(limits) {}
@@ -65,14 +65,14 @@ struct Arguments {
   // Returns INVALID_ARGUMENT if there are too many arguments or unknown names.
   absl::Status Check(absl::string_view function,
                      std::initializer_list<absl::string_view> parameters) const;
-  // Returns the argument of a parameter. The argument was given by position or by name. Returns
-  // null if it was not given.
+  // Returns the argument of a parameter, which was passed by position or by name. Returns null if
+  // it was not passed.
   const Value* Find(size_t place, absl::string_view name) const;
-  // Return the argument of a parameter as a string or an integer. nullopt if the argument was not
-  // given or is none. INVALID_ARGUMENT if it has another type.
+  // Return the argument of a parameter as a string or an integer. Return nullopt if the argument
+  // was not passed or is none, and INVALID_ARGUMENT if it has another type.
   absl::StatusOr<std::optional<Text>> FindText(size_t place, absl::string_view name) const;
   absl::StatusOr<std::optional<int64_t>> FindInt(size_t place, absl::string_view name) const;
-  // Returns the truth value of a parameter's argument. False if it was not given.
+  // Returns the truth value of a parameter's argument, or false if it was not passed.
   bool FindFlag(size_t place, absl::string_view name) const;
 };
 
@@ -103,7 +103,7 @@ struct NamedFunction {
 absl::Span<const NamedFunction> TextFilters();
 absl::Span<const NamedFunction> NumberFilters();
 absl::Span<const NamedFunction> SequenceFilters();
-absl::Span<const NamedFunction> SelectionFilters();  // map, select, groupby, sort and similar ones
+absl::Span<const NamedFunction> SelectionFilters();  // map, select, sort and similar filters
 absl::Span<const NamedFunction> TextMethods();
 // Returns null if there is no such function.
 const NamedFunction* FindFunction(absl::Span<const NamedFunction> table, absl::string_view name);

@@ -123,8 +123,8 @@ class Interpreter {
   absl::StatusOr<Value> CallLoop(const LoopState& loop, const Arguments& arguments);
   absl::StatusOr<Value> MakeMacro(const MacroNode& macro);
   absl::StatusOr<Value> MakeNamespace(const Arguments& arguments);
-  // Keeps the frame until the rendering ends. At the end, cycles of references between frames and
-  // macros are broken, so that all memory is freed.
+  // Keeps the frame alive until the rendering ends. At the end, cycles of references between frames
+  // and macros are broken, so that all memory is freed.
   absl::Status Capture(const std::shared_ptr<Frame>& frame);
 
   const InterpreterOptions options_;

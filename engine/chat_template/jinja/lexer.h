@@ -13,7 +13,7 @@
 
 namespace tidepool::engine::jinja {
 
-inline constexpr size_t kMaxNameBytes = 1000;  // limited, because each step may look up a name
+inline constexpr size_t kMaxNameBytes = 1000;  // has a limit, because each step may look up a name
 
 struct Token {
   enum class Kind : uint8_t {

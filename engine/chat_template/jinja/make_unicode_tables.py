@@ -1,8 +1,9 @@
-"""Makes unicode_tables.inc: what Python's str knows about characters, as tables.
+"""Makes unicode_tables.inc: tables of the properties that Python's str knows of characters.
 
     python make_unicode_tables.py > unicode_tables.inc
 
-The version of Unicode is that of the Python that runs it; the file's first line states it.
+The tables have the Unicode version of the Python that runs this script. The first line of
+unicode_tables.inc states the version.
 """
 
 import sys
@@ -12,7 +13,7 @@ CHARACTERS = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
 
 
 def runs(points):
-    """Maximal (first, last, stride) with stride 1 or 2 over ascending code points."""
+    """The maximal runs (first, last, stride) of ascending code points, with stride 1 or 2."""
     found, i = [], 0
     while i < len(points):
         ends = []

@@ -18,8 +18,8 @@
 namespace tidepool::engine::jinja {
 
 // FindText returns the first position of `needle` in `text` at or after `from`. FindLastText
-// returns the last position. Both return npos if there is none. Both take linear time, while
-// std::string's search can take the product of both sizes.
+// returns the last position. Both return npos if `text` does not contain `needle`. Both take linear
+// time. The time of std::string's search can be proportional to the product of both sizes.
 size_t FindText(absl::string_view text, absl::string_view needle, size_t from = 0);
 size_t FindLastText(absl::string_view text, absl::string_view needle);
 
@@ -64,8 +64,8 @@ enum class LetterCase : uint8_t { kUpper, kLower, kCapitalize, kTitle, kSwap, kW
 // blanks and brackets. A Greek sigma at the end of a word becomes a final sigma.
 Text ChangeCase(const Text& text, LetterCase letter_case);
 
-// Replaces each character by the characters that `change` appends to `out`. They get the origin of
-// the replaced character.
+// Replaces each character by the characters that `change` appends to `out`. The new characters get
+// the origin of the replaced character.
 Text MapCharacters(const Text& text, std::function<void(char32_t c, std::string* out)> change);
 
 // The byte offset of each character, followed by the size of the text.

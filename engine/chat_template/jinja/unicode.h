@@ -14,7 +14,7 @@ bool IsNumeric(char32_t c);
 bool IsPrintable(char32_t c);
 bool IsUpper(char32_t c);
 bool IsLower(char32_t c);
-bool IsTitle(char32_t c);  // only true for title case, such as U+01C5
+bool IsTitle(char32_t c);  // true only for title-case characters, such as U+01C5
 bool IsBlank(char32_t c);  // implements str.isspace
 inline bool IsCased(char32_t c) { return IsUpper(c) || IsLower(c) || IsTitle(c); }
 inline bool IsAlnum(char32_t c) { return IsAlpha(c) || IsDecimal(c) || IsDigit(c) || IsNumeric(c); }

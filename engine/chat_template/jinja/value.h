@@ -205,8 +205,8 @@ double ToDouble(const Value& value);  // requires: IsNumber(value)
 bool IsInteger(const Value& value);
 int64_t ToInt64(const Value& value);  // requires: IsInteger(value)
 
-// Returns a text that is the same for two values exactly if they are equal. nullopt if Python
-// cannot hash the value.
+// Returns a text that identifies the value: two values have the same text exactly if they are
+// equal. Returns nullopt if Python cannot hash the value.
 std::optional<std::string> HashText(const Value& value);
 
 // Implements `==`. The time is at most proportional to the smaller weight.
@@ -227,8 +227,8 @@ std::string QuoteString(absl::string_view bytes);
 // "1.0" or "1e+16".
 std::string FormatFloat(double value);
 
-// Returns the values that a for loop over `value` visits: items, keys or characters. Empty for an
-// undefined value.
+// Returns the values that a for loop over `value` visits: items, keys or characters. Returns no
+// values for an undefined value.
 absl::StatusOr<std::vector<Value>> Iterate(const Value& value);
 // Implements len(value).
 absl::StatusOr<int64_t> Length(const Value& value);

@@ -206,7 +206,7 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
-  // Reads the settings of multi-head latent attention (MLA). In GGUF, it has one KV head, which
+  // Reads the settings of multi-head latent attention (MLA). In GGUF, MLA has one KV head, which
   // consists of the compressed keys and values and the rotated part of the keys.
   absl::Status ReadMla() {
     ASSIGN_OR_RETURN(model_.heads, Size("num_attention_heads", "attention.head_count", kMaxHeads));
@@ -348,8 +348,8 @@ absl::Status CheckClass(const JsonMembers& members, bool nested) {
       "architectures", absl::StrCat(Shown(*classes), " is not supported, expected a ...", ending));
 }
 
-// Refuses values that are easily taken for a missing key or a harmless default. transformers
-// refuses null for all of these keys.
+// Refuses null where it could be mistaken for a missing key or a harmless default, and every
+// is_causal except true. transformers refuses null for all of these keys.
 absl::Status CheckNulls(const JsonMembers& members, const HfFamily& family, const Json& config) {
   constexpr absl::string_view kCausal = "is_causal";
   if (const auto causal = config.find(kCausal); causal != config.end() && *causal != true) {
@@ -397,7 +397,7 @@ absl::Status CheckNulls(const JsonMembers& members, const HfFamily& family, cons
   return absl::OkStatus();
 }
 
-// Checks the quantisation. Only gpt-oss is published with quantised experts that can be read.
+// Checks the quantisation. Only gpt-oss is published with quantised experts that Tidepool can read.
 absl::Status CheckQuantization(const JsonMembers& outer, const JsonMembers& text,
                                const std::string& type, Parts* parts) {
   constexpr absl::string_view kKey = "quantization_config";

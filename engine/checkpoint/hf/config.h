@@ -31,7 +31,8 @@ struct ConfigTokens {
 absl::StatusOr<HfModel> ReadConfig(const std::string& path, const Json& config,
                                    GgufMetadata* metadata);
 
-// Sets the number of draft layers, which the tensors tell. Requires: ReadConfig returned the model.
+// Sets the number of draft layers, which is known only from the tensors. Requires: ReadConfig
+// returned the model.
 void WriteDraftLayers(const HfModel& model, int64_t draft_layers, GgufMetadata* metadata);
 
 // Sets general.sampling.*. Returns the same errors as ReadConfig.

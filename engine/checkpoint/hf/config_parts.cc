@@ -156,7 +156,7 @@ class ExpertReader {
       return config_.Error("n_group", absl::StrCat(groups, ", expected a divisor of ",
                                                    model_.experts.count, " experts"));
     }
-    // Only DeepSeek-V2 may have groups that it does not use.
+    // Only DeepSeek-V2 may have groups that its router does not use.
     const bool sigmoid = keys_.gating == 2;
     constexpr absl::string_view kMethod = "topk_method";
     ASSIGN_OR_RETURN(const std::string method,
@@ -178,7 +178,7 @@ class ExpertReader {
       return config_.Error("n_group",
                            absl::StrCat("missing, expected it with ", kMethod, " ", method));
     }
-    // The score of a group is the sum of its two best experts.
+    // The score of a group is the sum of the scores of its two best experts.
     if (sigmoid && model_.experts.count / groups < 2) {
       return config_.Error("n_group",
                            absl::StrCat(groups, ", expected at most ", model_.experts.count / 2,

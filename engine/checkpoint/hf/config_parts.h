@@ -31,7 +31,7 @@ absl::Status ReadExperts(const JsonMembers& config, HfModel* model, GgufMetadata
 absl::Status ReadMixers(const JsonMembers& config, HfModel* model, GgufMetadata* metadata);
 
 // Sets the key that says which layers of a model with delta nets have no attention. Draft layers
-// have it.
+// have attention.
 void WriteRecurrentLayers(const HfModel& model, int64_t draft_layers, GgufMetadata* metadata);
 
 // Sets the metadata keys of sliding windows.

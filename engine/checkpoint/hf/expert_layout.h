@@ -1,9 +1,10 @@
-// Tells in which layout a checkpoint of Qwen3-VL-MoE has the matrices of its experts.
+// Finds the layout of the experts' matrices in a checkpoint of Qwen3-VL-MoE.
 //
-// The published checkpoints and transformers 4 have gate_up_proj as [experts, inputs, outputs] =
-// [experts, hidden, 2 * width] and down_proj as [experts, width, hidden]. transformers 5 saves the
-// transposes, [experts, outputs, inputs], and reads both layouts. In both layouts, the gate has the
-// first half of the outputs of gate_up_proj. Implementation detail of tensors.cc.
+// In published checkpoints and in transformers 4, the layout is [experts, inputs, outputs]. So
+// gate_up_proj is [experts, hidden, 2 * width], and down_proj is [experts, width, hidden].
+// transformers 5 saves the transposes, [experts, outputs, inputs], and reads both layouts. In both
+// layouts, the gate has the first half of the outputs of gate_up_proj. Implementation detail of
+// tensors.cc.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_EXPERT_LAYOUT_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_HF_EXPERT_LAYOUT_H_
 
@@ -21,10 +22,11 @@ namespace tidepool::engine::hf {
 // gate_up_proj for down_proj.
 std::string OtherExpertTensor(absl::string_view name);
 
-// Returns what a rule with `either_layout` takes from `source`, in the layout that its shape has.
-// `other` is the layer's other tensor of experts. Returns INVALID_ARGUMENT if the shape is that of
-// neither layout. If the matrices are square, transformers 5 takes them for the layout that it
-// saves, but other programs do not. So this returns UNIMPLEMENTED unless `other` has that layout.
+// For a rule with `either_layout`, returns which elements it takes from `source`. The shape of
+// `source` determines the layout. `other` is the layer's other tensor of experts. Returns
+// INVALID_ARGUMENT if the shape is that of neither layout. If the matrices are square, the shape
+// fits both layouts. transformers 5 then assumes the layout that it saves, but other programs do
+// not. So this function returns UNIMPLEMENTED, unless the shape of `other` shows that layout.
 absl::StatusOr<Take> TakeInItsLayout(const HfModel& model, const TensorRule& rule,
                                      const TensorSource& source, const TensorSource& other);
 

@@ -32,7 +32,7 @@ enum class Part : uint8_t {
   kDeltaNet,       // in_proj_qkv, in_proj_z, in_proj_b, in_proj_a; GGUF tiles the V heads
   kDeltaNetFused,  // in_proj_qkvz, in_proj_ba
   kShortConv,
-  // Norms. Most families have input_layernorm; these are the others.
+  // Norms. Most of these parts also include input_layernorm, the norm before the mixer.
   kFfnNorm,            // post_attention_layernorm is the norm before the FFN: ffn_norm
   kPostAttentionNorm,  // the same norm, but GGUF calls it post_attention_norm
   kGemmaNorms,         // norms before and after the attention and the FFN
@@ -140,7 +140,7 @@ struct HfFamily {
   bool partial_rotary = false;   // partial_rotary_factor is read
   bool gelu = false;             // the activation is gelu_pytorch_tanh instead of silu
   bool legacy_gelu = false;      // hidden_act "gelu" means gelu_pytorch_tanh, too
-  bool rotary_head_dim = false;  // head_dim, if it is there, is qk_rope_head_dim
+  bool rotary_head_dim = false;  // if there is a head_dim, it is qk_rope_head_dim
   bool norm_plus_one = false;    // norms multiply by 1 + weight
   bool mlp_bias = false;         // mlp_bias is read
   bool local_rope = false;       // layers with a window use another rotary base
@@ -188,7 +188,7 @@ struct DeltaSizes {
 // Sizes of the routed experts of a layer.
 struct ExpertShape {
   int64_t count = 0;   // 0: the model has no experts
-  int64_t hidden = 0;  // size of their inputs and outputs
+  int64_t hidden = 0;  // size of each expert's inputs and outputs
   int64_t width = 0;   // FFN width of one expert
 };
 

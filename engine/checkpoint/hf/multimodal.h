@@ -19,11 +19,13 @@ inline constexpr char kTie[] = "tie_word_embeddings";
 // The settings of the text model in a config.json.
 struct TextConfig {
   Json config;
-  std::string prefix;  // of the settings' keys: "text_config.", or empty if they are not inside it
+  // "text_config.", or empty if the settings are not inside text_config
+  std::string prefix;
   std::string model_type;  // that of the text model
   bool nested = false;     // the text model is a part of a multimodal model
 };
-// Published Qwen2-VL and Qwen2.5-VL have the settings of both halves side by side.
+// Finds the settings of the text model. In the published Qwen2-VL and Qwen2.5-VL, they are not
+// inside text_config, but next to the settings of the vision model.
 absl::StatusOr<TextConfig> FindTextConfig(const std::string& path, const Json& config);
 
 // Returns whether the model is valid without an output weight. tie_word_embeddings is in one of the
@@ -35,8 +37,8 @@ absl::StatusOr<bool> MayBeTied(const JsonMembers& outer, const JsonMembers& text
 // models.
 absl::Status CheckMultimodal(const JsonMembers& outer, const JsonMembers& text);
 
-// Writes the number of layers after which Qwen3-VL adds features of images. Tidepool has no images,
-// but programs that read a GGUF made from the directory may have them.
+// Writes the number of layers after which Qwen3-VL adds features of images. Tidepool does not
+// support images, but other programs that read a GGUF made from the directory may support them.
 void WriteImageLayers(const Json& config, const HfFamily& family, GgufMetadata* metadata);
 
 }  // namespace tidepool::engine::hf

@@ -15,8 +15,8 @@ namespace {
 
 constexpr int kMaxDims = 4;
 
-// How the sizes of a stored tensor follow from the dimensions of the tensor that a rule makes of
-// it: sizes[i] describes dimension i of the stored tensor, counted from the fastest.
+// How to compute the sizes of a stored tensor from the dimensions of the tensor that a rule makes
+// of it. sizes[i] is for dimension i of the stored tensor, counted from the fastest.
 struct Mapping {
   TensorOrigin::Size sizes[kMaxDims];
 };

@@ -1,5 +1,5 @@
 // Says how a Hugging Face directory names the tensors and keys that a Checkpoint has in GGUF's
-// form. Error messages need it.
+// form. Error messages use these names.
 #ifndef TIDEPOOL_ENGINE_CHECKPOINT_HF_ORIGINS_H_
 #define TIDEPOOL_ENGINE_CHECKPOINT_HF_ORIGINS_H_
 
@@ -16,7 +16,7 @@ namespace tidepool::engine::hf {
 // Describes the stored tensor from which a rule makes a tensor.
 TensorOrigin OriginOf(Take take, const TensorSource& source);
 
-// Describes the stored tensors of a layer's experts. `source` is that of `expert`.
+// Describes the stored tensors of a layer's experts. `source` is the stored tensor of `expert`.
 TensorOrigin OriginOfExperts(const TensorSource& source, int64_t expert);
 
 // Adds the keys of config.json from which ReadConfig makes metadata. `path` is the path of

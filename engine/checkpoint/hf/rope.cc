@@ -25,7 +25,7 @@ struct Scaling {
   double theta = 0;
   int64_t dims = 0;    // number of rotated elements of each head
   std::string prefix;  // prefix of the metadata keys, such as "llama.rope."
-  // True if windowed and other layers have settings of their own.
+  // True if layers with a window and other layers have separate settings.
   bool by_kind = false;
   bool null_factor = false;  // the settings have a factor, and it is null
 
@@ -101,8 +101,9 @@ absl::Status ApplyMagnitude(const Scaling& scaling, double factor, const HfModel
                      static_cast<float>(attention / magnitude));
     return absl::OkStatus();
   }
-  // With MLA, transformers multiplies cos and sin by attention_factor, and also the scores by the
-  // square of the magnitude that mscale_all_dim gives. llama.cpp has no key for the first.
+  // With MLA, transformers multiplies cos and sin by attention_factor. It also multiplies the
+  // scores by the square of the magnitude that mscale_all_dim determines. llama.cpp has no key for
+  // the factor on cos and sin.
   metadata->SetF32(absl::StrCat(scaling.prefix, "scaling.yarn_log_multiplier"),
                    static_cast<float>(0.1 * all_dim));
   if (attention != 1) {
@@ -123,7 +124,8 @@ absl::Status ApplyYarn(const Scaling& scaling, const HfModel& model, GgufMetadat
   ASSIGN_OR_RETURN(const double fast, Positive(scaling, "beta_fast", 32));
   ASSIGN_OR_RETURN(const double slow, Positive(scaling, "beta_slow", 1));
   ASSIGN_OR_RETURN(const bool truncate, members.BoolOr("truncate", true));
-  // If the bound is negative, transformers interpolates no frequencies, and llama.cpp all.
+  // If the bound is negative, transformers interpolates no frequency, and llama.cpp interpolates all
+  // of them.
   const YarnRotation rotation = {.base = scaling.theta,
                                  .dims = scaling.dims,
                                  .original_context = original,
@@ -191,7 +193,7 @@ absl::Status ApplyAlpha(Scaling* scaling, GgufMetadata* metadata) {
   ASSIGN_OR_RETURN(const double alpha, Positive(*scaling, "alpha", 1));
   const auto dims = static_cast<double>(scaling->dims);
   if (dims < 4) return scaling->Unsupported("alpha", "needs a head_dim of at least 4");
-  // Published configurations have these keys together with alpha. They have no effect.
+  // Published configurations have these keys together with alpha. The keys have no effect.
   for (const absl::string_view key :
        {"factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"}) {
     scaling->members.Find(key);
@@ -206,8 +208,8 @@ absl::Status ApplyScaling(Scaling* scaling, const std::string& type, HfModel* mo
   if (type == "dynamic" && model->family->ntk_alpha && scaling->members.Has("alpha")) {
     return ApplyAlpha(scaling, metadata);
   }
-  // Dynamic scaling has no effect on sequences within max_position_embeddings, and longer ones are
-  // not possible here.
+  // Dynamic scaling has no effect on sequences within max_position_embeddings, and Tidepool does
+  // not accept longer sequences.
   if (type == "default" || type == "dynamic") {
     if (type == "dynamic") RETURN_IF_ERROR(Positive(*scaling, "factor", 1).status());
     return absl::OkStatus();
@@ -227,7 +229,8 @@ absl::Status ApplyScaling(Scaling* scaling, const std::string& type, HfModel* mo
                                            "llama3, yarn or longrope"));
 }
 
-// Reads the sections of MRoPE. GGUF has a fourth section. transformers always interleaves them.
+// Reads the sections of MRoPE. GGUF has a fourth section. transformers always interleaves the
+// sections.
 absl::Status ReadSections(const Scaling& scaling, GgufMetadata* metadata) {
   constexpr absl::string_view kSections = "mrope_section";
   ASSIGN_OR_RETURN(const bool interleaved, scaling.members.BoolOr("mrope_interleaved", true));
@@ -310,7 +313,7 @@ absl::Status ReadLocalRope(const JsonMembers& config, const Json& settings, absl
       "rope_type", absl::StrCat(Shown(Json(type)), " is not supported, expected default"));
 }
 
-// Checks settings that are not divided into two sets, in a model with local_rope.
+// For a model with local_rope, checks settings that are not divided into two sets.
 absl::Status CheckOneSet(const JsonMembers& config, absl::string_view where, const Json& settings) {
   if (where != "rope_scaling" && !settings.empty()) {
     return config.Unsupported(where, absl::StrCat(Shown(settings), " is not supported, expected ",
@@ -323,7 +326,7 @@ absl::Status CheckOneSet(const JsonMembers& config, absl::string_view where, con
       absl::StrCat(Shown(settings["type"]), " is not supported, expected the key rope_type"));
 }
 
-// Sets which layers rotate.
+// Sets the keys that say which layers have RoPE.
 absl::Status ReadRotatingLayers(const JsonMembers& config, const HfModel& model,
                                 const std::string& prefix, GgufMetadata* metadata) {
   if (model.family->no_rope.empty()) return absl::OkStatus();
@@ -392,9 +395,9 @@ absl::Status ReadHfRope(const JsonMembers& config, HfModel* model, GgufMetadata*
   ASSIGN_OR_RETURN(const double theta, Theta(config, members, "rope_theta"));
   ASSIGN_OR_RETURN(const std::string old_type, members.StringOr("type", "default"));
   ASSIGN_OR_RETURN(std::string type, members.StringOr("rope_type", old_type));
-  // Qwen2-VL has this name for the usual rotation with sections.
+  // Qwen2-VL uses this name for the usual rotation with sections.
   if (type == "mrope" && model->family->architecture == "qwen2vl") type = "default";
-  // Old files of Phi-3 have this name for longrope.
+  // Old files of Phi-3 use this name for longrope.
   if (type == "yarn" && model->family->model_type == "phi3") type = "longrope";
   ASSIGN_OR_RETURN(const int64_t dims, RotatedDims(config, members, *model));
   metadata->SetF32(absl::StrCat(prefix, "freq_base"), static_cast<float>(theta));

@@ -15,10 +15,11 @@
 namespace tidepool::engine::hf {
 
 // Reads rope_theta, partial_rotary_factor, either rope_parameters or rope_scaling, and which layers
-// rotate. All of them are optional. Requires: head_dim, parts and sparse of the model are set.
+// have RoPE. All of these settings are optional. Requires: head_dim, parts and sparse of the model
+// are set.
 absl::Status ReadHfRope(const JsonMembers& config, HfModel* model, GgufMetadata* metadata);
 
-// Returns for each layer whether it rotates. Requires: sparse of the model is set.
+// Returns for each layer whether it has RoPE. Requires: sparse of the model is set.
 absl::StatusOr<std::vector<bool>> RotatingLayers(const JsonMembers& config, const HfModel& model);
 
 }  // namespace tidepool::engine::hf

@@ -50,7 +50,7 @@ struct TensorRule {
   Parts in = {Part::kAlways};  // a model with any of these parts has the tensor
   Take take = Take::kAll;
   Parts unless = {};  // a model with any of these parts does not have the tensor
-  // Whether the file may have the transposes of the matrices. expert_layout.h finds out.
+  // Whether the file may have the transposes of the matrices. expert_layout.h finds the layout.
   bool either_layout = false;
 };
 
@@ -61,12 +61,12 @@ absl::Span<const TensorRule> LayerRules();
 // Rules for all other tensors.
 absl::Span<const TensorRule> OuterRules();
 
-// Rules for tensors of draft layers, "mtp.*", that are not those of a layer. In GGUF they belong to
-// the first draft layer.
+// Rules for the tensors "mtp.*" of draft layers that do not belong to a single layer. In GGUF they
+// belong to the first draft layer.
 absl::Span<const TensorRule> DraftRules();
 
-// Returns whether a layer has the rule's tensor. For the other rules, returns whether the model has
-// it.
+// For a rule of LayerRules, returns whether a layer of this kind has the tensor. For any other
+// rule, returns whether the model has the tensor.
 bool Applies(const TensorRule& rule, Parts model_parts, LayerKind kind);
 
 }  // namespace tidepool::engine::hf

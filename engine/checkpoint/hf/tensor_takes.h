@@ -52,7 +52,7 @@ class TensorTaker {
                          GgufTensor* tensor);
   absl::Status SplitMla(Take take, const TensorSource& source, GgufTensor* tensor);
   absl::Status TakeDelta(Take take, const TensorSource& source, GgufTensor* tensor);
-  // Makes the tensor of these runs of its rows.
+  // Replaces the tensor by a tensor that consists of these runs of its rows.
   struct Run {
     int64_t first = 0;
     int64_t rows = 0;
@@ -65,8 +65,8 @@ class TensorTaker {
   absl::Status TakeDeltaVector(Take take, const TensorSource& source, GgufTensor* tensor);
   // Replaces the tensor's data by floats in owned memory.
   void SetFloats(absl::Span<const float> values, GgufTensor* tensor);
-  // Allows the kernel to reclaim the pages of a source that was copied, so that it does not take
-  // memory in addition to the copy. The contents of the pages do not change.
+  // Allows the kernel to reclaim the pages of a source that was copied, so that the source does not
+  // take memory in addition to the copy. The contents of the pages do not change.
   static void Release(const std::byte* data, size_t bytes);
   // Returns the error for a shape that does not fit the rule.
   static absl::Status WrongShape(const TensorSource& source, absl::string_view expected);

@@ -200,7 +200,7 @@ class Namer {
   }
 
   // Some files have an output weight although the model uses its embedding as the output weight.
-  // Ignores it if it is the same.
+  // Ignores the output weight if it is equal to the embedding. Otherwise returns UNIMPLEMENTED.
   absl::Status CheckTied(const TensorSource& output) const {
     constexpr absl::string_view kEmbedding = "model.embed_tokens.weight";
     for (const auto& [name, source] : sources_) {

@@ -37,9 +37,9 @@ struct TensorSet {
 };
 
 // Makes the GGUF tensors by the rules of tensor_rules.h. The experts of a layer become slabs of one
-// tensor. Vectors become float32. Returns INVALID_ARGUMENT with the file and the tensor if a tensor
-// is unknown or missing, if its shape is wrong, or if experts of a layer differ in shape or type.
-// Returns UNIMPLEMENTED if a type is not supported.
+// tensor. Vectors become float32. Returns INVALID_ARGUMENT, with the file and the tensor, if a
+// tensor is unknown, missing, or of a wrong shape. Also returns it if experts of a layer differ in
+// shape or type. Returns UNIMPLEMENTED if a type is not supported.
 absl::StatusOr<TensorSet> NameTensors(const std::string& path, const HfModel& model,
                                       const std::vector<TensorSource>& sources);
 

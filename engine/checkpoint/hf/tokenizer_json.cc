@@ -211,8 +211,8 @@ class TokenizerReader {
     metadata_->SetBool("tokenizer.ggml.remove_extra_whitespaces", false);
   }
 
-  // Marks the unknown token and the byte tokens. They encode characters for which there is no
-  // token.
+  // Marks the unknown token and the byte tokens. These tokens encode characters for which there is
+  // no token.
   absl::Status MarkFallbacks(const std::string& unknown, bool bytes) {
     if (!unknown.empty()) {
       const std::optional<int32_t> id = vocabulary_.Find(unknown);

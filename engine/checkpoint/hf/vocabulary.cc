@@ -10,7 +10,7 @@ namespace tidepool::engine::hf {
 namespace {
 
 constexpr int64_t kMaxTokens = 1 << 24;
-// A larger number of ids without a token is damage.
+// Maximum number of ids without a token. If there are more, the file is probably damaged.
 constexpr int64_t kMaxGaps = 1 << 17;
 
 // Returns the name of a special token, or nullopt if the file does not name it. In the file, the

@@ -41,7 +41,7 @@ class Vocabulary {
   const std::string& path() const { return path_; }
 
   // Sets tokenizer.ggml.tokens and tokenizer.ggml.token_type. Also sets the lists of tokens that
-  // take in the white space beside them, and of tokens that do not match inside a word.
+  // match together with adjacent white space, and of tokens that do not match inside a word.
   void Write(GgufMetadata* metadata) const;
 
  private:
