@@ -72,8 +72,8 @@ int Fail(const absl::Status& status, int code, Console* console) {
 }
 
 // The parent process may have closed stdin, stdout or stderr. Then the next file that we open would
-// get that number, and would receive our output. So open /dev/null with that number. Its mode makes
-// reads or writes fail, as they do on a closed file.
+// get the number of the closed one, and would receive our output. So open /dev/null with each
+// closed number. Its mode makes reads or writes fail, as on a closed file.
 void OccupyStandardFiles() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(fd, F_GETFD) >= 0) continue;
@@ -93,7 +93,7 @@ int Main(const std::vector<std::string>& args) {
   // If the reader of a pipe has closed it, our write must fail. Without this, a signal would end
   // the process.
   std::signal(SIGPIPE, SIG_IGN);
-  // The same for a file that has reached its size limit.
+  // A write to a file that has reached its size limit must also fail, and not end the process.
   std::signal(SIGXFSZ, SIG_IGN);
   // Disables gRPC's own log, which repeats what our log reports. Users can set the variable to
   // enable gRPC's log.

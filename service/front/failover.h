@@ -1,4 +1,4 @@
-// Failover: what all generations of a front know together about workers that fail.
+// Failover: what all generations of a front share about workers that fail.
 #ifndef TIDEPOOL_SERVICE_FRONT_FAILOVER_H_
 #define TIDEPOOL_SERVICE_FRONT_FAILOVER_H_
 

@@ -61,9 +61,9 @@ class FrontCore {
   WriteTimeouts* untaken_writes() { return &untaken_writes_; }
   const ResponseBudget& whole_answers() const { return whole_answers_; }  // thread-safe
 
-  // Begins a generation. Returns null if the request was refused. The sink is already finished
-  // then. If the client has sent the same request with the same request_id before, returns the
-  // response that was begun at that time.
+  // Begins a generation. If the request was refused, returns null, and has already called the
+  // sink's Finish. If the client has sent the same request with the same request_id before, returns
+  // the response that was begun at that time.
   std::shared_ptr<AnswerStream> Generate(GenerationInput input, GenerationSink* sink);
   // Does the same as Generate, but collects one response. INVALID_ARGUMENT if the response needs
   // more than WholeAnswer::kMaxBytes of memory. RESOURCE_EXHAUSTED, with a retry hint, if the
@@ -78,8 +78,8 @@ class FrontCore {
   // The counts of state changes of all generations until now.
   const StreamTransitions& transitions() const { return failover_.transitions; }
 
-  // Ends all generations with this status, and all clients that still read finished responses.
-  // Later generations end with it, too.
+  // Ends all generations with this status, and also the streams of clients that still read finished
+  // responses. Later generations end with this status, too.
   void CloseGenerations(const absl::Status& status);
 
  private:
@@ -93,11 +93,11 @@ class FrontCore {
   std::nullptr_t Refuse(const GenerationInput& input, absl::Status status, GenerationSink* sink);
   void OnEnd(const IdempotencyCache::Name& key, const MeasuredSink& measured,
              const absl::Status& end);
-  // Keeps the time of the request for as long as the client may repeat the request.
+  // Stores when the request was first sent, for as long as the client may repeat the request.
   void KeepAskedTime(const IdempotencyCache::Name& key, const Generation& generation);
   // Periodically moves streams away from workers that send nothing or are stuck.
   void LeaveHangingWorkers();
-  // From now on, tells failover_.queue when a worker becomes available.
+  // From now on, notifies failover_.queue when a worker becomes available.
   void TellQueueOfWorkers();
   Executor* loop_;
   const base::Clock* clock_;
