@@ -12,12 +12,12 @@
 namespace tidepool::service {
 namespace {
 
-// Maximum time for a worker to respond. It responds between two steps, and a step can take long if
-// it reads the experts for a whole prompt.
+// Maximum time for a worker to respond. A worker responds between two steps. A step can take long
+// if it reads the experts for a whole prompt.
 constexpr absl::Duration kLongest = absl::Seconds(30);
 
-// If a worker does not respond within kLongest and the caller's deadline is later, it is reported
-// as unavailable.
+// If a worker does not respond within kLongest, it is reported as unavailable, unless the caller's
+// deadline has passed before.
 absl::Status OfWorker(const absl::Status& status, absl::Duration asked_until,
                       absl::Duration deadline) {
   if (!absl::IsDeadlineExceeded(status) || asked_until >= deadline) return status;

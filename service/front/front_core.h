@@ -88,7 +88,7 @@ class FrontCore {
                                     GenerationSink* sink);
   // Returns a copy of the list, because generations may end while the caller uses it.
   std::vector<std::shared_ptr<Generation>> Running() const;
-  // Returns the name that workers have for a requested model, or "" if the model is unknown.
+  // Returns the name of the requested model, as workers report it, or "" if the model is unknown.
   std::string ModelName(const std::string& asked) const;
   std::nullptr_t Refuse(const GenerationInput& input, absl::Status status, GenerationSink* sink);
   void OnEnd(const IdempotencyCache::Name& key, const MeasuredSink& measured,

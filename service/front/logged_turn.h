@@ -27,8 +27,8 @@ struct LoggedTurn {
 
 // Removes the turn with this request_id, and all later turns, from `log`, so that `log` is as it
 // was when the turn began. Returns the turn, or nullopt if there is no such turn.
-// FAILED_PRECONDITION if the turn was interrupted, or was cut since, so that it cannot be returned
-// again.
+// FAILED_PRECONDITION if the turn was interrupted, or was cut later. Then its response cannot be
+// returned again.
 absl::StatusOr<std::optional<LoggedTurn>> TakeLoggedTurn(absl::string_view request_id,
                                                          SessionLogData* log);
 

@@ -26,8 +26,7 @@ class RequestLog {
   // Returns how many lines of the whole log could not be written.
   int64_t dropped_lines() const { return log_.dropped_lines(); }
 
-  // Logs a request that had begun and has ended. `model` is the name that workers have for the
-  // model.
+  // Logs a request that had begun and has ended. `model` is the model's name, as workers report it.
   void Ended(const Generation& generation, const std::string& model, const RequestSummary& summary,
              const absl::Status& status) const;
   // Logs a request that was refused before it began.

@@ -31,8 +31,8 @@ enum class StreamStep : uint8_t { kFindModel, kPrepare, kFindReceivedText, kRun 
 
 // Use it on the loop only.
 //
-// Large because back-off, the queue, trials and waiting exclude each other: when one of them
-// begins, it ends the others.
+// The class is large because back-off, the queue, trials and waiting exclude each other: when one
+// of them begins, it ends the others.
 class StreamPlacement {
  public:
   // The stream. The placement is a member of it.
@@ -90,8 +90,8 @@ class StreamPlacement {
 
   // worker() answered a unary step.
   void OnAnswered() { asked_.reset(); }
-  // worker() has prepared the prompt. If the prompt is tried alone, worker() also runs it, and
-  // nothing else.
+  // worker() has prepared the prompt. If the prompt is tried alone, worker() must also run it, and
+  // may run nothing else.
   void OnPrepared();
   // Forgets earlier failures, because they do not concern the next step.
   void BeginAttempts();
@@ -133,7 +133,7 @@ class StreamPlacement {
   };
 
   PickRequest Pick() const;
-  // Returns what is known about the worker's process now.
+  // Returns a sighting of the process on which the attempt began.
   WorkerSighting Sight() const;
   void GoTo(StreamState next);
   bool tried_alone() const { return ticket_.held() && kind_ == FailoverQueue::Kind::kAlone; }
