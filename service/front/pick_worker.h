@@ -45,7 +45,7 @@ struct PickRequest {
   int64_t prompt_tokens = 0;
   int64_t block_tokens = 32;
   std::vector<uint64_t> block_hashes;  // the hashes of the prompt's full blocks
-  std::string affinity;  // id of the session, or hash of the prompt's prefix; empty: none
+  std::string affinity;  // id of the session, or hash of the prompt's first block; empty: none
   std::string preferred_numerics_id;     // the numerics_id of an earlier attempt; empty: none
   std::vector<std::string> avoid;        // names of workers that have failed this request
   std::vector<std::string> spare;        // names of workers that another prompt may crash

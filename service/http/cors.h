@@ -11,8 +11,8 @@
 
 namespace tidepool::service {
 
-// Returns whether this is a preflight: a browser's question whether a page may send a request. A
-// preflight contains no token.
+// Returns whether the request is a preflight: with it, a browser asks whether a page may send the
+// real request. A preflight contains no authentication token.
 bool IsPreflight(const HttpHead& head);
 
 // Returns the headers that every response to this request gets. There are none if no origin is

@@ -3,7 +3,7 @@
 // The check prevents DNS rebinding. In this attack, a browser loads a page, and then the owner of
 // the page's domain changes the domain's address to 127.0.0.1. The browser now treats requests to
 // this server as same-origin: GET requests have no Origin header, and the page can read the
-// response. But their Host header still names the page's domain.
+// response. But the Host header of these requests still names the page's domain.
 #ifndef TIDEPOOL_SERVICE_HTTP_HOST_CHECK_H_
 #define TIDEPOOL_SERVICE_HTTP_HOST_CHECK_H_
 

@@ -18,8 +18,8 @@ namespace {
 
 constexpr char kParam[] = "tidepool/http-param";
 
-// The error of a status. If OpenAI's server has a code and a type for the error, they are the same
-// here.
+// The HTTP error for a status. If OpenAI's server has a code and a type for the error, they are the
+// same here.
 struct Mapping {
   int status;
   const char* type;
@@ -144,7 +144,7 @@ HttpError ToHttpError(const absl::Status& status) {
     if (!second.empty()) rest.remove_prefix(absl::string_view(" and ").size() + second.size());
     error.message =
         absl::StrCat(error.param, second.empty() ? "" : " and ", HttpField(second), rest);
-    // If a request has several prompts, the worker does not know which of them it has. So remove
+    // If a request has several prompts, the worker does not know the index of its prompt. So remove
     // the index.
     if (absl::StartsWith(error.param, "prompt[")) error.param = "prompt";
   }

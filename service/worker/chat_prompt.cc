@@ -56,7 +56,8 @@ Json MessageJson(const WorkerModel& model, const v1::ChatMessage& message) {
   }
   if (message.has_reasoning_content()) {
     object["reasoning_content"] = message.reasoning_content();
-    // The template of gpt-oss has its own name for it. It rejects calls with both this and content.
+    // The template of gpt-oss reads the reasoning from `thinking`. It rejects messages with calls
+    // that have both `thinking` and content.
     if (model.tool_syntax == v1::HARMONY && message.content().empty()) {
       object["thinking"] = message.reasoning_content();
     }

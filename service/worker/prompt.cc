@@ -65,7 +65,7 @@ absl::Status CheckLog(const worker::v1::PrepareRequest& request, absl::Span<cons
       status.message(), "; restore a backup of the store, or delete the session"));
 }
 
-// Returns whether a BOS token is put before text that is appended to the log.
+// Returns whether a BOS token is put before the text when it is appended to the log.
 AddBos BosAfterLog(const engine::Tokenizer& tokenizer, absl::Span<const int32_t> log) {
   if (log.empty()) return AddBos::kModelDefault;
   const int32_t last = log.back();
@@ -186,7 +186,8 @@ absl::Status CheckPrompt(const Prompt& prompt, int64_t log_length, const WorkerM
 }  // namespace
 
 absl::Status CheckTextFits(const WorkerModel& model, size_t bytes) {
-  // Most texts pass this check, because common tokens are not longer than this.
+  // Most texts that fit pass this quick check, because the mean length of their tokens is below
+  // this.
   constexpr size_t kCommonTokenBytes = 4;
   const size_t context = static_cast<size_t>(model.context_length);
   if (bytes <= context * kCommonTokenBytes) return absl::OkStatus();

@@ -30,8 +30,8 @@ struct PrepareContext {
 //
 // Errors: INVALID_ARGUMENT if a field is invalid, a token id is outside the vocabulary, or the
 // prompt is longer than the context. FAILED_PRECONDITION if the session is full, the model has no
-// chat template, or the template renders another text than at since_us. UNIMPLEMENTED if the
-// template uses features that are not supported.
+// chat template, or the template now renders another text than at the time since_us. UNIMPLEMENTED
+// if the template uses features that are not supported.
 absl::StatusOr<worker::v1::PrepareResponse> Prepare(const worker::v1::PrepareRequest& request,
                                                     const PrepareContext& context);
 

@@ -30,7 +30,8 @@ constexpr int kPoolThreads = 2;
 // One thread for Tokenize and Detokenize calls of clients. They wait in their own queue, so prompts
 // never wait for them.
 constexpr int kTextThreads = 1;
-// A hostile schema must not take the CPU from running responses.
+// Only one thread compiles grammars, so that hostile schemas cannot take the CPU from running
+// responses.
 constexpr int kCompileThreads = 1;
 // Names of queues for work that belongs to no principal. They contain spaces. A principal's name
 // cannot contain spaces, so no principal has such a name.
