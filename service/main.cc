@@ -72,8 +72,8 @@ int Fail(const absl::Status& status, int code, Console* console) {
 }
 
 // The parent process may have closed stdin, stdout or stderr. Then the next file that we open would
-// get the number of the closed one, and would receive our output. So open /dev/null with each
-// closed number. Its mode makes reads or writes fail, as on a closed file.
+// get the descriptor of the closed file, and would receive our output. So open /dev/null with each
+// closed descriptor. Its mode makes reads or writes fail, as on a closed file.
 void OccupyStandardFiles() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(fd, F_GETFD) >= 0) continue;
@@ -86,8 +86,9 @@ int Main(const std::vector<std::string>& args) {
   OccupyStandardFiles();
 #ifdef NDEBUG
   // gRPC locks with Abseil's mutexes, and Debian builds Abseil without NDEBUG. In such a build,
-  // each lock and unlock searches a graph of all locks that are held together, under a lock of the
-  // whole process, and aborts if the graph has a cycle. That is only useful in debug builds.
+  // each lock and unlock takes a lock of the whole process, and searches the graph of all locks
+  // that are held together. If the graph has a cycle, the process aborts. This check is only useful
+  // in debug builds.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 #endif
   // If the reader of a pipe has closed it, our write must fail. Without this, a signal would end

@@ -218,8 +218,8 @@ class FrontServer final : public Server {
     // If Start failed before it created the hosts, no call has begun.
     hosts_ != nullptr ? Shutdown({}) : LeaveWorkers();
     hosts_.reset();
-    // Flush the store twice, because the result of a store call can cause one more call: a turn
-    // that began too late releases its lease, and a failed append ends its turn.
+    // Flush the store twice, because the result of a store call can cause one more call. For
+    // example, a turn that began too late releases its lease.
     for (int answers = 0; answers < 2; ++answers) FlushStore();
     store_.reset();
     loop_.Stop();

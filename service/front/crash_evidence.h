@@ -7,15 +7,15 @@
 //    arrived at the front. So a second crash counts even if the stream has generated a few tokens
 //    more than that. The number of these tokens is what the stream generates from its last message
 //    to the first crash, but in at most kUnheard. A crash while the prompt was prepared counts like
-//    a crash before the first token, because a worker may respond to Prepare and then crash because
-//    of it. A crash within kLinger after such a response counts only if another crash happened
-//    during or after a Prepare of the same prompt. This crash is forgotten when a worker responds
-//    to a Prepare of the prompt and then survives for kLinger.
+//    a crash before the first token. A worker may also respond to Prepare and then crash because of
+//    it. A crash within kLinger after such a response counts only if another crash happened during
+//    or after a Prepare of the same prompt. This crash is forgotten when a worker responds to a
+//    Prepare of the prompt and then survives for kLinger.
 // 2. After two crashes near one position, the prompt is tried alone (a trial). The trial needs a
 //    worker on which nothing else runs that could cause a crash. The trial starts when no worker
-//    has died for kCalm. The other streams of the front continue, with one exception: a stream on
-//    the worker of the trial may be paused because its client does not read. If this stream could
-//    cause a crash when it computes again, it gets no credit until the trial ends. If a known death
+//    has died for kCalm. The other streams of the front continue, with one exception. A stream on
+//    the worker of the trial may be paused because its client does not read. If the stream could
+//    cause a crash when it runs again, it gets no credit until the trial ends. If a known death
 //    would excuse the crash of a trial (rule 3), the trial does not wait for kCalm. Otherwise it
 //    would never start while workers are killed again and again.
 // 3. Only the crash of a trial can convict a prompt. The verdict is given kAfter after the crash.
@@ -26,18 +26,18 @@
 // 4. While a verdict is open, no other prompt is tried alone.
 //
 // So if workers die for no other reason, a prompt that crashes workers at one position crashes
-// three of them: two near that position, and one in the trial. If the prompt is sent several times
-// together, these streams run on at most two workers, and on one after a crash, until one of them
-// has generated kProvenTokens tokens. A stream that was near crashes without being their cause
-// continues, whatever the number of crashes. While workers are killed again and again, a prompt is
-// tried alone only if a known death would excuse its crash, or after a gap of kCalm. If a kill then
-// hits the trial, other deaths excuse this crash: no other trial runs, so any other worker that
-// dies within kAfter dies without this prompt.
+// three of them. Two crash near that position, and one in the trial. If the prompt is sent several
+// times together, these streams run on at most two workers, and on one worker after a crash. This
+// holds until one of the streams has generated kProvenTokens tokens. A stream continues after any
+// number of crashes if its prompt is not their cause. While workers are killed again and again, a
+// prompt is tried alone only in two cases: a known death would excuse its crash, or no worker has
+// died for kCalm. If the worker of the trial is killed then, other deaths excuse this crash. No
+// other trial runs, so any other worker that dies within kAfter dies without this prompt.
 //
-// Two kinds of death do not excuse a crash: the end of a worker that drains, and the death of a
-// worker that ran another prompt whose own trial has crashed, and that had not passed the position
-// of that crash. A broken connection looks like a crash. It is forgotten when the same process
-// responds again.
+// Two kinds of death do not excuse a crash. The first is the end of a worker that drains. The
+// second is the death of a worker that ran another suspect prompt: a trial of that prompt has
+// crashed, and the stream had not passed the position of that crash. A broken connection looks like
+// a crash. Such a crash is forgotten when the same process responds again.
 //
 // A prompt that crashes workers at a different position each time is also found. After kManyCrashes
 // crashes, its trial lasts until it has generated kLongProof tokens.
@@ -76,8 +76,8 @@ enum class Suspicion : uint8_t {
 // prompt before. If another sender sends the prompt later, it is tried alone. Only if this crashes
 // one more worker, the prompt is refused to this sender, too.
 //
-// Use it on the loop only. Prompts are identified by PromptId::content. The class is large because
-// all its functions need the same records of crashes and running streams.
+// Use it on the loop only. Prompts are identified by PromptId::content. Large because all functions
+// need the same records of crashes and running streams.
 class CrashEvidence {
  public:
   static constexpr int64_t kProvenTokens = RetryState::kProvenTokens;
@@ -162,9 +162,9 @@ class CrashEvidence {
   // now. `since` is when the prompt began to wait for its trial. After kLongestCalm, or if a known
   // death would excuse a crash, the prompt waits only for open verdicts.
   absl::Duration CalmIn(uint64_t prompt, absl::Duration since);
-  // Counts the work for other prompts that could crash this worker: streams that are not paused and
-  // have generated fewer than kProvenTokens tokens in this attempt, and Prepares to which the
-  // worker has responded less than kLinger ago.
+  // Counts the work for other prompts that could crash this worker. This includes the streams that
+  // are not paused and have generated fewer than kProvenTokens tokens in this attempt. It also
+  // includes the Prepares to which the worker has responded less than kLinger ago.
   int64_t UnprovenBeside(const WorkerLink* worker, uint64_t prompt) const;
   // Returns how many crashes count against this prompt. Crashes of its own trials are included.
   size_t CrashesOf(uint64_t prompt) const;

@@ -52,7 +52,7 @@ absl::StatusOr<GenerationInput> ReadGeneration(const FrontDeps& deps, const Byte
 }
 
 // The gRPC stream of a Generate call. It deletes itself on the loop, after all tasks that it has
-// posted.
+// posted have run.
 class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, public GenerationSink {
  public:
   GenerateReactor(const FrontDeps& deps, const ByteBuffer& bytes, CallbackServerContext* context)

@@ -1,7 +1,7 @@
-// Generation: one Generate call at the front, from its request to its last message. Its steps: take
-// the lease of the session, prepare the prompt, pick a worker, run the request there, append each
-// message to the session's log, and then send it to the client. If a worker fails, the generation
-// continues on another one.
+// Generation: one Generate call at the front, from its request to its last message. It takes the
+// lease of the session, prepares the prompt, and runs the request on a worker. It appends each
+// message to the session's log, and then sends the message to the client. If a worker fails, the
+// generation continues on another one.
 #ifndef TIDEPOOL_SERVICE_FRONT_GENERATION_H_
 #define TIDEPOOL_SERVICE_FRONT_GENERATION_H_
 
@@ -87,8 +87,8 @@ struct GenerationInput {
 // Use it on the loop only. If the request resumes after some tokens, a message ends exactly there.
 // CreditWindow limits the memory for messages.
 //
-// The class is large because it connects the parts of a stream. Each function is a step of the
-// request, or passes information from one part to the others.
+// Large because it connects the parts of a stream. Each function is a step of the request, or
+// passes information from one part to the others.
 class Generation final : public AnswerStream,
                          public std::enable_shared_from_this<Generation>,
                          public SessionTurn::Listener,

@@ -28,9 +28,9 @@ class IdempotencyCache {
  public:
   static constexpr size_t kMaxKept = 4096;
   static constexpr size_t kMaxKeptBytes = size_t{64} << 20;
-  // Maximum number of readers of one response. More than one is needed: if a client reconnects, its
-  // first connection may still look alive for a while. Readers are not generations, so they do not
-  // count in a principal's limits.
+  // Maximum number of readers of one response. More than one reader is needed: if a client
+  // reconnects, its first connection may still look alive for a while. Readers are not generations,
+  // so they do not count in a principal's limits.
   static constexpr size_t kMaxReaders = 16;
   using Name = std::pair<std::string, std::string>;  // principal, request_id
 

@@ -28,11 +28,12 @@ struct WorkerView {
   std::string model_digest;  // a ModelIdentity, as in PickRequest
   std::string numerics_id;
   int64_t sequences = 0;  // number of sequences, running and waiting
-  // The number of prompt tokens that wait there: those that the worker reported, plus those that
+  // The number of prompt tokens that wait on the worker: those that it reported, plus those that
   // were sent to it since then.
   int64_t queued_prompt_tokens = 0;
   double prefill_tokens_per_second = 0;  // 0: not known
-  // The hashes of cached prefixes, each named by its last block. Shared, because views are copied.
+  // The cached prefixes. Each is represented by the hash of its last block. Shared, because views
+  // are copied.
   std::shared_ptr<const std::unordered_set<uint64_t>> prefixes;
   // number of tokens whose KV the last turn of the request's session left on this worker
   int64_t session_tokens = 0;
@@ -63,15 +64,15 @@ int64_t CachedTokens(const WorkerView& worker, const PickRequest& request);
 
 // Returns an index into `workers`, or nullopt if no worker can take the request. Workers are
 // compared by these criteria, in this order:
-// 1. Workers that understand all that the request needs are better.
+// 1. Workers that support all fields of the request are better.
 // 2. Serving workers are better than suspect ones.
 // 3. Workers outside `spare` are better. Among these, workers in `prefer` are better, and then
 //    workers outside `avoid`.
 // 4. Workers with the preferred numerics_id are better.
-// 5. With `fewest`, workers with fewer sequences are better.
-// If several workers are equal in all of these, the time to compute the prompt decides: the queued
-// and uncached tokens, divided by the prefill rate. A worker without a measured rate gets the mean
-// rate of the others. Without `affinity`, the fastest worker is chosen.
+// 5. With `fewest`, workers with fewer sequences are better. If several workers are equal in all of
+// these, the time to compute the prompt decides. The time is the number of queued and uncached
+// tokens, divided by the prefill rate. A worker without a measured rate gets the mean rate of the
+// others. Without `affinity`, the fastest worker is chosen.
 //
 // With `affinity`, all workers whose time is within 20 % or 10 ms of the least time are candidates.
 // Overloaded candidates are left out. A candidate is overloaded if it has more than 1.25 times the

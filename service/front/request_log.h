@@ -15,8 +15,8 @@
 namespace tidepool::service {
 
 // Use it on the loop only. Lines begin with "request ended". docs/operations.md describes their
-// fields. A line contains no text that a client has sent to the model, not even as part of an error
-// message, unless prompt logging is enabled.
+// fields. Unless prompt logging is enabled, a line contains no text that a client has sent to the
+// model, not even in an error message.
 class RequestLog {
  public:
   explicit RequestLog(LogSink log) : log_(std::move(log)) {}

@@ -10,8 +10,8 @@ namespace tidepool::service {
 namespace {
 
 constexpr absl::Duration kWorkerWait = absl::Seconds(30);
-// While a trial waits, this is the time between two checks of the other streams on its worker: they
-// must have ended or must be harmless.
+// Time between two checks by a trial that waits. It checks whether the other streams on its worker
+// have ended or are proven.
 constexpr absl::Duration kTrialPoll = absl::Milliseconds(50);
 
 FailoverQueue::Kind KindOf(Suspicion suspicion) {

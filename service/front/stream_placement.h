@@ -1,5 +1,5 @@
-// StreamPlacement: decides which worker runs a stream, and what the stream does between two
-// workers: it backs off, waits for its turn, waits for a worker, or is tried alone (a trial, see
+// StreamPlacement: decides which worker runs a stream. Between two workers, it decides whether the
+// stream backs off, waits for its turn, waits for a worker, or is tried alone (a trial, see
 // crash_evidence.h). stream_state.h lists the states.
 #ifndef TIDEPOOL_SERVICE_FRONT_STREAM_PLACEMENT_H_
 #define TIDEPOOL_SERVICE_FRONT_STREAM_PLACEMENT_H_
@@ -31,8 +31,8 @@ enum class StreamStep : uint8_t { kFindModel, kPrepare, kFindReceivedText, kRun 
 
 // Use it on the loop only.
 //
-// The class is large because back-off, the queue, trials and waiting exclude each other: when one
-// of them begins, it ends the others.
+// Large because back-off, the queue, trials and waiting exclude each other: when one of them
+// begins, it ends the others.
 class StreamPlacement {
  public:
   // The stream. The placement is a member of it.
@@ -96,11 +96,13 @@ class StreamPlacement {
   // Forgets earlier failures, because they do not concern the next step.
   void BeginAttempts();
   void OnTokens(int64_t count);
-  // Returns whether worker() may get credit now. It may not in one case: this stream was paused
-  // when another stream's trial began on worker(), and it could also crash the worker. Then it
-  // waits for the end of the trial, but only for a limited time. After that, OnMayResume is called.
+  // Returns whether worker() may get credit now. There is one case in which it may not: this stream
+  // was paused when another stream's trial began on worker(), and could also crash the worker. Then
+  // this stream waits for the end of the trial, but only for a limited time. After that,
+  // OnMayResume is called.
   bool MayResume();
-  // The worker got credit and may compute again. It had no credit, because the client did not read.
+  // The worker got credit for this stream and may compute again. Before, it had no credit, because
+  // the client did not read.
   void OnCredit() { trial_.Resume(); }
   void OnStandstill();
   // The last token has arrived.

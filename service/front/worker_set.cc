@@ -18,8 +18,8 @@ constexpr absl::Duration kOnItsWay = absl::Seconds(1);
 // hold.
 constexpr size_t kMaxSessions = 4096;
 
-// A newer worker may report a state that is unknown here. It does not mean that the worker accepts
-// requests.
+// A newer worker may report a state that is unknown here. An unknown state does not mean that the
+// worker accepts requests.
 WorkerHealth HealthOf(worker::v1::WorkerState state) {
   if (state == worker::v1::STUCK) return WorkerHealth::kSuspect;
   const bool serves = state == worker::v1::SERVING || state == worker::v1::WORKER_STATE_UNSPECIFIED;

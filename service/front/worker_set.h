@@ -97,8 +97,8 @@ class WorkerSet {
   // Sight: call it when a call to the worker has ended as if the worker had crashed. Returns a
   // sighting of the process that was running. FateOf: returns what is known about that process
   // since the sighting. The process lives if it has reported a state on a new stream. A state on
-  // the same stream also counts, but only if it arrived long enough after the sighting: a broken
-  // stream can still deliver states that were sent earlier.
+  // the same stream counts only if it arrived long enough after the sighting, because a broken
+  // stream can still deliver earlier states.
   WorkerSighting Sight(const WorkerLink* link) const;
   Fate FateOf(const WorkerSighting& seen) const;
 
@@ -124,8 +124,8 @@ class WorkerSet {
     bool heard = false;       // the worker has reported its model
     bool connected = false;   // its stream of states is open
     uint64_t process_id = 0;  // the last id that it reported; 0: not known
-    // number of streams of states that were opened, except those after an orderly end of the last
-    // stream
+    // number of streams of states that were opened, except those after an orderly end of the
+    // previous stream
     int64_t watches = 0;
     absl::Duration heard_at;  // when the last state arrived
     bool failed = false;      // a call has failed since the last state

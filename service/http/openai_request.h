@@ -54,7 +54,7 @@ struct OpenAiRequest {
 };
 
 // Parse a request's body. INVALID_ARGUMENT, with the field's name, if a field has a wrong type or a
-// value out of range, or if it is not supported or unknown. For an unknown field, the message also
+// value out of range, is not supported, or is unknown. For an unknown field, the message also
 // suggests the most similar known name. If `recorder` is set, it records each field that is read.
 absl::StatusOr<OpenAiRequest> ParseCompletionRequest(const Json& body,
                                                      FieldRecorder* recorder = nullptr);

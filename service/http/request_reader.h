@@ -21,7 +21,7 @@
 namespace tidepool::service {
 
 // Use it on the socket's executor only. It enforces the limits on the sizes of headers and bodies,
-// and on the times in which they must arrive.
+// and on the time in which they must arrive.
 class RequestReader {
  public:
   // After each Read, exactly one of these functions is called. Before the call, the deadline is

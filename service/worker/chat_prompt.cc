@@ -137,8 +137,8 @@ absl::Status EndInLastMessage(const engine::ChatTemplate& chat_template, Rendere
   return absl::OkStatus();
 }
 
-// Renders the conversation. If the template does not support tools, describes them in a message: in
-// the system message, or in the first message of the user if the template has no system message.
+// Renders the conversation. If the template does not support tools, describes them in the system
+// message, or, if the template has no system message, in the first message of the user.
 absl::StatusOr<std::vector<TextPiece>> RenderInputs(const WorkerModel& model, RenderedChat* chat) {
   if (model.tool_syntax != v1::GENERIC_TOOLS) return model.chat_template->Render(chat->inputs);
   const engine::ChatInputs plain = chat->inputs;

@@ -35,7 +35,7 @@ class RunTransport {
   virtual void Finish(absl::Status status) = 0;
 };
 
-// The objects that a RunSession uses. All of them must outlive it.
+// The objects that a RunSession uses. All of them must outlive the RunSession.
 struct RunContext {
   const WorkerModel* model = nullptr;
   engine::Engine* engine = nullptr;
@@ -58,8 +58,8 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
         reasoning_(context_.model),
         log_line_(context_.model) {}
 
-  // Logs one line when the run ends. It contains no text of the request. `log` must outlive the
-  // session. Call this before the first request.
+  // Logs one line when the run ends. The line contains no text of the request. `log` must outlive
+  // the session. Call this before the first request.
   void LogTo(const LogSink* log) { log_line_.LogTo(log); }
 
   void OnRequest(const worker::v1::RunRequest& request, absl::Duration deadline);

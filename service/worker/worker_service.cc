@@ -27,8 +27,8 @@ namespace {
 constexpr absl::Duration kWatchPeriod = absl::Milliseconds(250);
 constexpr absl::Duration kLongestLook = absl::Seconds(1);
 constexpr int kPoolThreads = 2;
-// One thread for Tokenize and Detokenize calls of clients. They wait in their own queue, so prompts
-// never wait for them.
+// One thread for Tokenize and Detokenize calls of clients. The calls wait in their own queue, so
+// prompts never wait for them.
 constexpr int kTextThreads = 1;
 // Only one thread compiles grammars, so that hostile schemas cannot take the CPU from running
 // responses.
@@ -68,7 +68,8 @@ RunContext ContextOf(WorkerCore* core) {
           }};
 }
 
-// The gRPC stream of a Run call. It deletes itself on the loop, after all tasks that it has posted.
+// The gRPC stream of a Run call. It deletes itself on the loop, after all tasks that it has posted
+// have run.
 class RunReactor final
     : public grpc::ServerBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>,
       public RunTransport {
