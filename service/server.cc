@@ -219,7 +219,7 @@ class FrontServer final : public Server {
     hosts_ != nullptr ? Shutdown({}) : LeaveWorkers();
     hosts_.reset();
     // Flush the store twice, because the result of a store call can cause one more call. For
-    // example, a turn that began too late releases its lease.
+    // example, a turn that began too late releases its lease, and a failed append ends its turn.
     for (int answers = 0; answers < 2; ++answers) FlushStore();
     store_.reset();
     loop_.Stop();

@@ -15,12 +15,12 @@ namespace tidepool::service {
 // real request. A preflight contains no authentication token.
 bool IsPreflight(const HttpHead& head);
 
-// Returns the headers that every response to this request gets. There are none if no origin is
+// Returns the headers that every response to this request gets. The list is empty if no origin is
 // allowed.
 HttpHeaders CorsHeaders(const CorsOrigins& origins, const HttpHead& head);
 
-// Returns the additional headers of the response to a preflight. There are none if its origin is
-// not allowed. `methods` are the methods that the path supports, such as "GET, HEAD".
+// Returns the additional headers of the response to a preflight. The list is empty if the request's
+// origin is not allowed. `methods` are the methods that the path supports, such as "GET, HEAD".
 HttpHeaders PreflightHeaders(const CorsOrigins& origins, const HttpHead& head,
                              absl::string_view methods);
 

@@ -26,8 +26,9 @@ struct HostPolicy {
 // INVALID_ARGUMENT if `name` is not a host name, or if it contains a port.
 absl::Status CheckHostName(absl::string_view name);
 
-// `host` is the request's HOST or HOST:PORT. An empty `host` is accepted, because browsers always
-// send one. The error PERMISSION_DENIED says how to allow the host.
+// `host` is the request's HOST or HOST:PORT. An empty `host` is accepted, because it cannot come
+// from a browser: browsers always send the header. The error PERMISSION_DENIED says how to allow
+// the host.
 absl::Status CheckHost(absl::string_view host, const HostPolicy& policy);
 
 }  // namespace tidepool::service

@@ -16,7 +16,7 @@
 
 namespace tidepool::service {
 
-// Number of responses by path and status. The path is the one in the routing table.
+// Number of responses by path and status. The path is written as in the routing table.
 using HttpCounts = std::map<std::pair<std::string, int>, int64_t>;
 
 // Thread-safe.

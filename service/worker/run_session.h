@@ -92,7 +92,7 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
   const RunContext context_;
   RunTransport* transport_;  // null after Finish
   std::unique_ptr<engine::Stream> stream_;
-  bool started_ = false;       // `start` was received; the stream may still be missing
+  bool started_ = false;       // `start` was received; stream_ may still be null
   int64_t early_credit_ = 0;   // credit that arrived before stream_ was set
   absl::Duration started_at_;  // on the monotonic clock
   int64_t max_tokens_ = 0;
