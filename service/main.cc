@@ -86,9 +86,9 @@ int Main(const std::vector<std::string>& args) {
   OccupyStandardFiles();
 #ifdef NDEBUG
   // gRPC locks with Abseil's mutexes, and Debian builds Abseil without NDEBUG. In such a build,
-  // each lock and unlock takes a lock of the whole process, and searches the graph of all locks
-  // that are held together. If the graph has a cycle, the process aborts. This check is only useful
-  // in debug builds.
+  // each lock and unlock takes a process-wide lock, and searches the graph of all locks that are
+  // held together. If the graph has a cycle, the process aborts. This check is only useful in debug
+  // builds.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 #endif
   // If the reader of a pipe has closed it, our write must fail. Without this, a signal would end

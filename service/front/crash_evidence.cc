@@ -7,7 +7,7 @@ namespace tidepool::service {
 namespace {
 
 constexpr size_t kNearCrashes = 2;  // number of crashes after which a prompt is tried alone
-// A death that is older than this does not excuse a trial that begins now: when the trial crashes,
+// A death that is older than this does not excuse a trial that begins now. When the trial crashes,
 // the death may be older than kBefore.
 constexpr absl::Duration kExcusing = absl::Seconds(30);
 static_assert(kExcusing < CrashEvidence::kBefore);

@@ -30,14 +30,14 @@
 // times together, these streams run on at most two workers, and on one worker after a crash. This
 // holds until one of the streams has generated kProvenTokens tokens. A stream continues after any
 // number of crashes if its prompt is not their cause. While workers are killed again and again, a
-// prompt is tried alone only in two cases: a known death would excuse its crash, or no worker has
-// died for kCalm. If the worker of the trial is killed then, other deaths excuse this crash. No
-// other trial runs, so any other worker that dies within kAfter dies without this prompt.
+// prompt is tried alone only in two cases. Either a known death would excuse its crash, or no
+// worker has died for kCalm. If the worker of the trial is killed then, other deaths excuse this
+// crash. No other trial runs, so any other worker that dies within kAfter dies without this prompt.
 //
 // Two kinds of death do not excuse a crash. The first is the end of a worker that drains. The
-// second is the death of a worker that ran another suspect prompt: a trial of that prompt has
-// crashed, and the stream had not passed the position of that crash. A broken connection looks like
-// a crash. Such a crash is forgotten when the same process responds again.
+// second is the death of a worker that ran another prompt whose trial has crashed, if its stream
+// had not passed the position of that crash. A broken connection looks like a crash. Such a crash
+// is forgotten when the same process responds again.
 //
 // A prompt that crashes workers at a different position each time is also found. After kManyCrashes
 // crashes, its trial lasts until it has generated kLongProof tokens.

@@ -21,7 +21,7 @@ void AppendEvent(v1::OutputEvent event, EventList* events);
 // Returns the tools of the request, or null if its response has no calls.
 std::shared_ptr<const ToolSchemas> ToolsOf(const v1::GenerateRequest& request);
 
-// Thread-compatible. The events depend only on the text of the response, so they are the same if
+// Thread-compatible. The events depend only on the text of the response. So they are the same if
 // the response moves to another worker or is read again.
 class OutputEvents {
  public:

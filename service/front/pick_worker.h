@@ -69,10 +69,10 @@ int64_t CachedTokens(const WorkerView& worker, const PickRequest& request);
 // 3. Workers outside `spare` are better. Among these, workers in `prefer` are better, and then
 //    workers outside `avoid`.
 // 4. Workers with the preferred numerics_id are better.
-// 5. With `fewest`, workers with fewer sequences are better. If several workers are equal in all of
-// these, the time to compute the prompt decides. The time is the number of queued and uncached
-// tokens, divided by the prefill rate. A worker without a measured rate gets the mean rate of the
-// others. Without `affinity`, the fastest worker is chosen.
+// 5. With `fewest`, workers with fewer sequences are better.
+// If several workers are equal in all of these, the time to compute the prompt decides. The time is
+// the number of queued and uncached tokens, divided by the prefill rate. A worker without a
+// measured rate gets the mean rate of the others. Without `affinity`, the fastest worker is chosen.
 //
 // With `affinity`, all workers whose time is within 20 % or 10 ms of the least time are candidates.
 // Overloaded candidates are left out. A candidate is overloaded if it has more than 1.25 times the

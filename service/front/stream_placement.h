@@ -1,6 +1,6 @@
 // StreamPlacement: decides which worker runs a stream. Between two workers, it decides whether the
-// stream backs off, waits for its turn, waits for a worker, or is tried alone (a trial, see
-// crash_evidence.h). stream_state.h lists the states.
+// stream backs off, waits, or is tried alone (a trial, see crash_evidence.h). stream_state.h lists
+// the states.
 #ifndef TIDEPOOL_SERVICE_FRONT_STREAM_PLACEMENT_H_
 #define TIDEPOOL_SERVICE_FRONT_STREAM_PLACEMENT_H_
 
@@ -96,10 +96,10 @@ class StreamPlacement {
   // Forgets earlier failures, because they do not concern the next step.
   void BeginAttempts();
   void OnTokens(int64_t count);
-  // Returns whether worker() may get credit now. There is one case in which it may not: this stream
-  // was paused when another stream's trial began on worker(), and could also crash the worker. Then
-  // this stream waits for the end of the trial, but only for a limited time. After that,
-  // OnMayResume is called.
+  // Returns whether worker() may get credit now. In one case, it may not: this stream was paused
+  // when another stream's trial began on worker(), and could also crash the worker. Then this
+  // stream waits for the end of the trial, but only for a limited time. After that, OnMayResume is
+  // called.
   bool MayResume();
   // The worker got credit for this stream and may compute again. Before, it had no credit, because
   // the client did not read.

@@ -20,7 +20,7 @@
 
 namespace tidepool::service {
 
-// Use it on the exchange's executor only. If the request has a key, each event has an id, and a
+// Use it on the exchange's executor only. If the request has a key, each event has an id. Then a
 // client that reconnects gets only the events that it does not have yet. The response's header is
 // sent with the first event.
 class EventStream : public std::enable_shared_from_this<EventStream> {

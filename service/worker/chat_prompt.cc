@@ -138,7 +138,8 @@ absl::Status EndInLastMessage(const engine::ChatTemplate& chat_template, Rendere
 }
 
 // Renders the conversation. If the template does not support tools, describes them in the system
-// message, or, if the template has no system message, in the first message of the user.
+// message. If the template rejects system messages, describes them in the first message of the
+// user.
 absl::StatusOr<std::vector<TextPiece>> RenderInputs(const WorkerModel& model, RenderedChat* chat) {
   if (model.tool_syntax != v1::GENERIC_TOOLS) return model.chat_template->Render(chat->inputs);
   const engine::ChatInputs plain = chat->inputs;

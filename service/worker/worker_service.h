@@ -52,9 +52,10 @@ class WorkerCore {
   v1::WorkerStats Stats() const;
   worker::v1::WatchResponse Watch() const;  // used on the loop only
   // Checks the engine regularly, until StopWatching. Calls `on_liveness` with an error if work is
-  // pending and the engine has made no progress for `timeout`, and with OK when it makes progress
-  // again. Also reports a stuck engine to fronts, in the worker's state. `on_liveness` and
-  // `on_readiness` are called on the loop. Call WatchEngine and StopWatching on the loop only.
+  // pending and the engine has made no progress for `timeout`. Calls it with OK when the engine
+  // makes progress again. Also reports a stuck engine to fronts, in the worker's state.
+  // `on_liveness` and `on_readiness` are called on the loop. Call WatchEngine and StopWatching on
+  // the loop only.
   using OnLiveness = std::function<void(const absl::Status& live)>;
   // Called with false when an expert's weights can no longer be read, and with true when all
   // experts can be read again.
