@@ -61,7 +61,7 @@ ReasoningStart StartOf(const WorkerModel& model, const worker::v1::Start& start,
 struct OutputRules {
   std::optional<GrammarSource> source;
   CallRules calls;
-  const ToolFormat* format = nullptr;  // null if the response cannot have calls
+  const ToolFormat* format = nullptr;  // syntax of tool calls; null: there are no calls
   ReasoningStart reasoning = ReasoningStart::kNone;
 
   bool needs_grammar() const { return source.has_value() || calls.restricts(); }
