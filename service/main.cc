@@ -72,8 +72,8 @@ int Fail(const absl::Status& status, int code, Console* console) {
 }
 
 // The parent process may have closed stdin, stdout or stderr. Then the next file that we open would
-// get that number, and would receive our output. So open /dev/null with that number. Its mode makes
-// reads or writes fail, as they do on a closed file.
+// get the descriptor of the closed file, and would receive our output. So open /dev/null with each
+// closed descriptor. Its mode makes reads or writes fail, as on a closed file.
 void OccupyStandardFiles() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(fd, F_GETFD) >= 0) continue;
@@ -86,14 +86,15 @@ int Main(const std::vector<std::string>& args) {
   OccupyStandardFiles();
 #ifdef NDEBUG
   // gRPC locks with Abseil's mutexes, and Debian builds Abseil without NDEBUG. In such a build,
-  // each lock and unlock searches a graph of all locks that are held together, under a lock of the
-  // whole process, and aborts if the graph has a cycle. That is only useful in debug builds.
+  // each lock and unlock takes a process-wide lock, and searches the graph of all locks that are
+  // held together. If the graph has a cycle, the process aborts. This check is only useful in debug
+  // builds.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 #endif
   // If the reader of a pipe has closed it, our write must fail. Without this, a signal would end
   // the process.
   std::signal(SIGPIPE, SIG_IGN);
-  // The same for a file that has reached its size limit.
+  // A write to a file that has reached its size limit must also fail, and not end the process.
   std::signal(SIGXFSZ, SIG_IGN);
   // Disables gRPC's own log, which repeats what our log reports. Users can set the variable to
   // enable gRPC's log.

@@ -97,8 +97,8 @@ class WorkerServer final : public Server {
   }
 
   // Sets the function that is called when the engine's liveness changes. It is called on the
-  // worker's loop. Null removes it: after TellLiveness(nullptr) has returned, it is not called any
-  // more.
+  // worker's loop. Null removes the function: after TellLiveness(nullptr) has returned, it is not
+  // called any more.
   void TellLiveness(WorkerCore::OnLiveness listener) {
     RunOn(core_.loop(), [&] { liveness_listener_ = std::move(listener); });
   }
@@ -130,8 +130,8 @@ class WorkerServer final : public Server {
     base::MutexLock lock(&mutex_);
     if (std::exchange(down_, true)) return;
     if (in_haste) return hosts_->Shutdown();
-    // Ends each run with a status. Without one, the front would treat the broken connection as a
-    // crash.
+    // Ends each run with a status. Without a status, the front would treat the broken connection as
+    // a crash.
     if (!empty) core_.GiveUpRuns();
     core_.runs()->AwaitNone(kLastWords);
     core_.unary_calls()->Drain(kLastWords);
@@ -180,8 +180,8 @@ class WorkerServer final : public Server {
 
 class FrontServer final : public Server {
  public:
-  // `own_worker` is a channel to the worker in this process. If it is null, the workers are those
-  // of options.live.workers.
+  // `own_worker` is a channel to the worker in this process. If it is null, options.live.workers
+  // lists the workers.
   static absl::StatusOr<std::unique_ptr<FrontServer>> Start(
       std::shared_ptr<grpc::Channel> own_worker, std::unique_ptr<SessionStore> store,
       const ServerOptions& options) {
@@ -215,11 +215,11 @@ class FrontServer final : public Server {
 
   ~FrontServer() override {
     store_->OnHealth(nullptr);
-    // If Start failed before there were hosts, no call has begun.
+    // If Start failed before it created the hosts, no call has begun.
     hosts_ != nullptr ? Shutdown({}) : LeaveWorkers();
     hosts_.reset();
-    // Flush the store twice, because the result of a store call can cause one more call: a turn
-    // that began too late releases its lease, and a failed append ends its turn.
+    // Flush the store twice, because the result of a store call can cause one more call. For
+    // example, a turn that began too late releases its lease, and a failed append ends its turn.
     for (int answers = 0; answers < 2; ++answers) FlushStore();
     store_.reset();
     loop_.Stop();
@@ -317,8 +317,8 @@ class FrontServer final : public Server {
     return started.status();
   }
 
-  // Shortens a Shutdown call that runs on another thread: from now on, it waits at most `most` for
-  // clients.
+  // Shortens a Shutdown call that runs on another thread: from now on, Shutdown waits for clients
+  // at most the time `most`.
   void Hurry(absl::Duration most) {
     hurried_ = true;
     calls_.Hurry(most);

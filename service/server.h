@@ -36,11 +36,11 @@ class ClientSecurity;
 
 // Options that can change while a server runs.
 struct LiveOptions {
-  // The first three are used by a front.
+  // A front uses the first three options.
   FrontLimits front_limits;
   PromptLogging log_prompts = PromptLogging::kNever;
   WorkerSources workers;  // only for a front that StartFrontServer has created
-  // Used by a worker. If nullopt, the engine keeps its own limit.
+  // Only a worker uses this option. If nullopt, the engine keeps its own limit.
   std::optional<int64_t> max_queued;
 };
 
@@ -88,15 +88,16 @@ struct ServerOptions {
   // Receives log lines, for example when a worker connects or fails, a request ends, or an engine
   // hangs. It is called on any thread.
   LogSink log;
-  WorkerAdmin::Process process;  // used by a worker; its functions are called on any thread
+  WorkerAdmin::Process process;  // only for a worker; any thread may call its functions
 };
 
 // The phases of a shutdown, one after the other. The default is to stop at once.
 struct ShutdownTimes {
-  // First, new requests are accepted for this time, until clients have learnt to use other servers.
+  // First, the server still accepts new requests for this time. Meanwhile, clients learn to use
+  // other servers.
   absl::Duration grace = absl::ZeroDuration();
   absl::Duration drain = absl::ZeroDuration();  // Then running requests have this time to finish.
-  // Then the rest is cancelled, and the cancelled calls have this time to send their last bytes.
+  // Then the requests that still run are cancelled, and have this time to send their last bytes.
   absl::Duration cancel = absl::Seconds(5);
 };
 
@@ -108,7 +109,7 @@ class Server {
 
   // Returns the port of `listen`, or 0 if there is none.
   virtual int port() const = 0;
-  // Returns HOST:PORT with the port that is really used. Empty if there is none.
+  // Returns HOST:PORT with the port that is really used. Empty if the server opens no port.
   virtual const std::string& address() const = 0;
   // Like address(), for HTTP, Admin and health checks.
   virtual std::string http_address() const { return ""; }
@@ -137,8 +138,8 @@ absl::StatusOr<std::unique_ptr<Server>> StartWorkerServer(const WorkerModel* mod
                                                           engine::Engine* engine,
                                                           const ServerOptions& options);
 
-// Starts a front. It serves Inference, Sessions, Admin, health and reflection. Its workers are
-// those of options.live.workers, which may start later than the front. Errors are the same as for
+// Starts a front. It serves Inference, Sessions, Admin, health and reflection. options.live.workers
+// lists its workers, which may start later than the front. Errors are the same as for
 // StartWorkerServer.
 absl::StatusOr<std::unique_ptr<Server>> StartFrontServer(std::unique_ptr<SessionStore> store,
                                                          const ServerOptions& options);

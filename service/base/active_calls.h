@@ -25,8 +25,8 @@ class ActiveCalls {
   // Waits until no call is running, or until the time `drain` of this call or of another Drain call
   // has passed. Returns whether no call is running.
   bool Drain(absl::Duration drain);
-  // Waits until no call is running, or until `most` has passed. Unlike Drain, it is not shortened
-  // by other Drain calls. Returns whether no call is running.
+  // Waits until no call is running, or until `most` has passed. Unlike Drain, this function is not
+  // shortened by Drain calls. Returns whether no call is running.
   bool AwaitNone(absl::Duration most);
   // Shortens all calls of AwaitNone: from now on, they return when `most` has passed. A later call
   // of Hurry replaces this time.

@@ -1,6 +1,6 @@
-// Decides whether a new connection may be kept open. It must leave some file descriptors for
-// sessions, models and certificates, because their files must be readable even if there are too
-// many connections.
+// Decides whether a new connection may be kept open. Connections must leave some file descriptors
+// for sessions, models and certificates: these files must be readable even if there are too many
+// connections.
 #ifndef TIDEPOOL_SERVICE_BASE_FD_HEADROOM_H_
 #define TIDEPOOL_SERVICE_BASE_FD_HEADROOM_H_
 

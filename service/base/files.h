@@ -13,9 +13,10 @@ namespace tidepool::service {
 // memory.
 inline constexpr size_t kMaxTextBytes = size_t{256} << 20;
 
-// Reads a file, or stdin if `path` is "-". Returns NOT_FOUND, PERMISSION_DENIED, or
-// INVALID_ARGUMENT if the path is a directory or the file has more than `max_bytes`. It never
-// reads more than that, so it also returns for files without an end.
+// Reads a file, or stdin if `path` is "-". Returns an error such as NOT_FOUND or PERMISSION_DENIED
+// if the file cannot be opened. Returns INVALID_ARGUMENT if the path is a directory or the file has
+// more than `max_bytes`. Stops reading soon after `max_bytes`, so the function also returns for
+// files without an end.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
 
 }  // namespace tidepool::service

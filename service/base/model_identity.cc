@@ -8,7 +8,7 @@
 namespace tidepool::service {
 namespace {
 
-// Splits an identity into the digest and the content digest. The second may be empty.
+// Splits an identity into the digest and the content digest. The content digest may be empty.
 std::pair<absl::string_view, absl::string_view> Parts(absl::string_view identity) {
   return absl::StrSplit(identity, absl::MaxSplits(':', 1));
 }

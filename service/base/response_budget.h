@@ -2,9 +2,9 @@
 // Complete, and HTTP responses without streaming. They need memory until they are complete and
 // sent.
 //
-// The responses of one principal may use at most as many bytes as are still free. So a single
-// principal can use half of the budget, and two principals can use a third each. Another principal
-// always finds free bytes.
+// The responses of one principal may together use at most as many bytes as are still free. So a
+// single principal can use half of the budget, and two principals can use a third each. Another
+// principal always finds free bytes.
 //
 //   ResponseBudget responses(max_bytes);
 //   WholeResponse response = responses.Begin(principal);

@@ -69,7 +69,7 @@ bool WasTakenAt(int fd, absl::Span<const sockaddr_storage> listened) {
                      [&](const sockaddr_storage& address) { return IsAt(own, address); });
 }
 
-// Returns duplicates of the sockets that match.
+// Returns duplicates of the sockets that were accepted on these addresses.
 std::vector<OwnedFd> ConnectionsOf(absl::Span<const sockaddr_storage> listened) {
   std::vector<OwnedFd> connections;
   std::error_code error;
@@ -79,7 +79,7 @@ std::vector<OwnedFd> ConnectionsOf(absl::Span<const sockaddr_storage> listened) 
     if (!absl::SimpleAtoi(files->path().filename().string(), &fd)) continue;
     if (!WasTakenAt(fd, listened)) continue;
     // The owner may close the socket at any time, and then its number may be reused. A duplicate
-    // stays valid, so check it again.
+    // stays valid, so check the duplicate again.
     OwnedFd connection(fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (connection.get() >= 0 && WasTakenAt(connection.get(), listened)) {
       connections.push_back(std::move(connection));

@@ -69,7 +69,7 @@ class StatsWatch : public std::enable_shared_from_this<StatsWatch> {
   std::optional<absl::Status> end_;
 };
 
-// The watches that are running. They end together. Use it on the loop only.
+// The watches that are running. Close ends all of them. Use it on the loop only.
 class StatsWatches {
  public:
   // Starts a watch. After Close, finishes the sink and returns null.

@@ -71,7 +71,6 @@ absl::StatusOr<size_t> ParseSize(absl::string_view text) {
 
 absl::StatusOr<absl::Duration> ParseTime(absl::string_view text) {
   absl::Duration duration;
-  // This version of Abseil parses a std::string and a string_view in the same way.
   if (!absl::ParseDuration(std::string(text), &duration) || duration < absl::ZeroDuration() ||
       duration == absl::InfiniteDuration()) {
     return BadValue(text, "a time with a unit, such as 500ms, 30s or 2m");

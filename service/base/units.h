@@ -23,7 +23,7 @@ absl::StatusOr<size_t> ParseSize(absl::string_view text);
 // infinite.
 absl::StatusOr<absl::Duration> ParseTime(absl::string_view text);
 
-// `least` and `most` are allowed values.
+// `least` and `most` are the smallest and the largest allowed value.
 absl::StatusOr<int64_t> ParseInteger(absl::string_view text, int64_t least, int64_t most);
 // Like the function above, for a float. NaN and infinities are rejected.
 absl::StatusOr<float> ParseNumber(absl::string_view text, float least, float most);

@@ -49,8 +49,8 @@ class WriteTimeouts {
   WriteTimeouts(Executor* loop, const base::Clock* clock, absl::Duration limit)
       : loop_(loop), clock_(clock), limit_(limit) {}
 
-  // Begins a write. If it is still pending at the limit, `on_late` is called once. `on_late` may
-  // end this write and other writes.
+  // Begins a write. If the write is still pending after the limit, `on_late` is called once.
+  // `on_late` may end this write and other writes.
   [[nodiscard]] Write Begin(std::function<void()> on_late);
 
  private:

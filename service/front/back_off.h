@@ -1,6 +1,6 @@
-// BackOff: the time to wait before a retry. It doubles with each failure. A random factor makes
-// sure that clients that failed together do not retry together (M. Brooker, "Exponential Backoff
-// And Jitter", AWS Architecture Blog, 2015).
+// BackOff: the time to wait before a retry. It doubles with each failure. Because of a random
+// factor, clients that failed together do not retry together (M. Brooker, "Exponential Backoff And
+// Jitter", AWS Architecture Blog, 2015).
 #ifndef TIDEPOOL_SERVICE_FRONT_BACK_OFF_H_
 #define TIDEPOOL_SERVICE_FRONT_BACK_OFF_H_
 
@@ -13,7 +13,7 @@ namespace tidepool::service {
 
 struct BackOff {
   absl::Duration first;
-  absl::Duration last;  // maximum time, before the random factor
+  absl::Duration last;  // maximum time, before it is multiplied by the random factor
 
   // Returns the time to wait after `failures` failures. Requires: failures >= 1. The random factor
   // is between 0.5 and 1.5.

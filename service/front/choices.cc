@@ -22,8 +22,8 @@ GenerationInput InputOf(const GenerationInput& input, const std::string& name, i
   if (request.sampling().has_seed()) {
     request.mutable_sampling()->set_seed(request.sampling().seed() + index);
   }
-  // Only the first choice reports the prompt. So the other choices have no prompt report, and
-  // without one, max_tokens must not be 0.
+  // Only the first choice reports the prompt. So the other choices have no prompt report. Without a
+  // prompt report, max_tokens must not be 0.
   request.clear_prompt_logprobs();
   request.clear_return_progress();
   if (request.stopping().has_max_tokens() && request.stopping().max_tokens() == 0) {
@@ -33,7 +33,8 @@ GenerationInput InputOf(const GenerationInput& input, const std::string& name, i
   return one;
 }
 
-// The prompt is counted only once. The times are those of the first choice.
+// Adds the usage of one choice. The prompt is counted only once. The times are those of the first
+// choice.
 void AddUsage(const v1::Usage& usage, int32_t index, v1::Usage* all) {
   if (index == 0) {
     all->set_prompt_tokens(usage.prompt_tokens());

@@ -18,18 +18,18 @@
 namespace tidepool::service {
 
 // Use it on the loop only. Each choice is a generation with its own name and its own seed. A choice
-// behaves like any other generation: if its worker fails, another worker continues it, and a
-// repeated request_id returns it again. The first choice computes the prompt, and the other choices
-// find it in the KV cache. Each choice has at most one message that waits for the client. If one
-// choice fails, all choices end with its status.
+// behaves like any other generation: if its worker fails, another worker continues it. If the
+// client repeats the request_id, the choice is returned again. The first choice computes the
+// prompt, and the other choices find it in the KV cache. Each choice has at most one message that
+// waits for the client. If one choice fails, all choices end with its status.
 class Choices final : public ResponseStream, public std::enable_shared_from_this<Choices> {
  public:
-  // Begins one generation. Does the same as FrontCore::Generate.
+  // Begins the generation of one choice, as FrontCore::Generate does.
   using Begin =
       std::function<std::shared_ptr<ResponseStream>(GenerationInput input, GenerationSink* sink)>;
 
   // Requires: input.request.n() > 1. `begin` is called later, on the loop. The loop must outlive
-  // this object. The sink may be destroyed when it is finished.
+  // this object. The sink may be destroyed after its Finish was called.
   static std::shared_ptr<ResponseStream> Start(Executor* loop, GenerationInput input,
                                                GenerationSink* sink, Begin begin);
 
@@ -55,7 +55,7 @@ class Choices final : public ResponseStream, public std::enable_shared_from_this
   void BeginAll(const GenerationInput& input, const Begin& begin);
   void OnMessage(int32_t index, v1::GenerateResponse response);
   void OnEnd(int32_t index, absl::Status status);
-  // The client has received this choice's message, or will not get it.
+  // Call it when the client has received this choice's message, or when the message is dropped.
   void Acknowledge(int32_t index);
   void SendNext();
   void End(absl::Status status);

@@ -67,8 +67,8 @@ void ToProto(const SessionLogData& log, v1::Session* out) {
   out->mutable_token_ids()->Assign(log.token_ids.begin(), log.token_ids.end());
   for (size_t i = 0; i < log.turns.size(); ++i) {
     const StoredTurn& turn = log.turns[i];
-    // `kept` is the end of the part of the log that all later turns kept. The later turns' own
-    // tokens follow it.
+    // If the log is cut, the next turn starts at the cut. So `kept` is the end of the tokens that
+    // no cut after this turn has removed.
     int64_t kept = log.info.token_count;
     for (size_t j = i + 1; j < log.turns.size(); ++j) kept = std::min(kept, log.turns[j].start);
     v1::Turn* to = out->add_turns();
@@ -114,7 +114,8 @@ TurnFinish FromProto(v1::FinishReason finish) {
     case v1::CANCELLED:
       return TurnFinish::kCancelled;
     default:
-      // a reason that only a newer worker knows; it also means that the response has ended
+      // A reason that only a newer version of the worker knows. In any case, the response has
+      // ended.
       return TurnFinish::kStop;
   }
 }

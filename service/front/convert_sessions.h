@@ -11,7 +11,7 @@ namespace tidepool::service {
 StoredMessage FromProto(const v1::ChatMessage& message);
 void ToProto(const StoredMessage& message, v1::ChatMessage* out);
 void ToProto(const SessionInfo& info, v1::Session* out);
-// Also sets the log.
+// Converts the session's info and its log.
 void ToProto(const SessionLogData& log, v1::Session* out);
 // Converts how a turn ended. A turn that is still running becomes FINISH_REASON_UNSPECIFIED.
 v1::FinishReason ToProto(TurnFinish finish);

@@ -7,14 +7,14 @@ namespace tidepool::service {
 namespace {
 
 constexpr size_t kNearCrashes = 2;  // number of crashes after which a prompt is tried alone
-// An older death may not excuse a trial that begins now: when the trial crashes, the death may be
-// older than kBefore.
+// A death that is older than this does not excuse a trial that begins now. When the trial crashes,
+// the death may be older than kBefore.
 constexpr absl::Duration kExcusing = absl::Seconds(30);
 static_assert(kExcusing < CrashEvidence::kBefore);
 // Time between two checks of an open verdict.
 constexpr absl::Duration kLook = absl::Milliseconds(250);
 
-// Returns whether both are the same process, seen over the same connection.
+// Returns whether both sightings show the same process over the same connection.
 bool SameProcess(const WorkerSighting& one, const WorkerSighting& other) {
   return one.link == other.link && one.process_id == other.process_id &&
          one.watches == other.watches;
@@ -113,8 +113,8 @@ int64_t CrashEvidence::ReachIn(absl::Duration unheard, const Running& running) c
 
 bool CrashEvidence::SameCrash(const Crash& crash, const WorkerSighting& worker) const {
   if (!SameProcess(crash.worker, worker)) return false;
-  // A process dies only once. But a connection can break twice, and then its process lives in
-  // between.
+  // A process dies only once. But a connection can break twice, and its process responds between
+  // the two breaks.
   if (worker.at - crash.worker.at < kSignOfLife) return true;
   return worker.process_id != 0 && look_(crash.worker) != Fate::kLives;
 }
@@ -249,7 +249,7 @@ Suspicion CrashEvidence::Of(uint64_t prompt, int64_t place) {
     if (!Counts(suspect, near) || !IsAt(suspect, near, place)) continue;
     crashes.insert(near.crash);
     // If a crash counts only because of tokens that may not have arrived, other streams do not wait
-    // for this one.
+    // for this stream.
     close = close || place - near.place < ProofOf(suspect);
   }
   if (crashes.size() >= kNearCrashes) return Suspicion::kAlone;

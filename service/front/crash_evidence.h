@@ -2,44 +2,44 @@
 //
 // The rule:
 // 1. When a worker crashes, every stream that ran on it is a suspect: its prompt may be the cause.
-//    It is a suspect until it has generated kProvenTokens tokens after the position (`place`) that
-//    it had at the crash. The stream may in fact have been further, because its last tokens had not
-//    arrived at the front. So a second crash counts even if the stream has generated some more
-//    tokens: as many as it generates in kUnheard, or, if that is shorter, in the time between the
-//    last message and the first crash. A crash while the prompt was prepared counts like a crash
-//    before the first token, because a worker may respond to Prepare and then crash because of it.
-//    A crash within kLinger after such a response counts only if another crash happened during or
-//    after a Prepare of the same prompt. It is dropped when a worker that has responded to a
-//    Prepare of the prompt survives for kLinger.
+//    The stream stays a suspect until it has generated kProvenTokens tokens after its position
+//    (`place`) at the crash. In fact, the worker may have generated more tokens, which had not
+//    arrived at the front. So a second crash counts even if the stream has generated a few tokens
+//    more than that. The number of these tokens is what the stream generates from its last message
+//    to the first crash, but in at most kUnheard. A crash while the prompt was prepared counts like
+//    a crash before the first token. A worker may also respond to Prepare and then crash because of
+//    it. A crash within kLinger after such a response counts only if another crash happened during
+//    or after a Prepare of the same prompt. This crash is forgotten when a worker responds to a
+//    Prepare of the prompt and then survives for kLinger.
 // 2. After two crashes near one position, the prompt is tried alone (a trial). The trial needs a
-//    worker on which nothing else runs that could be the cause. It starts when no worker has died
-//    for kCalm. The other streams of the front continue, with one exception: a stream on the worker
-//    of the trial may be paused because its client does not read. If it could be the cause after it
-//    computes again, it gets no credit until the trial ends. A trial does not wait for kCalm if a
-//    known death would excuse its crash (rule 3). Otherwise it would wait as long as workers are
-//    killed again and again.
+//    worker on which nothing else runs that could cause a crash. The trial starts when no worker
+//    has died for kCalm. The other streams of the front continue, with one exception. A stream on
+//    the worker of the trial may be paused because its client does not read. If the stream could
+//    cause a crash when it runs again, it gets no credit until the trial ends. If a known death
+//    would excuse the crash of a trial (rule 3), the trial does not wait for kCalm. Otherwise it
+//    would never start while workers are killed again and again.
 // 3. Only the crash of a trial can convict a prompt. The verdict is given kAfter after the crash.
 //    If another worker has died without this prompt, in the minute before the crash or until the
-//    verdict, workers die for another reason. Then that death excuses the crash, and the prompt is
-//    tried alone again, after a calm that is twice as long as before. One death excuses only one
-//    crash.
+//    verdict, workers seem to die for another reason. Then that death excuses the crash. The prompt
+//    is tried alone again, after a time without deaths that is twice as long as before. One death
+//    excuses only one crash.
 // 4. While a verdict is open, no other prompt is tried alone.
 //
 // So if workers die for no other reason, a prompt that crashes workers at one position crashes
-// three of them: two near that position, and one in the trial. If the prompt is sent several times
-// together, these streams run on at most two workers, and on one after a crash, until one of them
-// has generated kProvenTokens tokens. A stream that was near crashes without being their cause
-// continues, whatever the number of crashes. While workers are killed again and again, a prompt is
-// tried alone only if a known death would excuse its crash, or after a gap of kCalm. If a kill then
-// hits the trial, other deaths excuse it: no other trial runs, so a worker that dies within kAfter
-// dies without this prompt.
+// three of them. Two crash near that position, and one in the trial. If the prompt is sent several
+// times together, these streams run on at most two workers, and on one worker after a crash. This
+// holds until one of the streams has generated kProvenTokens tokens. A stream continues after any
+// number of crashes if its prompt is not their cause. While workers are killed again and again, a
+// prompt is tried alone only in two cases. Either a known death would excuse its crash, or no
+// worker has died for kCalm. If the worker of the trial is killed then, other deaths excuse this
+// crash. No other trial runs, so any other worker that dies within kAfter dies without this prompt.
 //
-// Two kinds of death do not excuse a crash: the end of a worker that drains, and the death of a
-// worker that ran another prompt whose own trial has crashed, and that had not passed the position
-// of that crash. A broken connection looks like a crash. This crash is dropped when the same
-// process responds again.
+// Two kinds of death do not excuse a crash. The first is the end of a worker that drains. The
+// second is the death of a worker that ran another prompt whose trial has crashed, if its stream
+// had not passed the position of that crash. A broken connection looks like a crash. Such a crash
+// is forgotten when the same process responds again.
 //
-// A prompt that crashes workers at another position each time is found, too. After kManyCrashes
+// A prompt that crashes workers at a different position each time is also found. After kManyCrashes
 // crashes, its trial lasts until it has generated kLongProof tokens.
 #ifndef TIDEPOOL_SERVICE_FRONT_CRASH_EVIDENCE_H_
 #define TIDEPOOL_SERVICE_FRONT_CRASH_EVIDENCE_H_
@@ -67,17 +67,17 @@ namespace tidepool::service {
 
 enum class Suspicion : uint8_t {
   kNone,
-  kSuspect,  // it may have caused a crash
-  kAlone,    // it may have caused two crashes: it must be tried alone
+  kSuspect,  // the prompt may have caused a crash
+  kAlone,    // the prompt may have caused two crashes, so it must be tried alone
 };
 
 // The crashes of a prompt are counted together for all senders, so that several senders of one
 // prompt do not crash three workers each. The verdict applies to the senders that had sent the
-// prompt before. If another sender sends it later, it is refused only if one more worker crashes
-// while it tries the prompt of this sender alone.
+// prompt before. If another sender sends the prompt later, it is tried alone. Only if this crashes
+// one more worker, the prompt is refused to this sender, too.
 //
-// Use it on the loop only. Prompts are identified by PromptId::content.
-// Large because every question needs the same record of crashes and running streams.
+// Use it on the loop only. Prompts are identified by PromptId::content. Large because all functions
+// need the same records of crashes and running streams.
 class CrashEvidence {
  public:
   static constexpr int64_t kProvenTokens = RetryState::kProvenTokens;
@@ -88,14 +88,14 @@ class CrashEvidence {
   static constexpr int64_t kMaxUnheard = 256;  // a stream's credit
   static constexpr absl::Duration kCalm = absl::Seconds(2);
   static constexpr absl::Duration kLongestCalm = absl::Minutes(1);
-  // A process that does not respond again within this time is gone.
+  // A process that does not respond again within this time counts as dead.
   static constexpr absl::Duration kSignOfLife = absl::Seconds(2);
   static constexpr absl::Duration kBefore = absl::Minutes(1);
   static constexpr absl::Duration kAfter = absl::Seconds(5);
   // If a Prepare crashes its worker, the crash comes within this time after the response to
   // Prepare.
   static constexpr absl::Duration kLinger = absl::Milliseconds(500);
-  // How long evidence is kept.
+  // How long crashes and suspects are remembered.
   static constexpr absl::Duration kKept = absl::Minutes(10);
   static constexpr size_t kMaxPrompts = 1024;
   static constexpr size_t kMaxStoredCrashes = 4096;
@@ -103,7 +103,8 @@ class CrashEvidence {
   static constexpr size_t kMaxAnswered = 4096;
 
   // When a prompt is convicted, `convict` is called with each sender (PromptId::sent) whose streams
-  // were near its crashes. Any function here may do this. `clock` must outlive this object.
+  // were near its crashes. Any function of this class may call it. `clock` must outlive this
+  // object.
   CrashEvidence(const base::Clock* clock, LookAtFate look, std::function<void(uint64_t)> convict)
       : clock_(clock), look_(std::move(look)), convict_(std::move(convict)) {}
 
@@ -116,8 +117,8 @@ class CrashEvidence {
     bool prepares = false;
     Suspicion under = Suspicion::kNone;
   };
-  // The work of a stream on a worker. It lasts until this object is destroyed or reset. If the
-  // CrashEvidence is destroyed before, the functions do nothing.
+  // The work of a stream on a worker. The work ends when this object is destroyed or reset. If the
+  // CrashEvidence is destroyed before this object, the functions do nothing.
   class Attempt {
    public:
     Attempt() = default;
@@ -153,24 +154,26 @@ class CrashEvidence {
   // A worker that was not draining is lost.
   void OnLost(const WorkerSighting& worker) { Note(worker); }
 
-  // Returns the suspicion of a prompt at this position. Before that, gives the verdicts that are
-  // due, like Conclude.
+  // Returns the suspicion of a prompt at this position. First gives the verdicts that are due, as
+  // Conclude does.
   Suspicion Of(uint64_t prompt, int64_t place);
   void Conclude();
-  // Returns how long to wait before calling this again. 0: the prompt may be tried alone now.
-  // `since` is when its wait began. After kLongestCalm, or if a known death would excuse a crash,
-  // the prompt waits only for open verdicts.
+  // Returns how long to wait before calling this function again. 0: the prompt may be tried alone
+  // now. `since` is when the prompt began to wait for its trial. After kLongestCalm, or if a known
+  // death would excuse a crash, the prompt waits only for open verdicts.
   absl::Duration CalmIn(uint64_t prompt, absl::Duration since);
-  // Counts the work on this worker that could crash it, without the work for this prompt: streams
-  // that are not paused and have generated fewer than kProvenTokens tokens in this attempt, and
-  // Prepares to which the worker has responded less than kLinger ago.
+  // Counts the work for other prompts that could crash this worker. This includes the streams that
+  // are not paused and have generated fewer than kProvenTokens tokens in this attempt. It also
+  // includes the Prepares to which the worker has responded less than kLinger ago.
   int64_t UnprovenBeside(const WorkerLink* worker, uint64_t prompt) const;
-  // Returns how many crashes near this prompt count. Crashes of its own trials are included.
+  // Returns how many crashes count against this prompt. Crashes of its own trials are included.
   size_t CrashesOf(uint64_t prompt) const;
-  // Names of the workers that are to take copies of this prompt: those that compute it already, or
-  // answered a Prepare of it within kLinger, once as many could die of it as may before it is tried
-  // by itself. Empty: any worker, as for a prompt of which a stream has made kProvenTokens tokens
-  // and which was not near crashes since.
+  // If streams of this prompt could already crash the maximum number of workers, returns the names
+  // of these workers. Further streams of the prompt may use only them. The maximum is two workers
+  // before the first crash, and one after it. A worker counts if work for this prompt could crash
+  // it, as described at UnprovenBeside. Otherwise returns an empty list: any worker may be used.
+  // The list is also empty if a stream of the prompt has generated kProvenTokens tokens and the
+  // prompt was not near a crash since.
   std::vector<std::string> OnlyAt(uint64_t prompt) const;
   // Returns whether the prompt was convicted at the time `since` or later.
   bool ConvictedSince(uint64_t prompt, absl::Duration since) const;
@@ -191,7 +194,7 @@ class CrashEvidence {
   // A Prepare to which the worker has responded, and which may still crash it.
   struct Answered {
     Work work;
-    WorkerSighting worker;  // at the time of its response
+    WorkerSighting worker;  // the worker's process when it responded
   };
   // A stream that ran on a worker when that worker crashed.
   struct Present {
@@ -218,19 +221,21 @@ class CrashEvidence {
   };
   struct Prompt {
     std::vector<NearCrash> near;
-    size_t total = 0;  // number of crashes near it since it last generated kLongProof tokens
+    // number of crashes near the prompt since it last generated kLongProof tokens
+    size_t total = 0;
     std::optional<NearCrash> judged;  // crash of a trial whose verdict is open
-    bool accused = false;             // a trial of it has crashed
+    bool accused = false;             // a trial of the prompt has crashed
     int excused = 0;                  // number of trials whose crash was excused
-    std::set<uint64_t> excuses;       // numbers of the crashes that have excused a trial of it
+    std::set<uint64_t> excuses;       // numbers of the crashes that have excused its trials
     std::optional<absl::Duration> convicted_at;
     absl::Duration touched;
   };
 
   static bool IsProven(const Running& running);
   // Returns whether the stream can only crash its worker at a position that no earlier attempt has
-  // reached: it has generated kProvenTokens tokens, besides those that an earlier worker may have
-  // generated before it crashed. Or its client does not read, so it computes nothing.
+  // reached. This is so if it has generated kProvenTokens tokens more than an earlier worker may
+  // have generated before its crash. It is also so if the client does not read, because then the
+  // worker computes nothing for the stream.
   bool HasPassed(const Running& running) const;
   static int64_t ProofOf(const Prompt& prompt);
   static bool Counts(const Prompt& prompt, const NearCrash& near);
@@ -242,7 +247,8 @@ class CrashEvidence {
   bool SameCrash(const Crash& crash, const WorkerSighting& worker) const;
   Prompt& Touch(uint64_t prompt);
   void DropOld();
-  // Opens a verdict if the work was a trial, and nothing else ran there that could be the cause.
+  // Opens a verdict if the work was a trial, and nothing else ran on the worker that could be the
+  // cause.
   static void Judge(const Work& work, const Crash& crash, const NearCrash& near, Prompt* prompt);
   // Counts the crash against the prompts that its worker had just prepared.
   void HoldAnswered(Crash* crash);
@@ -258,7 +264,8 @@ class CrashEvidence {
   // Searches for a crash that excuses the crash of the prompt's trial. Adds its number to the
   // prompt's excuses.
   Witness FindWitness(uint64_t digest, Prompt* prompt) const;
-  // Returns whether this prompt at `place`, or another known cause, may have caused the crash.
+  // Returns whether this prompt at `place`, or another prompt whose trial has crashed, may have
+  // caused the crash.
   bool Explained(const Crash& crash, uint64_t digest, const Prompt& prompt, int64_t place) const;
   // Returns whether a known death would excuse the crash of a trial that begins now.
   bool HasExcuse(uint64_t digest) const;
@@ -271,7 +278,7 @@ class CrashEvidence {
   std::deque<Answered> answered_;  // in the order of their times
   std::deque<Crash> crashes_;      // in the order of their times
   std::map<uint64_t, Prompt> prompts_;
-  // The prompts of which a stream has generated kProvenTokens tokens.
+  // The prompts for which a stream has generated kProvenTokens tokens.
   absl::flat_hash_set<uint64_t> proven_;
   std::deque<uint64_t> proven_order_;
   const std::shared_ptr<int> alive_ = std::make_shared<int>();

@@ -15,18 +15,19 @@ class CreditWindow {
   static constexpr int64_t kTokens = 256;
   static constexpr int64_t kBytes = 256 << 10;
 
-  // `expected_token_bytes` is a guess of how many bytes one token needs in a message. It is used
-  // until the first message arrives.
+  // `expected_token_bytes` is an estimate of the bytes that one token needs in a message. It is
+  // used until the first message arrives.
   explicit CreditWindow(int64_t expected_token_bytes) : token_bytes_(expected_token_bytes) {}
 
-  // A message with this number of tokens has arrived from the worker.
+  // Call it when a message with this number of tokens has arrived from the worker.
   void OnReceived(int64_t tokens, int64_t bytes) {
     untaken_ += tokens;
     if (tokens == 0) return;
     token_bytes_ = measured_ ? std::max(token_bytes_, bytes / tokens) : bytes / tokens;
     measured_ = true;
   }
-  // The client has received these tokens, or already has them from an earlier call.
+  // Call it when the client has received these tokens, or if it already has them from an earlier
+  // call.
   void OnTaken(int64_t tokens) { untaken_ -= tokens; }
   // Sets how many earlier tokens still wait for the client.
   void SetUntaken(int64_t tokens) { untaken_ = tokens; }
@@ -40,7 +41,7 @@ class CreditWindow {
 
  private:
   int64_t untaken_ = 0;      // tokens from the worker that the client has not received yet
-  int64_t token_bytes_ = 0;  // bytes per token, of the message in which this was largest
+  int64_t token_bytes_ = 0;  // maximum bytes per token of any message
   bool measured_ = false;    // token_bytes_ was measured in a message
 };
 

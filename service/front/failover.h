@@ -1,4 +1,4 @@
-// Failover: what all generations of a front know together about workers that fail.
+// Failover: the information about failed workers that all generations of a front share.
 #ifndef TIDEPOOL_SERVICE_FRONT_FAILOVER_H_
 #define TIDEPOOL_SERVICE_FRONT_FAILOVER_H_
 

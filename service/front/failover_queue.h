@@ -2,7 +2,7 @@
 // such streams started at once, their prompts would overload the remaining workers. So only a share
 // of all running streams may be restarting at the same time, and the others wait in this queue.
 // Envoy limits retries in a similar way (circuit_breaker.proto RetryBudget: 20 % of the active
-// requests, at least 3). Unlike there, streams above the limit wait and do not fail, because they
+// requests, at least 3). But here, streams above the limit do not fail. They wait, because they
 // were already accepted.
 #ifndef TIDEPOOL_SERVICE_FRONT_FAILOVER_QUEUE_H_
 #define TIDEPOOL_SERVICE_FRONT_FAILOVER_QUEUE_H_
@@ -39,8 +39,8 @@ class FailoverQueue {
     kAlone,
   };
 
-  // A stream's place in the queue, or among the restarting streams. Destroying the ticket gives the
-  // place up. The ticket must not outlive the queue.
+  // A stream's place in the queue, or among the restarting streams. When the ticket is destroyed,
+  // the stream loses its place. The ticket must not outlive the queue.
   class Ticket {
    public:
     Ticket() = default;
@@ -50,7 +50,7 @@ class FailoverQueue {
     void Reset();
     // Sets the worker on which the stream starts.
     void GoTo(const std::string& worker);
-    // The stream keeps its place for this time, even if the ticket is destroyed before.
+    // The stream keeps its place for this time, even if the ticket is destroyed earlier.
     void HoldFor(absl::Duration time);
     bool held() const { return line_ != nullptr; }
     // Returns the worker on which the stream starts. Empty if that is not known yet.

@@ -21,7 +21,8 @@ namespace tidepool::service {
 // Use it on the loop only.
 class FirstRequestTimes {
  public:
-  // More times than responses are kept, because a time needs little memory: 8 MiB at most in total.
+  // The maximum number of times. More times than responses are kept, because a time needs little
+  // memory: all of them together need at most 8 MiB.
   static constexpr size_t kMax = 16384;
 
   // `clock` must outlive this object.

@@ -12,12 +12,12 @@
 namespace tidepool::service {
 namespace {
 
-// A worker responds between two steps. A step can take long if it reads the experts for a whole
-// prompt.
+// Maximum time for a worker to respond. A worker responds between two steps. A step can take long
+// if it reads the experts for a whole prompt.
 constexpr absl::Duration kLongest = absl::Seconds(30);
 
-// A worker that does not respond within our own limit is reported as unavailable, even if the
-// caller's deadline is later.
+// If a worker does not respond within kLongest, it is reported as unavailable, unless the caller's
+// deadline has passed before.
 absl::Status OfWorker(const absl::Status& status, absl::Duration asked_until,
                       absl::Duration deadline) {
   if (!absl::IsDeadlineExceeded(status) || asked_until >= deadline) return status;
@@ -52,7 +52,7 @@ void FrontAdmin::AskAll(Request request, absl::Duration deadline, Call<Request, 
   struct Gathering {
     Response response;
     size_t open = 0;
-    std::optional<absl::Duration> hint;  // the retry hint of the first worker's error
+    std::optional<absl::Duration> hint;  // the retry hint in the error of the first worker
     Done<Response> done;
   };
   const auto asked = AskedWorkers(*workers_, request);

@@ -16,8 +16,8 @@
 
 namespace tidepool::service {
 
-// Returns the workers that a request is for: the worker with its worker_id, or all workers if it
-// has none. NOT_FOUND if no worker has this id.
+// Returns the workers that a request is for: the worker with the request's worker_id, or all
+// workers if the request has no worker_id. NOT_FOUND if no worker has this id.
 template <typename Request>
 absl::StatusOr<std::vector<const WorkerSet::Member*>> AskedWorkers(const WorkerSet& workers,
                                                                    const Request& request) {
@@ -31,9 +31,9 @@ absl::StatusOr<std::vector<const WorkerSet::Member*>> AskedWorkers(const WorkerS
   return absl::NotFoundError(absl::StrCat("no worker has the id '", request.worker_id(), "'"));
 }
 
-// Sets the fields of `worker`, a message with a worker's id, address and status. They are copied
-// from the worker's response, if it sent one. The status is `status`. The address stays the one
-// that the front knows.
+// Sets the fields of `worker`, a message with a worker's id, address and status. The fields are
+// copied from the worker's response, if it sent one. The status is set to `status`. The address
+// does not change, because the front knows it.
 template <typename Response, typename Worker>
 void TakeAnswer(const absl::StatusOr<Response>& answer, const absl::Status& status,
                 Worker* worker) {

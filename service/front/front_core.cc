@@ -167,7 +167,8 @@ std::shared_ptr<Generation> FrontCore::Begin(GenerationInput input, GenerationPl
         OnEnd(key, *measured, end);
       });
   running_[key] = generation;
-  // Post the task, because Start may already end the generation, and the caller must have it first.
+  // Post the task, because Start may already end the generation. The caller must have the
+  // generation before that.
   loop_->Post([generation] { generation->Start(); });
   return generation;
 }
@@ -190,8 +191,8 @@ void FrontCore::KeepAskedTime(const IdempotencyCache::Name& key, const Generatio
   const v1::GenerateRequest& request = input.request;
   const bool named = !input.digests->body.empty();
   if (!named || !request.has_chat() || request.has_session_id()) return;
-  // If there are no prompt tokens, the front could not check that the prompt is the same as the
-  // first one. Then the time may be wrong.
+  // If there are no prompt tokens, the front has not checked that the prompt is the same as in the
+  // first request. Then the time may be wrong.
   if (input.begun_before && generation.prompt_tokens() == 0) return;
   asked_times_.Keep(key, input.digests->body, input.asked_at, limits_.request_ttl);
 }
@@ -201,8 +202,8 @@ void FrontCore::Complete(GenerationInput input, WholeResponse* response,
                          std::function<void(std::shared_ptr<ResponseStream>)> on_start) {
   auto* collector = new ResponseCollector(loop_, response, std::move(done));
   collector->SetCompletions(std::clamp(input.request.n(), 1, kMaxChoices));
-  // Progress is only useful in a stream. A single response would contain it when everything is
-  // done.
+  // Progress is only useful in a stream. A single response would deliver the progress after the
+  // work is done.
   input.request.clear_return_progress();
   const std::shared_ptr<ResponseStream> stream = Generate(std::move(input), collector);
   if (stream == nullptr) return;

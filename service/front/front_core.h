@@ -61,9 +61,9 @@ class FrontCore {
   WriteTimeouts* untaken_writes() { return &untaken_writes_; }
   const ResponseBudget& response_budget() const { return response_budget_; }  // thread-safe
 
-  // Begins a generation. Returns null if the request was refused. The sink is already finished
-  // then. If the client has sent the same request with the same request_id before, returns the
-  // response that was begun at that time.
+  // Begins a generation. If the request was refused, returns null, and has already called the
+  // sink's Finish. If the client has sent the same request with the same request_id before, returns
+  // the response that was begun at that time.
   std::shared_ptr<ResponseStream> Generate(GenerationInput input, GenerationSink* sink);
   // Does the same as Generate, but collects one response. INVALID_ARGUMENT if the response needs
   // more than WholeResponse::kMaxBytes of memory. RESOURCE_EXHAUSTED, with a retry hint, if the
@@ -78,8 +78,8 @@ class FrontCore {
   // The counts of state changes of all generations until now.
   const StreamTransitions& transitions() const { return failover_.transitions; }
 
-  // Ends all generations with this status, and all clients that still read finished responses.
-  // Later generations end with it, too.
+  // Ends all generations with this status, and also the streams of clients that still read finished
+  // responses. Later generations end with this status, too.
   void CloseGenerations(const absl::Status& status);
 
  private:
@@ -88,16 +88,16 @@ class FrontCore {
                                     GenerationSink* sink);
   // Returns a copy of the list, because generations may end while the caller uses it.
   std::vector<std::shared_ptr<Generation>> Running() const;
-  // Returns the name that workers have for a requested model, or "" if the model is unknown.
+  // Returns the name of the requested model, as workers report it, or "" if the model is unknown.
   std::string ModelName(const std::string& asked) const;
   std::nullptr_t Refuse(const GenerationInput& input, absl::Status status, GenerationSink* sink);
   void OnEnd(const IdempotencyCache::Name& key, const MeasuredSink& measured,
              const absl::Status& end);
-  // Keeps the time of the request for as long as the client may repeat the request.
+  // Stores when the request was first sent, for as long as the client may repeat the request.
   void KeepAskedTime(const IdempotencyCache::Name& key, const Generation& generation);
   // Periodically moves streams away from workers that send nothing or are stuck.
   void LeaveHangingWorkers();
-  // From now on, tells failover_.queue when a worker becomes available.
+  // From now on, notifies failover_.queue when a worker becomes available.
   void TellQueueOfWorkers();
   Executor* loop_;
   const base::Clock* clock_;

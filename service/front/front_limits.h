@@ -22,8 +22,8 @@ struct FrontLimits {
   // how long a running response continues if no client is connected.
   absl::Duration request_ttl = absl::Minutes(10);
   absl::Duration orphan_ttl = absl::Seconds(30);
-  // Maximum time for a client of a gRPC stream to receive a message. It is read once, when the
-  // front starts.
+  // Maximum time for a client of a gRPC stream to receive a message. The front reads it only once,
+  // when it starts.
   absl::Duration taken_within = kTakenWithin;
 };
 

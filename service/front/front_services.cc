@@ -52,7 +52,7 @@ absl::StatusOr<GenerationInput> ReadGeneration(const FrontDeps& deps, const Byte
 }
 
 // The gRPC stream of a Generate call. It deletes itself on the loop, after all tasks that it has
-// posted.
+// posted have run.
 class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, public GenerationSink {
  public:
   GenerateReactor(const FrontDeps& deps, const ByteBuffer& bytes, CallbackServerContext* context)
@@ -137,7 +137,7 @@ class GenerateReactor final : public grpc::ServerWriteReactor<ByteBuffer>, publi
   bool done_ TIDEPOOL_GUARDED_BY(mutex_) = false;
 };
 
-// The gRPC call of a Complete. It works like GenerateReactor, but sends one response.
+// A gRPC call of Complete. It works like GenerateReactor, but sends one response.
 class CompleteReactor final : public ServerUnaryReactor {
  public:
   CompleteReactor(const FrontDeps& deps, const ByteBuffer& bytes, ByteBuffer* response_bytes,

@@ -19,7 +19,7 @@ namespace {
 // Maximum age of a response that a client may resume at a front that does not know this response.
 constexpr absl::Duration kOldestResponse = absl::Hours(1);
 
-// Returns the caller as workers see it.
+// Returns the information about the caller that workers get.
 worker::v1::Caller CallerOf(const GenerationInput& input) {
   worker::v1::Caller caller;
   caller.set_principal(input.principal);
@@ -29,8 +29,8 @@ worker::v1::Caller CallerOf(const GenerationInput& input) {
   return caller;
 }
 
-// Returns a guess of how many bytes one token needs in a message, with its text and its
-// alternatives. It is used until the first message arrives.
+// Estimates how many bytes one token needs in a message, with its text and its alternatives. It is
+// used until the first message arrives.
 int64_t ExpectedTokenBytes(const v1::GenerateRequest& request) {
   constexpr int64_t kEach = 96;
   if (!request.logprobs() && !request.has_prompt_logprobs()) return kEach;
@@ -241,7 +241,7 @@ PickRequest Generation::MakePick() const {
       .prompt_tokens = prepared_.token_ids_size() + static_cast<int64_t>(output_ids_.size()),
       .preferred_numerics_id = numerics_.first(),
       .needs = Needs(),
-      // A worker may tell only with the prompt what it understands.
+      // A worker may report its value of `understands` only with the prepared prompt.
       .strictly = prepared_.token_ids_size() > 0};
   pick.block_hashes.assign(prepared_.block_hashes().begin(), prepared_.block_hashes().end());
   if (has_session()) {

@@ -1,7 +1,7 @@
-// Generation: one Generate call at the front, from its request to its last message. Its steps: take
-// the lease of the session, prepare the prompt, pick a worker, run the request there, append each
-// message to the session's log, and then send it to the client. If a worker fails, the generation
-// continues on another one.
+// Generation: one Generate call at the front, from its request to its last message. It takes the
+// lease of the session, prepares the prompt, and runs the request on a worker. It appends each
+// message to the session's log, and then sends the message to the client. If a worker fails, the
+// generation continues on another one.
 #ifndef TIDEPOOL_SERVICE_FRONT_GENERATION_H_
 #define TIDEPOOL_SERVICE_FRONT_GENERATION_H_
 
@@ -39,7 +39,7 @@ class GenerationSink {
   virtual ~GenerationSink() = default;
   // Only one write is pending at a time. The next Write comes after ResponseStream::OnWritten.
   virtual void Write(v1::GenerateResponse response) = 0;
-  // The generation has ended. Called once. The sink may be destroyed then.
+  // The generation has ended. This is the last call, so the sink may be destroyed.
   virtual void Finish(absl::Status status) = 0;
 };
 
@@ -78,7 +78,7 @@ struct GenerationInput {
   // session, the template gets the time when the session was created instead.
   absl::Time asked_at = absl::InfinitePast();
   // Only for a request with a request_id that is not a turn of a session. The sink gets the whole
-  // response again, from its beginning. One message ends at resume_after.
+  // response again, from its beginning. One of its messages ends exactly at resume_after.
   bool replay = false;
   // The request was sent before, but the time is not known.
   bool begun_before = false;
@@ -138,10 +138,11 @@ class Generation final : public ResponseStream,
   void FindModel();
   void Prepare();
   void OnPrepared(int32_t attempt, absl::StatusOr<worker::v1::PrepareResponse> prepared);
-  // The parts of the response are found from now on, if the client asks for them.
+  // If the client asks for the parts of the response (parse_output), begins to add them to the
+  // messages.
   void BeginEvents();
-  // Returns the value of `understands` that a worker needs for this request. 0 if all workers
-  // understand everything.
+  // Returns the minimum value of `understands` with which a worker supports all fields of this
+  // request. Returns 0 if all workers support all fields.
   int32_t Needs() const;
   // Limits the length of the session's log to max_session_tokens. FAILED_PRECONDITION if the log
   // has no room left.
@@ -150,7 +151,7 @@ class Generation final : public ResponseStream,
   // Finds the text of the tokens that the client already has (resume_after). After that, the client
   // gets the rest of the logged part of its turn, and then new tokens.
   void FindReceivedText();
-  // Uses the prompt in the log, because today the template may render the request differently.
+  // Uses the prompt in the log, because the template may now render the request differently.
   void TakeLoggedPrompt();
   void Resume(const std::string& received_text);
 
@@ -178,7 +179,8 @@ class Generation final : public ResponseStream,
   std::shared_ptr<SessionTurn> turn_;  // null if the request has no session
   v1::Model model_;
   worker::v1::PrepareResponse prepared_;
-  mutable std::optional<int32_t> needs_;  // NeededToUnderstand of the request, when it was used
+  // the result of NeededToUnderstand; nullopt: not computed yet
+  mutable std::optional<int32_t> needs_;
   StreamPlacement placement_;
   StreamNumerics numerics_;
   uint64_t run_ = 0;  // the number that NoteSent returned; 0: no run

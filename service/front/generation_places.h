@@ -15,9 +15,9 @@ namespace tidepool::service {
 // Use it on the loop only.
 class GenerationPlaces {
  public:
-  // The slots that a generation holds while it runs. It may outlive the GenerationPlaces.
+  // The slots that a generation holds while it runs. A Place may outlive the GenerationPlaces.
   struct Place {
-    engine::AdmissionSlots::Place here;  // one of all slots of this front
+    engine::AdmissionSlots::Place here;  // one of the slots of this front
     PrincipalQuotas::Place among_own;    // one of the principal's slots
   };
 

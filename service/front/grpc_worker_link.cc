@@ -18,15 +18,16 @@ namespace {
 
 constexpr BackOff kWatchBackOff = {.first = absl::Milliseconds(100), .last = absl::Seconds(2)};
 
-// gRPC's API takes a wall-clock time. It converts it at once to a time of its own steady clock.
+// gRPC's API takes a wall-clock time. gRPC converts this time at once to a time of its own steady
+// clock.
 void SetDeadline(absl::Duration deadline, grpc::ClientContext* context) {
   if (deadline == absl::InfiniteDuration()) return;
   const base::Clock& clock = base::Clock::Real();
   context->set_deadline(absl::ToChronoTime(clock.Now() + (deadline - clock.Monotonic())));
 }
 
-// Returns whether the worker has refused this front's credentials. That is not the client's fault,
-// so the client gets UNAVAILABLE. The reason is logged when the stream of states ends.
+// Returns whether the worker has refused this front's credentials. This is not the client's fault,
+// so the client gets UNAVAILABLE. The log names the reason when the stream of states ends.
 bool IsFrontRefused(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
          status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
@@ -47,8 +48,8 @@ absl::Status EndOf(const grpc::Status& status, const std::string& address) {
       absl::StrCat("worker ", address, " cancelled the call: ", status.error_message()));
 }
 
-// Returns whether gRPC assigned the call to a connection. Only in that case, peer() is the address
-// of a socket. Otherwise it is the target name of the channel.
+// Returns whether gRPC assigned the call to a connection. Only then, peer() is the address of a
+// socket. Otherwise peer() is the target name of the channel.
 bool WasSent(const grpc::ClientContext& context) {
   return absl::StartsWith(context.peer(), "ipv4:") || absl::StartsWith(context.peer(), "ipv6:");
 }

@@ -18,7 +18,7 @@ namespace tidepool::service {
 
 // Opens a channel to HOST:PORT that shares no connection with others. gRPC's own retries are off,
 // because the front decides what to retry. The worker's certificate must be valid for `name`, which
-// has the form HOST:PORT. If `name` is empty, it must be valid for the address.
+// has the form HOST:PORT. If `name` is empty, the certificate must be valid for the address.
 std::shared_ptr<grpc::Channel> MakeWorkerChannel(const std::string& address,
                                                  const std::string& name, int64_t max_message_bytes,
                                                  std::shared_ptr<ClientSecurity> security);

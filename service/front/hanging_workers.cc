@@ -3,8 +3,8 @@
 namespace tidepool::service {
 namespace {
 
-// This is the time of eight missed states. It is longer than a short delay of the machine, and
-// short enough for a client that waits for its next token.
+// A worker that sends nothing for this time hangs: eight states are missing. The time is longer
+// than a short delay of the machine, and short enough for a client that waits for its next token.
 constexpr absl::Duration kLongSilence = absl::Seconds(2);
 
 }  // namespace

@@ -10,8 +10,8 @@
 
 namespace tidepool::service {
 
-// A worker that sends nothing, or that reports a stuck engine, while another worker serves the same
-// model.
+// A worker hangs if it sends nothing or reports a stuck engine, while another worker serves the
+// same model.
 struct HangingWorker {
   const WorkerLink* link = nullptr;
   absl::string_view why;  // what is wrong with the worker, for messages

@@ -20,7 +20,8 @@ absl::Status TooManyReaders(const std::string& request_id) {
 }
 
 // The error for a position that is no longer kept. Running the request again would not help: it
-// would end the stream of the reader that is further ahead, and that client would then do the same.
+// would end the stream of the reader that is further ahead. Then that client would run the request
+// again, too, and end this client's stream.
 absl::Status KeptNoMore(const std::string& request_id, const NamedRequest& request) {
   return absl::FailedPreconditionError(absl::StrCat(
       "another call reads the response of request_id '", request_id, "', and its first ",

@@ -28,9 +28,9 @@ class IdempotencyCache {
  public:
   static constexpr size_t kMaxKept = 4096;
   static constexpr size_t kMaxKeptBytes = size_t{64} << 20;
-  // Maximum number of readers of one response. More than one is needed: if a client reconnects, its
-  // first connection may still look alive for a while. Readers are not generations, so they do not
-  // count in a principal's limits.
+  // Maximum number of readers of one response. More than one reader is needed: if a client
+  // reconnects, its first connection may still look alive for a while. Readers are not generations,
+  // so they do not count in a principal's limits.
   static constexpr size_t kMaxReaders = 16;
   using Name = std::pair<std::string, std::string>;  // principal, request_id
 
@@ -44,9 +44,10 @@ class IdempotencyCache {
   // tokens. At each of them, a message of the response must begin. If there is a position at which
   // no message begins, returns null, cancels the request if it runs, and forgets it.
   //
-  // Errors: ALREADY_EXISTS if the request has another body. RESOURCE_EXHAUSTED if it already has
-  // the maximum number of readers. FAILED_PRECONDITION if the response is no longer kept from one
-  // of the positions on, and another client is reading it. `digest` is RequestDigests::body.
+  // Errors: ALREADY_EXISTS if the request has another body. RESOURCE_EXHAUSTED if the response
+  // already has the maximum number of readers. FAILED_PRECONDITION if messages after one of the
+  // positions are no longer in memory, and another client reads the response. `digest` is
+  // RequestDigests::body.
   absl::StatusOr<std::shared_ptr<NamedRequest>> Find(const Name& name,
                                                      std::initializer_list<int64_t> positions,
                                                      const std::string& digest);

@@ -1,4 +1,4 @@
-// LoggedTurn: a turn that a client has sent again. It is in the session's log but not in this
+// LoggedTurn: a turn that a client has sent again. The turn is in the session's log but not in this
 // front's cache, because another front ran it, or because it ended long ago.
 #ifndef TIDEPOOL_SERVICE_FRONT_LOGGED_TURN_H_
 #define TIDEPOOL_SERVICE_FRONT_LOGGED_TURN_H_
@@ -27,14 +27,15 @@ struct LoggedTurn {
 
 // Removes the turn with this request_id, and all later turns, from `log`, so that `log` is as it
 // was when the turn began. Returns the turn, or nullopt if there is no such turn.
-// FAILED_PRECONDITION if the turn was interrupted, or was cut since, so that it cannot be returned
-// again.
+// FAILED_PRECONDITION if the turn was interrupted, or was cut later. Then its response cannot be
+// returned again.
 absl::StatusOr<std::optional<LoggedTurn>> TakeLoggedTurn(absl::string_view request_id,
                                                          SessionLogData* log);
 
 // Returns the part of `response` that the client has not received. `received` is the text of the
 // tokens that the client has. The end of that text may have been held back, because it could have
-// been the beginning of a stop string in `stopping`. If so, the result begins with that end.
+// been the beginning of a stop string in `stopping`. If so, the result begins with the part that
+// was held back.
 std::string UnreceivedText(absl::string_view response, absl::string_view received,
                            const v1::Stopping& stopping);
 

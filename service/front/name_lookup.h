@@ -20,7 +20,8 @@ class NameLookup {
   // Gets at least one IP address. The addresses are different from each other, and their order has
   // no meaning. The error UNAVAILABLE says why there are none.
   using Done = std::function<void(absl::StatusOr<std::vector<std::string>>)>;
-  // Looks the name up. Calls `done` later, on the loop. This object may already be destroyed then.
+  // Looks the name up. Calls `done` later, on the loop, even if this object is destroyed in the
+  // meantime.
   virtual void Lookup(const std::string& host, Done done) = 0;
 };
 

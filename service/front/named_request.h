@@ -32,7 +32,7 @@ class NamedRequest final : public GenerationSink,
   static constexpr size_t kMaxBytes = size_t{16} << 20;
 
   // `begin` is the output token at which the first reader resumes. No message of the generation
-  // contains tokens both before and after it. The loop must outlive this object.
+  // contains tokens both before and after this position. The loop must outlive this object.
   NamedRequest(Executor* loop, absl::Duration orphan_ttl, int64_t begin);
 
   // Call it before the first message.
@@ -100,12 +100,13 @@ class NamedRequest final : public GenerationSink,
   const int64_t begin_;
   std::weak_ptr<ResponseStream> generation_;
   std::deque<v1::GenerateResponse> messages_;
-  size_t dropped_ = 0;  // number of messages before the kept ones, which were dropped
+  size_t dropped_ = 0;  // number of old messages that were dropped
   size_t bytes_ = 0;
   size_t taken_ = 0;  // number of messages that the generation counts as received
   std::optional<absl::Status> status_;
   std::vector<std::weak_ptr<Reader>> readers_;  // the clients own them
-  // how often the last reader has left; if it changed, a new reader came and left in the meantime
+  // How often the last reader has left. If the number has changed after orphan_ttl_, a new reader
+  // has come and left in the meantime.
   int64_t departures_ = 0;
 };
 

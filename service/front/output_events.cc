@@ -7,7 +7,7 @@
 namespace tidepool::service {
 namespace {
 
-// The first piece of a call gets its id.
+// The first piece of a tool call gets the id of the call.
 v1::OutputEvent EventOf(OutputPiece piece, const OutputEvents::Names& names) {
   v1::OutputEvent event;
   switch (piece.kind) {

@@ -15,17 +15,17 @@ namespace tidepool::service {
 
 using EventList = google::protobuf::RepeatedPtrField<v1::OutputEvent>;
 
-// Appends an event. If it continues the last one, it is joined with it.
+// Appends an event. If it continues the last event of the list, the two are merged.
 void AppendEvent(v1::OutputEvent event, EventList* events);
 
 // Returns the tools of the request, or null if its response has no calls.
 std::shared_ptr<const ToolSchemas> ToolsOf(const v1::GenerateRequest& request);
 
-// Thread-compatible. The events depend only on the text of the response, so they are the same if
+// Thread-compatible. The events depend only on the text of the response. So they are the same if
 // the response moves to another worker or is read again.
 class OutputEvents {
  public:
-  // The names from which the ids of calls are made.
+  // The names from which the ids of tool calls are made.
   struct Names {
     std::string principal, request_id;
   };

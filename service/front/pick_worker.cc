@@ -9,8 +9,8 @@
 namespace tidepool::service {
 namespace {
 
-// Used if no worker has a measured rate. Its value does not matter, because then only the numbers
-// of tokens are compared.
+// Used if no worker has a measured rate. The value of this constant does not matter, because then
+// only the numbers of tokens are compared.
 constexpr double kUnknownRate = 1000;
 // A running sequence slows down the prefill of other sequences. The effect is about the same as
 // this number of prompt tokens.

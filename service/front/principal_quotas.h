@@ -14,9 +14,9 @@
 
 namespace tidepool::service {
 
-// Use it on the loop only. The rate limit is a token bucket. It holds the requests of one minute
-// and is refilled evenly. So after a minute without requests, a principal may start all requests of
-// a minute at once.
+// Use it on the loop only. The rate limit is a token bucket. The bucket holds the requests of one
+// minute and is refilled evenly. So after a minute without requests, a principal may start all
+// requests of a minute at once.
 class PrincipalQuotas {
  public:
   // A generation's slot among the slots of its principal. The slot is free again when the last copy

@@ -1,6 +1,6 @@
 // PromptReport: records which reports about the prompt a client has requested, and which parts of
-// these reports have arrived. This is needed to report each prompt token exactly once if the
-// response moves to another worker.
+// these reports have arrived. With this information, each prompt token is reported exactly once,
+// even if the response moves to another worker.
 #ifndef TIDEPOOL_SERVICE_FRONT_PROMPT_REPORT_H_
 #define TIDEPOOL_SERVICE_FRONT_PROMPT_REPORT_H_
 

@@ -15,8 +15,8 @@
 namespace tidepool::service {
 
 // Use it on the loop only. Lines begin with "request ended". docs/operations.md describes their
-// fields. A line contains no text that a client has sent to the model, not even as part of an error
-// message, unless prompt logging is enabled.
+// fields. Unless prompt logging is enabled, a line contains no text that a client has sent to the
+// model, not even in an error message.
 class RequestLog {
  public:
   explicit RequestLog(LogSink log) : log_(std::move(log)) {}
@@ -26,8 +26,7 @@ class RequestLog {
   // Returns how many lines of the whole log could not be written.
   int64_t dropped_lines() const { return log_.dropped_lines(); }
 
-  // Logs a request that had begun and has ended. `model` is the name that workers have for the
-  // model.
+  // Logs a request that had begun and has ended. `model` is the model's name, as workers report it.
   void Ended(const Generation& generation, const std::string& model, const RequestSummary& summary,
              const absl::Status& status) const;
   // Logs a request that was refused before it began.

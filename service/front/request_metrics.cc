@@ -71,7 +71,7 @@ void MeasuredSink::Write(v1::GenerateResponse response) {
       first_ = last_ = now;
       --tokens, ++tokens_;
     }
-    // The tokens of one message share the time since the message before it.
+    // The time since the previous message is divided equally among the tokens of this message.
     if (tokens > 0) {
       const double each = absl::ToDoubleSeconds(now - last_) / static_cast<double>(tokens);
       metrics.inter_token_latency.Observe(each, tokens);

@@ -97,8 +97,7 @@ void AddUsage(const std::string& principal, const PrincipalUsage& usage, Princip
 // Measures a generation and passes its messages on to `sink`. Use it on the loop only.
 class MeasuredSink final : public GenerationSink {
  public:
-  // Returns the model's name, or "" if it is unknown. If it is unknown, the request is not
-  // measured.
+  // Returns the model's name. Returns "" if the model is unknown. Then the request is not measured.
   using ModelName = std::function<std::string()>;
 
   // All arguments must outlive the generation.

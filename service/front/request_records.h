@@ -28,11 +28,11 @@ class RequestRecords {
   int64_t failed() const { return failed_; }
 
   void OnReceived() { ++total_; }
-  // The received request has several choices. OnReceived is called for each choice, which counts
-  // the choice. So the request itself is not counted.
+  // The received request has several choices. OnReceived is called for the request and for each
+  // choice. So this call subtracts the request itself.
   void OnSplit() { --total_; }
-  // A received request was refused. `model` is the name that workers have for the model, or "" if
-  // it is unknown.
+  // A received request was refused. `model` is the model's name, as workers report it, or "" if the
+  // model is unknown.
   void OnRefused(const GenerationInput& input, const std::string& model,
                  const absl::Status& status);
   // A request that had begun has ended.

@@ -8,7 +8,7 @@
 namespace tidepool::service {
 namespace {
 
-// Returns about how much memory this message adds to a response.
+// Estimates how much memory this message adds to a response.
 int64_t KeptBytes(const v1::GenerateResponse& response) {
   size_t bytes = response.text().size() + response.token_ids_size() * sizeof(int32_t);
   for (const v1::TokenLogprob& logprob : response.logprobs()) bytes += logprob.SpaceUsedLong();
@@ -20,7 +20,7 @@ int64_t KeptBytes(const v1::GenerateResponse& response) {
   return static_cast<int64_t>(bytes);
 }
 
-// Adds a part of the response.
+// Adds an output event to the completion.
 void TakeEvent(v1::OutputEvent* event, v1::Completion* completion) {
   if (event->has_reasoning()) {
     completion->mutable_reasoning()->append(event->reasoning());

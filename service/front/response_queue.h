@@ -22,8 +22,8 @@ class ResponseQueue {
   void Push(v1::GenerateResponse response, bool logged);
   // The oldest message that was not in the log is now in the log.
   void MarkLogged();
-  // Merges all messages that may be sent into one and returns it. Returns nullopt if there are
-  // none, or if the client has not received the last returned message yet.
+  // Merges all messages that may be sent into one and returns it. Returns nullopt if no message may
+  // be sent, or if the client has not received the last returned message yet.
   std::optional<v1::GenerateResponse> Take();
   // The client has received the last returned message. Returns the number of its tokens. Prompt
   // tokens in a prompt report (prompt_report.h) are included.

@@ -3,7 +3,7 @@
 // Three failures in a row end a request. If an attempt has generated kProvenTokens tokens, the
 // count starts again at zero. A crash of the worker is not counted here, because crash_evidence.h
 // decides whether the prompt has caused it. But a broken connection looks like a crash until the
-// same process responds again. After that, it is counted as a failure.
+// same process responds again. After that, the broken connection is counted as a failure.
 #ifndef TIDEPOOL_SERVICE_FRONT_RETRY_STATE_H_
 #define TIDEPOOL_SERVICE_FRONT_RETRY_STATE_H_
 

@@ -174,8 +174,9 @@ void SessionCalls::Fork(const v1::ForkSessionRequest& request, const std::string
     if (weak.expired()) return done(ShuttingDown());
     log->info.session_id = id;
     // A fork keeps the create_time of its source, because the chat template gets this time
-    // (TellTime). The old prompts were rendered with it, and new prompts will be rendered with it.
-    // It may be in the future if the clock of the front that created the source was fast.
+    // (TellTime). The old prompts were rendered with this time, and new prompts will be rendered
+    // with the same time. This time may be in the future if the clock of the front that created the
+    // source was fast.
     log->info.update_time = std::max(clock_->Now(), log->info.create_time);
     if (log->turns.empty()) log->info.create_time = log->info.update_time;
     store_->Insert(*std::move(log),

@@ -37,8 +37,8 @@ class SessionCalls {
             Done<v1::ListSessionsResponse> done);
   void Delete(const v1::DeleteSessionRequest& request, const std::string& principal,
               Done<v1::DeleteSessionResponse> done);
-  // Both read the log and find where to cut it. If a response is cut, they ask a worker for the
-  // text of the remaining part. Then they write the log.
+  // Fork and Truncate read the log and find where to cut it. If they cut a response, they ask a
+  // worker for the text of the remaining part. Then they write the log.
   void Fork(const v1::ForkSessionRequest& request, const std::string& principal,
             Done<v1::Session> done);
   void Truncate(const v1::TruncateSessionRequest& request, const std::string& principal,

@@ -96,7 +96,8 @@ void SessionTurn::Close() {
 void SessionTurn::GiveBack() {
   const auto ignore = [](absl::Status) {};  // if the release fails, the lease still expires
   const std::string& session_id = turn_.log.info.session_id;
-  // True if the log contains nothing of this turn, or all of it.
+  // True if the turn does not have to be ended in the log: the log contains nothing of it, or the
+  // whole turn.
   const bool nothing_logged = !begun_ || (failed_ && logged_length_ == turn_.log.info.token_count);
   if (nothing_logged) return store_->ReleaseLease(session_id, turn_.epoch, ignore);
   if (finished_ && !failed_) return;

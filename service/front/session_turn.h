@@ -39,8 +39,8 @@ class SessionTurn : public std::enable_shared_from_this<SessionTurn> {
 
   // Takes the lease, and renews it until the turn ends. This function sets the length of the lease.
   void Begin(TurnRequest request);
-  // Appends to the log. This function sets session, epoch and expected_length. Requires: OnTurn was
-  // called with OK. Only the first append has `begin`.
+  // Appends to the log. This function sets the fields session_id, epoch and expected_length.
+  // Requires: OnTurn was called with OK, and only the first append has `begin`.
   void Append(AppendRequest append);
   // Releases the lease. The turn ends with the last append that was stored. If nothing was
   // appended, the log does not change.

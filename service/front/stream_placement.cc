@@ -10,8 +10,8 @@ namespace tidepool::service {
 namespace {
 
 constexpr absl::Duration kWorkerWait = absl::Seconds(30);
-// Time between two checks whether the streams that run beside a suspect prompt are harmless or have
-// ended.
+// Time between two checks by a trial that waits. It checks whether the other streams on its worker
+// have ended or are proven.
 constexpr absl::Duration kTrialPoll = absl::Milliseconds(50);
 
 FailoverQueue::Kind KindOf(Suspicion suspicion) {
@@ -48,7 +48,8 @@ void StreamPlacement::GiveTicketUp() {
 WorkerSighting StreamPlacement::Sight() const {
   const WorkerSighting now = context_.workers->Sight(worker_.link);
   if (now.process_id == begun_.process_id) return now;
-  // A new process already responds under this address.
+  // A new process already responds at this address. So return the earlier process, which ran the
+  // attempt.
   WorkerSighting begun = begun_;
   begun.at = context_.clock->Monotonic();
   return begun;
@@ -80,7 +81,8 @@ bool StreamPlacement::MayResume() {
 
 void StreamPlacement::OnPrepared() {
   trial_.Answer(Sight());
-  // If the prompt crashes the worker, the stream may end before that. So keep its place.
+  // If the prompt crashes the worker, the stream may already have ended. So the stream keeps its
+  // place in the queue.
   if (tried_alone()) ticket_.HoldFor(CrashEvidence::kLinger);
   if (!tried_alone() || SuspicionAt(StreamStep::kRun) != Suspicion::kAlone) return BeginAttempts();
   failed_workers_.clear();
@@ -252,7 +254,7 @@ Suspicion StreamPlacement::SuspicionAt(StreamStep step) const {
 
 void StreamPlacement::Try(StreamStep step) {
   if (tried_alone() && SuspicionAt(step) == Suspicion::kAlone) {
-    GoTo(StreamState::kInLine);  // it keeps its turn
+    GoTo(StreamState::kInLine);  // it is still this stream's turn
     return owner_->Do(step);
   }
   const bool fresh = failed_workers_.empty() && SuspicionAt(step) == Suspicion::kNone;

@@ -1,6 +1,6 @@
-// StreamPlacement: decides which worker runs a stream, and what the stream does between two
-// workers: it backs off, waits for its turn, waits for a worker, or is tried alone (a trial, see
-// crash_evidence.h). stream_state.h lists the states.
+// StreamPlacement: decides which worker runs a stream. Between two workers, it decides whether the
+// stream backs off, waits, or is tried alone (a trial, see crash_evidence.h). stream_state.h lists
+// the states.
 #ifndef TIDEPOOL_SERVICE_FRONT_STREAM_PLACEMENT_H_
 #define TIDEPOOL_SERVICE_FRONT_STREAM_PLACEMENT_H_
 
@@ -90,17 +90,19 @@ class StreamPlacement {
 
   // worker() answered a unary step.
   void OnAnswered() { asked_.reset(); }
-  // worker() has prepared the prompt. If the prompt is tried alone, worker() also runs it, and
-  // nothing else.
+  // worker() has prepared the prompt. If the prompt is tried alone, worker() must also run it, and
+  // may run nothing else.
   void OnPrepared();
   // Forgets earlier failures, because they do not concern the next step.
   void BeginAttempts();
   void OnTokens(int64_t count);
-  // Returns whether worker() may get credit now. It may not in one case: this stream was paused
-  // when another stream's trial began on worker(), and it could also crash the worker. Then it
-  // waits for the end of the trial, but only for a limited time. After that, OnMayResume is called.
+  // Returns whether worker() may get credit now. In one case, it may not: this stream was paused
+  // when another stream's trial began on worker(), and could also crash the worker. Then this
+  // stream waits for the end of the trial, but only for a limited time. After that, OnMayResume is
+  // called.
   bool MayResume();
-  // The worker got credit and may compute again. It had no credit, because the client did not read.
+  // The worker got credit for this stream and may compute again. Before, it had no credit, because
+  // the client did not read.
   void OnCredit() { trial_.Resume(); }
   void OnStandstill();
   // The last token has arrived.
@@ -133,7 +135,7 @@ class StreamPlacement {
   };
 
   PickRequest Pick() const;
-  // Returns what is known about the worker's process now.
+  // Returns a sighting of the process on which the attempt began.
   WorkerSighting Sight() const;
   void GoTo(StreamState next);
   bool tried_alone() const { return ticket_.held() && kind_ == FailoverQueue::Kind::kAlone; }

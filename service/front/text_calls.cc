@@ -8,9 +8,8 @@
 namespace tidepool::service {
 namespace {
 
-// Maximum number of Tokenize and Detokenize calls, running and waiting. They need a limit of their
-// own, because each can be as long as the largest message, and a principal's limits do not count
-// them.
+// Maximum number of Tokenize and Detokenize calls, running and waiting. These calls need their own
+// limit: each can be as long as the largest message, and a principal's limits do not count them.
 constexpr int64_t kMaxTexts = 64;
 
 }  // namespace

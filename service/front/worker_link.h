@@ -43,7 +43,7 @@ struct RunEvents {
 
 // Returns why a unary call with this status has failed: kCrash, kUnanswered or kAway.
 EndedBy UnaryEndedBy(const absl::Status& status);
-// Returns `status` with `by` attached. UnaryEndedBy returns it.
+// Returns `status` with `by` attached, so that UnaryEndedBy returns `by`.
 absl::Status WithEndedBy(absl::Status status, EndedBy by);
 
 // The maximum time of one attempt to connect to a worker.
@@ -88,8 +88,9 @@ class WorkerLink {
                      Done<v1::DrainResponse> done) = 0;
   // Begins to watch the worker's states, with the RPC Watch. If the stream of states ends, it is
   // opened again, with back-off, as long as the link exists. `on_state` gets each state. `on_lost`
-  // is called each time the stream ends. The status OK means that the worker is not lost. It has
-  // closed the stream because of the connection's age, and the next stream is opened at once.
+  // is called each time the stream ends. The status OK means that the worker is not lost. The
+  // worker has closed the stream because of the connection's age, and the next stream is opened at
+  // once.
   virtual void Watch(std::function<void(const worker::v1::WatchResponse&)> on_state,
                      std::function<void(absl::Status)> on_lost) = 0;
 };

@@ -42,7 +42,7 @@ class WorkerRoster {
   static constexpr absl::Duration kShortestPeriod = absl::Seconds(1);
 
   // Creates a link to `address`. The worker's certificate must be valid for `name`. If `name` is
-  // empty, it must be valid for the address.
+  // empty, the certificate must be valid for the address.
   using MakeLink = std::function<std::shared_ptr<WorkerLink>(const std::string& address,
                                                              const std::string& name)>;
   struct Surroundings {

@@ -10,7 +10,7 @@
 namespace tidepool::service {
 namespace {
 
-// This is the time of four missed states.
+// A worker is suspect if no state arrives for this time: four states are missing.
 constexpr absl::Duration kSilence = absl::Seconds(1);
 // After a stream has broken, states that were sent earlier arrive within this time.
 constexpr absl::Duration kOnItsWay = absl::Seconds(1);
@@ -18,8 +18,8 @@ constexpr absl::Duration kOnItsWay = absl::Seconds(1);
 // hold.
 constexpr size_t kMaxSessions = 4096;
 
-// A newer worker may report a state that is unknown here. It does not mean that the worker accepts
-// requests.
+// A newer worker may report a state that is unknown here. An unknown state does not mean that the
+// worker accepts requests.
 WorkerHealth HealthOf(worker::v1::WorkerState state) {
   if (state == worker::v1::STUCK) return WorkerHealth::kSuspect;
   const bool serves = state == worker::v1::SERVING || state == worker::v1::WORKER_STATE_UNSPECIFIED;
@@ -236,7 +236,7 @@ void WorkerSet::OnState(Member* member, const worker::v1::WatchResponse& state) 
   view.prefill_tokens_per_second = state.prefill_tokens_per_second();
   view.prefixes = std::make_shared<const std::unordered_set<uint64_t>>(
       state.prefix_digests().begin(), state.prefix_digests().end());
-  // What a prompt has taught is true for the same process.
+  // If the process is the same, the value that it reported with a prompt is still valid.
   const bool same = member->connected && member->process_id == state.process_id();
   view.understands = std::max(state.understands(), same ? view.understands : 0);
   member->places = state.places();

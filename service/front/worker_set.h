@@ -90,22 +90,24 @@ class WorkerSet {
   // A call has failed in the worker or on the way there. The worker is suspect until its next state
   // arrives.
   void NoteFailure(const WorkerLink* link, const absl::Status& status);
-  // The worker has reported during a run that it drains. Its next state would say so later.
+  // The worker has reported during a run that it drains. The worker's next state would report this
+  // only later.
   void NoteDraining(const WorkerLink* link);
 
   // Sight: call it when a call to the worker has ended as if the worker had crashed. Returns a
   // sighting of the process that was running. FateOf: returns what is known about that process
   // since the sighting. The process lives if it has reported a state on a new stream. A state on
-  // the same stream also counts, but only if it arrived long enough after the sighting: a broken
-  // stream can still deliver states that were sent earlier.
+  // the same stream counts only if it arrived long enough after the sighting, because a broken
+  // stream can still deliver earlier states.
   WorkerSighting Sight(const WorkerLink* link) const;
   Fate FateOf(const WorkerSighting& seen) const;
 
-  // Returns whether another worker serves the same model now, and understands at least this.
+  // Returns whether another worker serves the same model now, and has at least this value of
+  // `understands`.
   bool ServedElsewhere(const WorkerLink* link, int32_t understands) const;
 
-  // The worker has reported the fields that it supports. Workers of the releases that do not report
-  // this in their states do so when they prepare a prompt.
+  // The worker has reported which version of GenerateRequest it supports. Workers of some releases
+  // report this value only when they prepare a prompt, not in their states.
   void NoteUnderstands(const WorkerLink* link, int32_t understands);
 
   // Calls `task` once, when a worker becomes available or has more room. Tasks run in the order in
@@ -121,8 +123,9 @@ class WorkerSet {
     v1::Model model;
     bool heard = false;       // the worker has reported its model
     bool connected = false;   // its stream of states is open
-    uint64_t process_id = 0;  // the last one that it reported; 0: not known
-    // number of streams of states that were opened, except those that followed an orderly end
+    uint64_t process_id = 0;  // the last id that it reported; 0: not known
+    // number of streams of states that were opened, except those after an orderly end of the
+    // previous stream
     int64_t watches = 0;
     absl::Duration heard_at;  // when the last state arrived
     bool failed = false;      // a call has failed since the last state
@@ -130,11 +133,13 @@ class WorkerSet {
     absl::StatusCode reported = absl::StatusCode::kOk;
     // when the last state arrived; in the future while the next stream is being opened
     absl::Duration last_state;
-    // runs since the last state, with the number of their prompt tokens
+    // runs that began after the last state; the value is the number of prompt tokens
     std::map<uint64_t, int64_t> sent;
     int64_t sent_tokens = 0;  // number of prompt tokens of all runs in `sent`
-    int64_t ended = 0;        // number of runs in the last state that have ended since
-    // For each session: the number of tokens with KV there. Cleared when the process is lost.
+    // number of runs that have ended since the last state, which still contains them
+    int64_t ended = 0;
+    // For each session: the number of tokens whose KV is on this worker. Cleared when the process
+    // is lost.
     std::unordered_map<std::string, int64_t> sessions;
   };
   const std::vector<std::unique_ptr<Member>>& members() const { return members_; }
@@ -161,7 +166,8 @@ class WorkerSet {
 
 // Returns the number of workers that serve this model now. Use it on the loop only.
 int64_t CountServing(const WorkerSet& workers, const std::string& model_digest);
-// Returns whether all workers are known to understand at least this. Use it on the loop only.
+// Returns whether `understands` is known to be at least this value for all workers. Use it on the
+// loop only.
 bool AllUnderstand(const WorkerSet& workers, int32_t understands);
 
 }  // namespace tidepool::service

@@ -43,9 +43,10 @@ std::string JoinParts(const Json& parts, const std::string& path, JsonFields* fi
   return text;
 }
 
-// Converts a tool call of an assistant message for chat templates. They need its arguments as an
-// object. In OpenAI's format, the arguments are JSON text. If a response was cut, or a model wrote
-// wrong JSON, they stay text, and the worker makes an object of them.
+// Converts a tool call of an assistant message for chat templates. Templates need the call's
+// arguments as an object, but in OpenAI's format they are JSON text. If the text is not valid JSON,
+// because a response was cut or a model made a mistake, it stays text. Then the worker makes an
+// object of it.
 Json ReadToolCall(const Json& call, const std::string& path, JsonFields* fields) {
   if (!call.is_object()) {
     fields->Fail(path, "is not an object");

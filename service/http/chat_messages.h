@@ -10,7 +10,7 @@ namespace tidepool::service {
 
 // Reports faults in the request to `fields`.
 void ReadChat(JsonFields* fields, v1::Chat* chat);
-// Reads the limit on reasoning. llama.cpp and vLLM have different names for it, and -1 means that
+// Reads the limit on reasoning. Its field has different names in llama.cpp and vLLM. -1 means that
 // there is no limit.
 void ReadThinkingBudget(JsonFields* fields, v1::GenerateRequest* request);
 

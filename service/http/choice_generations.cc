@@ -30,8 +30,7 @@ std::vector<GenerationInput> InputsOf(const OpenAiRequest& request, const HttpAs
     if (key.id.empty()) continue;
     input.request.set_request_id(key.ChoiceId(i, count));
     // The front must also send the part of the response that the client already has, because later
-    // events can only be made from the whole response. EventStream does not send the earlier events
-    // again.
+    // events depend on the whole response. EventStream does not send the earlier events again.
     input.replay = true;
     if (key.resume.has_value()) input.request.set_resume_after(key.resume->tokens(i));
     input.digests = DigestsOf(input.request);

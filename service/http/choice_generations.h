@@ -1,5 +1,5 @@
 // ChoiceGenerations: the generations of one HTTP request, one for each choice. It passes their
-// messages from the front (service/front) to the HTTP side.
+// messages from the front (service/front) to the HTTP code.
 #ifndef TIDEPOOL_SERVICE_HTTP_CHOICE_GENERATIONS_H_
 #define TIDEPOOL_SERVICE_HTTP_CHOICE_GENERATIONS_H_
 
@@ -47,8 +47,8 @@ class ChoiceGenerations {
    public:
     virtual ~Listener() = default;
     // Receives a choice's next message. The choice sends its next message only after OnWritten was
-    // called. `model` is set in the messages at position 0, that is, up to the choice's first
-    // token.
+    // called. `model` is set in the messages at position 0: these are all messages up to the
+    // choice's first token.
     virtual void OnMessage(int64_t choice, std::optional<ServedModel> model,
                            v1::GenerateResponse message) = 0;
     // The choice will send no more messages.

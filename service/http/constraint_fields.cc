@@ -10,7 +10,7 @@ namespace {
 
 constexpr char kAnyObject[] = R"({"type":"object"})";
 
-// Sets the constraint, and reports a second one.
+// Sets the constraint. Reports an error if the request has a second constraint.
 class ConstraintWriter {
  public:
   explicit ConstraintWriter(v1::GenerateRequest* out) : out_(*out) {}
@@ -79,7 +79,7 @@ void ReadResponseFormat(JsonFields* fields, ConstraintWriter* out) {
     }
   } else if (type == "json_object") {
     if (named != nullptr) inner.Fail("json_schema", "needs the type \"json_schema\"");
-    // llama.cpp has a schema here.
+    // In llama.cpp, json_object may have a schema.
     if (plain != nullptr) {
       out->Schema(&inner, "schema", *plain);
     } else {
@@ -91,7 +91,7 @@ void ReadResponseFormat(JsonFields* fields, ConstraintWriter* out) {
   fields->Fail(inner.Done());
 }
 
-// A schema (an object, true or false), or its JSON text.
+// Reads a schema (an object, true or false), or the JSON text of a schema.
 void ReadJsonSchema(JsonFields* fields, absl::string_view name, ConstraintWriter* out) {
   const Json* value = fields->Find(name, {"object", "string", "boolean"});
   if (value == nullptr) return;
@@ -120,7 +120,7 @@ void ReadStructuredOutputs(JsonFields* fields, ConstraintWriter* out) {
   inner.NotServed("structural_tag");
   inner.NotServed("disable_any_whitespace", false);
   inner.NotServed("disable_additional_properties", false);
-  inner.Bool("disable_fallback");  // about vLLM's backends
+  inner.Bool("disable_fallback");  // concerns only vLLM's backends
   fields->Fail(inner.Done());
 }
 

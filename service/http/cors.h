@@ -11,16 +11,16 @@
 
 namespace tidepool::service {
 
-// Returns whether this is a preflight: a browser's question whether a page may send a request. A
-// preflight contains no token.
+// Returns whether the request is a preflight: with it, a browser asks whether a page may send the
+// real request. A preflight contains no authentication token.
 bool IsPreflight(const HttpHead& head);
 
-// Returns the headers that every response to this request gets. There are none if no origin is
+// Returns the headers that every response to this request gets. The list is empty if no origin is
 // allowed.
 HttpHeaders CorsHeaders(const CorsOrigins& origins, const HttpHead& head);
 
-// Returns the additional headers of the response to a preflight. There are none if its origin is
-// not allowed. `methods` are the methods that the path supports, such as "GET, HEAD".
+// Returns the additional headers of the response to a preflight. The list is empty if the request's
+// origin is not allowed. `methods` are the methods that the path supports, such as "GET, HEAD".
 HttpHeaders PreflightHeaders(const CorsOrigins& origins, const HttpHead& head,
                              absl::string_view methods);
 

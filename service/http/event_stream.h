@@ -20,7 +20,7 @@
 
 namespace tidepool::service {
 
-// Use it on the exchange's executor only. If the request has a key, each event has an id, and a
+// Use it on the exchange's executor only. If the request has a key, each event has an id. Then a
 // client that reconnects gets only the events that it does not have yet. The response's header is
 // sent with the first event.
 class EventStream : public std::enable_shared_from_this<EventStream> {
@@ -42,8 +42,8 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   bool Has(size_t choice) const;
   // Sends an event. Calls `taken` when the socket has taken all its bytes.
   void Write(absl::string_view json, std::function<void()> taken);
-  // Handles an event that follows the last token. Moves the stream's position to its end, and sends
-  // it unless the client already has it.
+  // Handles an event that follows the last token. Moves the stream's position past the event. Sends
+  // the event unless the client already has it.
   void WriteTail(StreamPosition::Tail tail, const std::string& event);
 
   // Ends the response.

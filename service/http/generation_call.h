@@ -35,7 +35,8 @@ struct HttpFront {
 
 // The object lives until all generations have ended, and the client has the response or has
 // disconnected. JSON is made on the exchange's executor. Generations run on the front's loop. The
-// two post tasks to each other. At most one message of each generation is on its way between them.
+// executor and the loop post tasks to each other. At most one message of each generation is on its
+// way between them.
 class GenerationCall final : public ChoiceGenerations::Listener,
                              public std::enable_shared_from_this<GenerationCall> {
  public:
@@ -83,7 +84,7 @@ class GenerationCall final : public ChoiceGenerations::Listener,
   // Used on the exchange's executor only.
   ResponseHead head_;
   // A header with the response's id. Empty if the client has set an id, because CommonHeaders
-  // already adds that one.
+  // already adds that id.
   HttpHeaders id_headers_;
   std::vector<ChoiceRenderer> renderers_;
   SharedPrompts prompts_;

@@ -3,7 +3,7 @@
 // The check prevents DNS rebinding. In this attack, a browser loads a page, and then the owner of
 // the page's domain changes the domain's address to 127.0.0.1. The browser now treats requests to
 // this server as same-origin: GET requests have no Origin header, and the page can read the
-// response. But their Host header still names the page's domain.
+// response. But the Host header of these requests still names the page's domain.
 #ifndef TIDEPOOL_SERVICE_HTTP_HOST_CHECK_H_
 #define TIDEPOOL_SERVICE_HTTP_HOST_CHECK_H_
 
@@ -26,8 +26,9 @@ struct HostPolicy {
 // INVALID_ARGUMENT if `name` is not a host name, or if it contains a port.
 absl::Status CheckHostName(absl::string_view name);
 
-// `host` is the request's HOST or HOST:PORT. An empty `host` is accepted, because browsers always
-// send one. The error PERMISSION_DENIED says how to allow the host.
+// `host` is the request's HOST or HOST:PORT. An empty `host` is accepted, because it cannot come
+// from a browser: browsers always send the header. The error PERMISSION_DENIED says how to allow
+// the host.
 absl::Status CheckHost(absl::string_view host, const HostPolicy& policy);
 
 }  // namespace tidepool::service

@@ -77,7 +77,7 @@ void HttpConnection::WaitForRequest() {
   reader_.Reset();
   if (all_->draining) return Close();
   if (reader_.buffer()->size() > 0) return OnBytes();
-  // A pending wait over TLS reads into the buffer, so the buffer must not be changed then.
+  // While a wait over TLS is pending, it reads into the buffer. So the buffer must not be changed.
   if (!watch_.waiting()) reader_.buffer()->shrink_to_fit();
   deadline_.Set(std::min(all_->limits.idle_timeout, AgeLeft()),
                 [self = shared_from_this()] { self->Close(); });

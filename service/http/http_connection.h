@@ -1,5 +1,5 @@
-// HttpConnection: speaks HTTP/1.1 (RFC 9112) on one socket, with Boost.Beast's parser. It serves
-// one request at a time. A pipelined request waits until the response before it was sent.
+// HttpConnection: implements HTTP/1.1 (RFC 9112) on one socket, with Boost.Beast's parser. It
+// serves one request at a time. A pipelined request waits until the response before it was sent.
 #ifndef TIDEPOOL_SERVICE_HTTP_HTTP_CONNECTION_H_
 #define TIDEPOOL_SERVICE_HTTP_HTTP_CONNECTION_H_
 
@@ -27,7 +27,8 @@ namespace tidepool::service {
 
 class HttpConnection;
 
-// The state that all connections of a server share. It outlives them. Thread-safe.
+// The state that all connections of a server share. The state outlives the connections.
+// Thread-safe.
 struct HttpConnections {
   HttpLimits limits;
   HttpHandler* handler = nullptr;

@@ -17,7 +17,7 @@ class HttpDeadline {
   explicit HttpDeadline(const HttpSocket::executor_type& executor) : timer_(executor) {}
 
   // Calls `on_passed` after `time`, unless Set or Clear is called before. `on_passed` must hold a
-  // reference to the object that contains this one.
+  // reference to the object that contains this HttpDeadline.
   template <typename Function>
   void Set(absl::Duration time, Function on_passed) {
     const int64_t mine = ++current_;

@@ -18,8 +18,8 @@ namespace {
 
 constexpr char kParam[] = "tidepool/http-param";
 
-// The error of a status. If OpenAI's server has a code and a type for the error, they are the same
-// here.
+// The HTTP error for a status. If OpenAI's server has a code and a type for the error, this table
+// has the same values.
 struct Mapping {
   int status;
   const char* type;
@@ -66,7 +66,7 @@ absl::string_view SecondField(absl::string_view message, absl::string_view first
   return rest.substr(0, rest.find(' '));
 }
 
-// Returns the field at the beginning of the message. The engine's messages begin with it, for
+// Returns the field at the beginning of the message. The engine's messages begin with a field, for
 // example "temperature is 200; ...".
 absl::string_view FieldInFront(absl::string_view message) {
   size_t end = 0;
@@ -144,7 +144,7 @@ HttpError ToHttpError(const absl::Status& status) {
     if (!second.empty()) rest.remove_prefix(absl::string_view(" and ").size() + second.size());
     error.message =
         absl::StrCat(error.param, second.empty() ? "" : " and ", HttpField(second), rest);
-    // If a request has several prompts, the worker does not know which of them it has. So remove
+    // If a request has several prompts, the worker does not know the index of its prompt. So remove
     // the index.
     if (absl::StartsWith(error.param, "prompt[")) error.param = "prompt";
   }

@@ -47,12 +47,10 @@ struct HttpResponse {
   std::string content_type = "application/json";
   std::string body;
   HttpHeaders headers;  // sent in addition to Content-Type, Content-Length and Connection
-  // Whether HttpLog logs a failure. With kElsewhere, it does not, because another log has the
-  // failure (a failed generation is in the request log), or because the sender of a probe sees the
-  // failure.
+  // Whether HttpLog logs a failure. kElsewhere: HttpLog does not log the failure. Either another
+  // log contains it (a failed generation is in the request log), or the sender of a probe sees it.
   enum class FailureLog : uint8_t { kHere, kElsewhere } failure_log = FailureLog::kHere;
-  // This reference is dropped when the socket has taken the body, or when the client has
-  // disconnected.
+  // Keeps an object alive until the socket has taken the body, or the client has disconnected.
   std::shared_ptr<const void> held = {};
 };
 

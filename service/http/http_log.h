@@ -16,7 +16,7 @@
 
 namespace tidepool::service {
 
-// Number of responses by path and status. The path is the one in the routing table.
+// Number of responses by path and status. The path is written as in the routing table.
 using HttpCounts = std::map<std::pair<std::string, int>, int64_t>;
 
 // Thread-safe.
@@ -26,9 +26,9 @@ class HttpLog {
   HttpLog(LogSink log, const base::Clock* clock) : log_(std::move(log)), clock_(clock) {}
 
   // Counts a response, and logs a line if it is an error. `route` is the path in the routing table,
-  // or "other" if the path is unknown or the request is unreadable. Of the response's body, a line
-  // contains only the error's `code` and the field's name. At most kMaxLinesPerSecond lines are
-  // written. The next line says how many lines were left out.
+  // or "other" if the path is unknown or the request is unreadable. From the response's body, a
+  // line contains only the error's `code` and the field's name. At most kMaxLinesPerSecond lines
+  // are written. The next line says how many lines were left out.
   void OnResponse(absl::string_view route, const HttpHead& head, const HttpResponse& response);
 
   HttpCounts counts() const;

@@ -119,8 +119,8 @@ class HttpServerImpl final : public HttpServer {
     });
   }
 
-  // accept has failed, probably because no file descriptor is free. When connections end, some
-  // become free.
+  // accept has failed, probably because no file descriptor is free. Tries again later, because
+  // ending connections free descriptors.
   void AcceptLater() {
     pause_.expires_after(absl::ToChronoNanoseconds(kAcceptPause));
     pause_.async_wait([this](const Error& error) {

@@ -25,7 +25,7 @@ class HttpSocket {
 
   executor_type get_executor() { return tcp_.get_executor(); }
   bool is_tls() const { return tls_.has_value(); }
-  // Returns the TCP socket. With TLS, it is the one below the TLS stream.
+  // Returns the TCP socket. With TLS, this is the socket below the TLS stream.
   Tcp& tcp() { return tcp_; }
   void Close();
 
@@ -51,7 +51,7 @@ class HttpSocket {
   void AsyncHandshake(Handler handler) {
     tls_->async_handshake(boost::asio::ssl::stream_base::server, std::move(handler));
   }
-  // Sends TLS's close_notify alert and waits for the client's.
+  // Sends TLS's close_notify alert and waits for the client's alert.
   template <typename Handler>
   void AsyncShutdown(Handler handler) {
     tls_->async_shutdown(std::move(handler));

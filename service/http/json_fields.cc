@@ -170,7 +170,8 @@ absl::Status JsonFields::Done() const {
     // Some clients send all fields of a message back, and set the unused ones to null.
     if (value.is_null()) continue;
     if (std::find(asked_.begin(), asked_.end(), key) != asked_.end()) continue;
-    // The search for a similar name compares all known names. So skip it for long names.
+    // The search for a similar name compares the name with all known names. So skip the search for
+    // long names.
     constexpr size_t kLongestName = 64;
     const std::string hint =
         key.size() > kLongestName ? "" : NearestNameHint(key, Served(), /*prefix=*/path_);

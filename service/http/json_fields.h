@@ -44,7 +44,8 @@ class JsonFields {
   std::optional<std::string> String(absl::string_view name);
   std::optional<bool> Bool(absl::string_view name);
   std::optional<float> Number(absl::string_view name);
-  // `least` and `most` are allowed values. A number without a fraction, such as 5.0, is accepted.
+  // `least` and `most` are the smallest and the largest allowed value. A number without a fraction,
+  // such as 5.0, is accepted.
   std::optional<int64_t> Integer(absl::string_view name, int64_t least, int64_t most);
   // Returns whether a field that must not be empty is an empty string or an empty array. `value` is
   // the result of Find. The caller must report the error.
@@ -62,7 +63,7 @@ class JsonFields {
   void Fail(const absl::Status& status);
 
   // Like Fail, for a required field that is missing. If the object has an unknown field, Done
-  // reports that one instead, because it may be the required field with a typing error.
+  // reports the unknown field instead, because it may be a misspelt name of the required field.
   void Missing(absl::string_view name, absl::string_view complaint);
 
   // Returns the names of the supported fields that were read.

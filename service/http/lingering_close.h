@@ -28,8 +28,8 @@ class LingeringClose {
   LingeringClose(HttpSocket* socket, HttpDeadline* deadline)
       : socket_(socket), deadline_(deadline) {}
 
-  // Begins to close the connection. Call it once. `owner` must own this object. It is kept alive
-  // until OnLingered.
+  // Begins to close the connection. Call it once. `owner` must own this object. `owner` is kept
+  // alive until OnLingered is called.
   void Begin(std::shared_ptr<Owner> owner);
   // Call it when the socket was closed. OnLingered is not called any more.
   void Stop() { running_ = false; }

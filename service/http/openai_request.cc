@@ -119,7 +119,8 @@ void AskLogprobs(int64_t top, v1::GenerateRequest* base) {
   base->set_top_logprobs(static_cast<int32_t>(top));
 }
 
-// Reads vLLM's option of a server. Requires: whether `base` has logprobs is known.
+// Reads logprobs_mode, which is an option of the server in vLLM. Call it after the fields that
+// request logprobs were read.
 void ReadLogprobsMode(JsonFields* fields, v1::GenerateRequest* base) {
   const std::optional<std::string> mode = fields->String("logprobs_mode");
   if (!mode.has_value() || *mode == "raw_logprobs") return;

@@ -53,10 +53,9 @@ struct OpenAiRequest {
   bool tools = false;
 };
 
-// Parse a request's body. The error INVALID_ARGUMENT names the field. The field has a wrong type,
-// has a value that is out of range, is known but not supported, or is unknown. For an unknown
-// field, the message also suggests the most similar known name. If `recorder` is set, it records
-// each field that is read.
+// Parse a request's body. INVALID_ARGUMENT, with the field's name, if a field has a wrong type or a
+// value out of range, is not supported, or is unknown. For an unknown field, the message also
+// suggests the most similar known name. If `recorder` is set, it records each field that is read.
 absl::StatusOr<OpenAiRequest> ParseCompletionRequest(const Json& body,
                                                      FieldRecorder* recorder = nullptr);
 absl::StatusOr<OpenAiRequest> ParseChatRequest(const Json& body, FieldRecorder* recorder = nullptr);

@@ -108,7 +108,7 @@ class ChoiceRenderer {
  private:
   // The elements of JSON lists, separated by commas.
   struct LogprobTexts {
-    std::string tokens;  // in a chat the only list, whose elements contain everything
+    std::string tokens;  // in a chat, this is the only list: its elements contain all values
     std::string values, tops, offsets;
     bool any_top = false;
   };

@@ -34,7 +34,7 @@ class PeerWatch {
   void Expect(Expected expected) { expected_ = expected; }
   // Starts a wait, unless one is pending. With TLS, no wait starts while the buffer contains bytes
   // of the next request. Then a disconnect is detected only after that request. `owner` must own
-  // this object. It is kept alive until the wait ends.
+  // this object. `owner` is kept alive until the wait ends.
   void Start(std::shared_ptr<Owner> owner);
   bool waiting() const { return waiting_; }
 

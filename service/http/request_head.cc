@@ -61,8 +61,8 @@ std::optional<HeaderFault> FaultOf(const BeastRequestHeader& header, const HttpH
   if (header.version() == 11 && header.count(http::field::host) != 1) {
     return bad("an HTTP/1.1 request must have exactly one Host header");
   }
-  // If one of these headers appears twice, a proxy may have checked another value than we would
-  // use.
+  // If one of these headers appears twice, a proxy may have checked a different value than the one
+  // that we would use.
   for (const char* name : {"Authorization", "X-Api-Key", "Origin", "Idempotency-Key",
                            "X-Request-Id", "Last-Event-ID"}) {
     if (header.count(name) > 1) {

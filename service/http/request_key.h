@@ -30,8 +30,8 @@ struct RequestKey {
 std::string RequestNameOf(const HttpHead& head);
 
 // Reads Idempotency-Key, or, without that header, X-Request-Id. INVALID_ARGUMENT if the name is too
-// long or is not UTF-8. Also INVALID_ARGUMENT if Last-Event-ID is set and one of these is true: the
-// request has no name, the response is not streamed, or the value is not the id of an event.
+// long or is not UTF-8. With Last-Event-ID, also INVALID_ARGUMENT if the request has no name, the
+// response is not streamed, or the value is not the id of an event.
 absl::StatusOr<RequestKey> RequestKeyOf(const HttpHead& head, const OpenAiRequest& request);
 
 }  // namespace tidepool::service

@@ -92,7 +92,8 @@ void RequestReader::TakeHead() {
 }
 
 void RequestReader::OnHeader(OwnerPtr owner, const Error& error) {
-  // With this error, Content-Length exceeds the limit, and the header is complete.
+  // The error body_limit means that Content-Length exceeds the limit, and that the header is
+  // complete.
   if (error == http::error::body_limit) TakeHead();
   if (error || timed_out_) return OnError(owner.get(), error);
   TakeHead();

@@ -21,10 +21,11 @@
 namespace tidepool::service {
 
 // Use it on the socket's executor only. It enforces the limits on the sizes of headers and bodies,
-// and on the times in which they must arrive.
+// and on the time in which they must arrive.
 class RequestReader {
  public:
-  // After each Read, exactly one of these functions is called. The deadline is cleared before.
+  // After each Read, exactly one of these functions is called. Before the call, the deadline is
+  // cleared.
   class Owner {
    public:
     virtual ~Owner() = default;
@@ -51,7 +52,7 @@ class RequestReader {
   ~RequestReader() { AccountBody(0); }
 
   // Reads a request. Ignores empty lines before it (RFC 9112, 2.2). `owner` must own this object.
-  // It is kept alive until one of its functions is called.
+  // `owner` is kept alive until one of its functions is called.
   void Read(std::shared_ptr<Owner> owner);
   // Forgets the last request. Bytes of the next request stay in the buffer.
   void Reset();

@@ -16,9 +16,9 @@
 
 namespace tidepool::service {
 
-// Use it on the socket's executor only. While a write is running, further bytes are collected, and
-// are sent together when it ends. `owner` must own this object. Each function that sends keeps
-// `owner` alive until the socket has taken the bytes.
+// Use it on the socket's executor only. While a write is running, further bytes are collected. When
+// the write ends, they are sent together. `owner` must own this object. Each function that sends
+// keeps `owner` alive until the socket has taken the bytes.
 class ResponseWriter {
  public:
   class Owner {

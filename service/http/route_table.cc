@@ -13,7 +13,7 @@ namespace {
 
 bool IsGet(const ApiPath& api) { return absl::string_view(api.method) == "GET"; }
 
-// Returns whether the content type is JSON. Requiring JSON is a protection: a web page can post a
+// Returns whether the content type is JSON. Requiring JSON is a protection. A web page can post a
 // form to any server without the server's consent, but only with a content type of forms. So pages
 // of other sites cannot send completion requests through a user's browser.
 bool IsJson(const std::string& content_type) {

@@ -42,8 +42,8 @@ class StreamPosition {
 
   // Requires: this is the position of a client. Returns whether the client already has the event of
   // `choice` that moves the stream to `other`. If the client has no token of the choice, returns
-  // false: all events before the first token, for example the echo, have the same id, so the client
-  // may lack some of them.
+  // false. All events before the first token, for example the echo, have the same id, so the client
+  // may not have all of them.
   bool Covers(size_t choice, const StreamPosition& other) const;
   // Like the function above, for the event `tail`.
   bool Covers(Tail tail) const { return tail_ >= tail; }

@@ -56,7 +56,8 @@ Json MessageJson(const WorkerModel& model, const v1::ChatMessage& message) {
   }
   if (message.has_reasoning_content()) {
     object["reasoning_content"] = message.reasoning_content();
-    // The template of gpt-oss has its own name for it. It rejects calls with both this and content.
+    // The template of gpt-oss reads the reasoning from `thinking`. It rejects messages with calls
+    // that have both `thinking` and content.
     if (model.tool_syntax == v1::HARMONY && message.content().empty()) {
       object["thinking"] = message.reasoning_content();
     }
@@ -136,8 +137,9 @@ absl::Status EndInLastMessage(const engine::ChatTemplate& chat_template, Rendere
   return absl::OkStatus();
 }
 
-// Renders the conversation. If the template does not support tools, describes them in a message: in
-// the system message, or in the first message of the user if the template has no system message.
+// Renders the conversation. If the template does not support tools, describes them in the system
+// message. If the template rejects system messages, describes them in the first message of the
+// user.
 absl::StatusOr<std::vector<TextPiece>> RenderInputs(const WorkerModel& model, RenderedChat* chat) {
   if (model.tool_syntax != v1::GENERIC_TOOLS) return model.chat_template->Render(chat->inputs);
   const engine::ChatInputs plain = chat->inputs;

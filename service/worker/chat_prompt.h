@@ -31,9 +31,10 @@ struct RenderedChat {
 // Renders `messages` with the options of `chat`. The JSON texts in `chat` must have passed
 // CheckChat. Thread-safe.
 //
-// Errors: INVALID_ARGUMENT if the template rejects the messages or takes too long, or if the last
-// message should be continued and the template changes its content. FAILED_PRECONDITION if the
-// model has no template. UNIMPLEMENTED if the template uses features that are not supported.
+// Errors: INVALID_ARGUMENT if the template rejects the messages or takes too long. Also
+// INVALID_ARGUMENT if the last message should be continued and the template changes its content.
+// FAILED_PRECONDITION if the model has no template. UNIMPLEMENTED if the template uses features
+// that are not supported.
 absl::StatusOr<RenderedChat> RenderChat(const WorkerModel& model, const v1::Chat& chat,
                                         const ChatMessages& messages, absl::Time now);
 

@@ -10,7 +10,7 @@ namespace tidepool::service {
 enum class ToolsPlace : uint8_t { kSystemMessage, kUserMessage };
 
 // Writes the tools of `inputs` into a message, and the calls and results of earlier messages as
-// text. Then removes the tools, because the template does not know them. Returns the number of
+// text. Then removes the tools, because the template does not support tools. Returns the number of
 // messages that were added before the first message.
 int DescribeTools(ToolsPlace place, engine::ChatInputs* inputs);
 

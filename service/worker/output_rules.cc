@@ -57,11 +57,11 @@ ReasoningStart StartOf(const WorkerModel& model, const worker::v1::Start& start,
   return ReasoningStart::kOptional;
 }
 
-// What a response may be. `start` must outlive it.
+// The rules for a response. The `start` from which they were read must outlive this object.
 struct OutputRules {
   std::optional<GrammarSource> source;
   CallRules calls;
-  const ToolFormat* format = nullptr;  // if there may be calls
+  const ToolFormat* format = nullptr;  // syntax of tool calls; null: there are no calls
   ReasoningStart reasoning = ReasoningStart::kNone;
 
   bool needs_grammar() const { return source.has_value() || calls.restricts(); }
@@ -86,7 +86,7 @@ absl::StatusOr<OutputRules> ReadRules(const WorkerModel& model, const worker::v1
   return rules;
 }
 
-// Returns the response without its reasoning.
+// Returns the grammar of the response without its reasoning.
 absl::StatusOr<Expr> EmitResponse(const OutputRules& rules, const WorkerModel& model,
                                   CallGrammar* calls, GrammarIr* ir) {
   if (!rules.source.has_value() || rules.calls.required) return calls->Emit();
@@ -147,7 +147,8 @@ absl::StatusOr<std::optional<engine::ReasoningLimit>> LimitOf(const WorkerModel&
   return limit;
 }
 
-// Everything that the grammar depends on, besides the model.
+// Returns the key of the grammar in the model's cache: everything that the grammar depends on,
+// except the model.
 std::string KeyOf(const worker::v1::Start& start, ReasoningStart reasoning) {
   worker::v1::Start part;
   *part.mutable_constraint() = start.constraint();
@@ -180,7 +181,8 @@ absl::Status ConstrainOutput(const WorkerModel& model, const worker::v1::Start& 
 
 bool MayConstrainOutput(const worker::v1::Start& start) {
   const worker::v1::ChatOutput& chat = start.chat();
-  // The tools are not parsed here. A key can also be written with escapes.
+  // The tools are not parsed here, because that would take time. The key "strict" can also be
+  // written with escapes.
   const bool may_be_strict = absl::StrContains(chat.tools_json(), "\"strict\"") ||
                              absl::StrContains(chat.tools_json(), "\\u");
   return start.has_constraint() || chat.has_thinking_budget_tokens() || chat.has_tool_choice() ||

@@ -15,7 +15,7 @@
 namespace tidepool::service {
 
 // Sets the grammar and the reasoning limit of `request`, whose tokens are already set. The result
-// depends only on the model, the prompt and `start`, so that every worker gets the same.
+// depends only on the model, the prompt and `start`, so that all workers set the same.
 //
 // A constraint applies to what follows the reasoning. If a tool call is required, the response has
 // only calls, and a constraint has no effect. If calls are possible, the response either has calls
@@ -26,8 +26,9 @@ namespace tidepool::service {
 absl::Status ConstrainOutput(const WorkerModel& model, const worker::v1::Start& start,
                              engine::GenerationRequest* request);
 
-// Returns false if ConstrainOutput would do nothing and return OK. Otherwise it can take long,
-// because it may compile a grammar. This function takes little time.
+// Returns false if ConstrainOutput would do nothing and return OK. If it returns true,
+// ConstrainOutput can take long, because it may compile a grammar. This function itself takes
+// little time.
 bool MayConstrainOutput(const worker::v1::Start& start);
 
 // Returns the error that ConstrainOutput will return for the request with this prompt.

@@ -65,7 +65,7 @@ absl::Status CheckLog(const worker::v1::PrepareRequest& request, absl::Span<cons
       status.message(), "; restore a backup of the store, or delete the session"));
 }
 
-// Returns whether a BOS token is put before text that is appended to the log.
+// Returns whether a BOS token is put before the text when it is appended to the log.
 AddBos BosAfterLog(const engine::Tokenizer& tokenizer, absl::Span<const int32_t> log) {
   if (log.empty()) return AddBos::kModelDefault;
   const int32_t last = log.back();
@@ -120,7 +120,7 @@ absl::StatusOr<Prompt> ChatPrompt(const worker::v1::PrepareRequest& request,
                        .kept = static_cast<int64_t>(log_ids.size()),
                        .in_reasoning = chat_text.in_reasoning};
       // If the model has ended its response with an end token, the template writes the same token
-      // next. It must not occur twice.
+      // next. The token must not occur twice.
       const bool repeats = ended && !suffix.empty() && suffix.front() == log_ids.back();
       prompt.token_ids.insert(prompt.token_ids.end(), suffix.begin() + repeats, suffix.end());
       return prompt;
@@ -186,7 +186,8 @@ absl::Status CheckPrompt(const Prompt& prompt, int64_t log_length, const WorkerM
 }  // namespace
 
 absl::Status CheckTextFits(const WorkerModel& model, size_t bytes) {
-  // Most texts pass this check, because common tokens are not longer than this.
+  // Most texts that fit pass this quick check, because the mean length of their tokens is below
+  // this.
   constexpr size_t kCommonTokenBytes = 4;
   const size_t context = static_cast<size_t>(model.context_length);
   if (bytes <= context * kCommonTokenBytes) return absl::OkStatus();
@@ -211,7 +212,7 @@ absl::StatusOr<std::string> EchoText(const v1::GenerateRequest& request, const P
 }
 
 // Returns the control tokens that are markers in the responses to this chat. In harmony, every
-// response has markers. Other models write markers of calls only if they know tools.
+// response has markers. Other models write markers of calls only if the request has tools.
 std::vector<int32_t> MarkerTokens(const WorkerModel& model, const v1::Chat& chat) {
   const bool has_tools = chat.has_tools_json() && chat.tool_choice().mode() != v1::ToolChoice::NONE;
   const v1::ToolSyntax syntax = has_tools || model.tool_syntax == v1::HARMONY

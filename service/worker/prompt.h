@@ -26,12 +26,13 @@ struct PrepareContext {
 // tokenised alone and appended to the log. For a later chat turn, the whole conversation is
 // rendered, but only the text after the last stored message is tokenised and appended. So the
 // tokens that the model generated do not change. If the rendering of the stored messages differs
-// from the log, the whole prompt is tokenised, and the log is kept up to the first different token.
+// from the log, the whole prompt is tokenised. The log is then kept up to the first different
+// token.
 //
 // Errors: INVALID_ARGUMENT if a field is invalid, a token id is outside the vocabulary, or the
 // prompt is longer than the context. FAILED_PRECONDITION if the session is full, the model has no
-// chat template, or the template renders another text than at since_us. UNIMPLEMENTED if the
-// template uses features that are not supported.
+// chat template, or the template now renders another text than at the time since_us. UNIMPLEMENTED
+// if the template uses features that are not supported.
 absl::StatusOr<worker::v1::PrepareResponse> Prepare(const worker::v1::PrepareRequest& request,
                                                     const PrepareContext& context);
 

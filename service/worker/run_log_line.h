@@ -20,7 +20,8 @@ class RunLogLine {
   // `model` outlives this object.
   explicit RunLogLine(const WorkerModel* model) : model_(model) {}
 
-  // Sets the log. If this was not called, no line is written. `log` must outlive this object.
+  // Sets the log. If this function was not called, no line is written. `log` must outlive this
+  // object.
   void LogTo(const LogSink* log) { log_ = log; }
 
   void OnStart(const worker::v1::Start& start);

@@ -16,7 +16,7 @@ namespace tidepool::service {
 // Thread-compatible. The count depends only on the model, the prompt and the output tokens.
 class RunReasoning {
  public:
-  // `model` must outlive it.
+  // `model` must outlive this object.
   explicit RunReasoning(const WorkerModel* model) : model_(*model) {}
 
   // Adds the output tokens of earlier attempts. The responses to prompts that are not chats have no

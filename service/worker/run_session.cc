@@ -60,7 +60,7 @@ void RunSession::Start(const worker::v1::Start& start, absl::Duration deadline) 
 
 void RunSession::SubmitInBackground(const worker::v1::Start& start,
                                     engine::GenerationRequest request) {
-  // What ConstrainOutput reads.
+  // Copy only the fields that ConstrainOutput reads.
   auto rules = std::make_shared<worker::v1::Start>();
   rules->mutable_prepared()->set_in_reasoning(start.prepared().in_reasoning());
   if (start.has_constraint()) *rules->mutable_constraint() = start.constraint();

@@ -35,14 +35,14 @@ class RunTransport {
   virtual void Finish(absl::Status status) = 0;
 };
 
-// What a session uses. The pointers must outlive it.
+// The objects that a RunSession uses. All of them must outlive the RunSession.
 struct RunContext {
   const WorkerModel* model = nullptr;
   engine::Engine* engine = nullptr;
   Executor* loop = nullptr;
   const base::Clock* clock = nullptr;
-  // Runs a task on another thread, because it may take long. Tasks have a queue for each name, and
-  // the queues take turns. The loop must outlive the task.
+  // Runs a task on another thread, because it may take long. Each `line` has its own queue of
+  // tasks, and the queues take turns. The loop must outlive the task.
   std::function<void(const std::string& line, std::function<void()> task)> in_background;
 };
 
@@ -58,8 +58,8 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
         reasoning_(context_.model),
         log_line_(context_.model) {}
 
-  // Logs one line when the run ends. It contains no text of the request. `log` must outlive the
-  // session. Call this before the first request.
+  // Logs one line when the run ends. The line contains no text of the request. `log` must outlive
+  // the session. Call this before the first request.
   void LogTo(const LogSink* log) { log_line_.LogTo(log); }
 
   void OnRequest(const worker::v1::RunRequest& request, absl::Duration deadline);
@@ -92,8 +92,8 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
   const RunContext context_;
   RunTransport* transport_;  // null after Finish
   std::unique_ptr<engine::Stream> stream_;
-  bool started_ = false;       // `start` was received; the stream may still be missing
-  int64_t early_credit_ = 0;   // received before the stream
+  bool started_ = false;       // `start` was received; stream_ may still be null
+  int64_t early_credit_ = 0;   // credit that arrived before stream_ was set
   absl::Duration started_at_;  // on the monotonic clock
   int64_t max_tokens_ = 0;
   int32_t attempt_ = 0;
@@ -103,7 +103,7 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
   RunLogLine log_line_;
   bool giving_up_ = false;  // call GiveUp again after the pending write
   bool writing_ = false;
-  bool last_written_ = false;  // the pending write contains the finish
+  bool last_written_ = false;  // the pending write contains the finish_reason
 };
 
 }  // namespace tidepool::service

@@ -1,7 +1,7 @@
 // StallDetector: detects an engine that is stuck. An engine is stuck if it has pending work and its
-// progress counter has not changed for the timeout, for example because a read does not return. An
-// idle engine has no pending work, so it is not stuck. A slow engine is not stuck either, because
-// the counter changes within each step.
+// progress counter has not changed for the timeout. For example, a read does not return. An idle
+// engine has no pending work, so it is not stuck. A slow engine is not stuck either, because the
+// counter changes within each step.
 #ifndef TIDEPOOL_SERVICE_WORKER_STALL_DETECTOR_H_
 #define TIDEPOOL_SERVICE_WORKER_STALL_DETECTOR_H_
 

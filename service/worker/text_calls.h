@@ -9,8 +9,7 @@
 
 namespace tidepool::service {
 
-// These implement the RPCs Tokenize and Detokenize. Thread-safe. `now` is the time that the chat
-// template gets.
+// Thread-safe. `now` is the time that the chat template gets.
 absl::StatusOr<v1::TokenizeResponse> TokenizeFor(const WorkerModel& model,
                                                  const v1::TokenizeRequest& request,
                                                  absl::Time now);

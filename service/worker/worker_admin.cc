@@ -37,8 +37,8 @@ void WorkerAdmin::SetOffload(const v1::SetOffloadRequest& request,
   absl::StatusOr<moe::OffloadChange> change = FromProto(request);
   if (!change.ok()) return done(Named(change.status()));
   if (process_.available_memory) change->available_bytes = process_.available_memory();
-  // Memory that the engine has reserved but not touched yet still counts as free on the machine. It
-  // is not available, so subtract it.
+  // Memory that the engine has reserved but not touched yet still counts as free on the machine.
+  // But this memory is not available, so subtract it.
   if (change->available_bytes.has_value()) {
     *change->available_bytes -= engine_->Stats().untouched_bytes;
   }

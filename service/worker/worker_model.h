@@ -44,8 +44,8 @@ struct WorkerModel {
   // features that ChatTemplate does not support.
   absl::StatusOr<engine::ChatTemplate> chat_template =
       absl::FailedPreconditionError("the model file has no chat template");
-  v1::ToolSyntax tool_syntax = v1::TOOL_SYNTAX_UNSPECIFIED;  // found out from the template
-  v1::ReasoningMarkers reasoning;  // found out from the template; empty: there are none
+  v1::ToolSyntax tool_syntax = v1::TOOL_SYNTAX_UNSPECIFIED;  // derived from the template
+  v1::ReasoningMarkers reasoning;  // derived from the template; empty: there are none
 };
 
 // Sets all fields of the model that clients see.

@@ -27,10 +27,11 @@ namespace {
 constexpr absl::Duration kWatchPeriod = absl::Milliseconds(250);
 constexpr absl::Duration kLongestLook = absl::Seconds(1);
 constexpr int kPoolThreads = 2;
-// One thread for Tokenize and Detokenize calls of clients. They wait in their own queue, so prompts
-// never wait for them.
+// One thread for Tokenize and Detokenize calls of clients. The calls wait in their own queue, so
+// prompts never wait for them.
 constexpr int kTextThreads = 1;
-// A hostile schema must not take the CPU from running responses.
+// Only one thread compiles grammars, so that hostile schemas cannot take the CPU from running
+// responses.
 constexpr int kCompileThreads = 1;
 // Names of queues for work that belongs to no principal. They contain spaces. A principal's name
 // cannot contain spaces, so no principal has such a name.
@@ -67,7 +68,8 @@ RunContext ContextOf(WorkerCore* core) {
           }};
 }
 
-// The gRPC stream of a Run call. It deletes itself on the loop, after all tasks that it has posted.
+// The gRPC stream of a Run call. It deletes itself on the loop, after all tasks that it has posted
+// have run.
 class RunReactor final
     : public grpc::ServerBidiReactor<worker::v1::RunRequest, worker::v1::RunResponse>,
       public RunTransport {

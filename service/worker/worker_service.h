@@ -1,4 +1,5 @@
-// The gRPC services of a worker: tidepool.worker.v1.Worker and Admin. Both serve one engine.
+// The gRPC services of a worker: tidepool.worker.v1.Worker and Admin. Both services use the same
+// engine.
 #ifndef TIDEPOOL_SERVICE_WORKER_WORKER_SERVICE_H_
 #define TIDEPOOL_SERVICE_WORKER_WORKER_SERVICE_H_
 
@@ -51,9 +52,10 @@ class WorkerCore {
   v1::WorkerStats Stats() const;
   worker::v1::WatchResponse Watch() const;  // used on the loop only
   // Checks the engine regularly, until StopWatching. Calls `on_liveness` with an error if work is
-  // pending and the engine has made no progress for `timeout`, and with OK when it makes progress
-  // again. Also shows this to fronts, in the worker's state. Calls the functions on the loop. Call
-  // WatchEngine and StopWatching on the loop only.
+  // pending and the engine has made no progress for `timeout`. Calls it with OK when the engine
+  // makes progress again. Also reports a stuck engine to fronts, in the worker's state.
+  // `on_liveness` and `on_readiness` are called on the loop. Call WatchEngine and StopWatching on
+  // the loop only.
   using OnLiveness = std::function<void(const absl::Status& live)>;
   // Called with false when an expert's weights can no longer be read, and with true when all
   // experts can be read again.
@@ -70,8 +72,8 @@ class WorkerCore {
   // Ends the runs with UNAVAILABLE.
   void GiveUpRuns();
 
-  // A stream to a front. It gets Watch() at once, and then every 250 ms and after each change of
-  // the state. Use it on the loop only.
+  // A stream to a front. It gets the result of Watch() at once, then every 250 ms, and after each
+  // change of the state. Use it on the loop only.
   class Watcher {
    public:
     virtual ~Watcher() = default;
