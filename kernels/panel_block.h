@@ -1,5 +1,5 @@
-// Reads single numbers of quantised panels, as panel.h defines them. For code that may be slow. The
-// vector code in cpu/ must give the same results.
+// Reads single numbers of quantised panels, as panel.h defines them. This is for code that may be
+// slow. The vector code in cpu/ must give the same results.
 #ifndef TIDEPOOL_KERNELS_PANEL_BLOCK_H_
 #define TIDEPOOL_KERNELS_PANEL_BLOCK_H_
 

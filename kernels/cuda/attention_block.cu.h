@@ -3,9 +3,9 @@
 // Each segment has three steps (attention_scores.cu.h, attention_fold.cu.h). First, a thread
 // computes the scores of R query vectors and T tokens. Each score is one chain over the dimensions.
 // Then a warp computes the softmax of a vector. Then a thread computes the sums of R vectors and T
-// columns of the values. Each sum is one chain over the tokens. So an element of a key or value
-// that is loaded once is used for R vectors, and an element of a query, or a share, for T tokens or
-// columns.
+// columns of the values. Each sum is one chain over the tokens. So each loaded element of a key or
+// value is used for R vectors. Each loaded element of a query is used for T tokens, and each loaded
+// share for T columns.
 #ifndef TIDEPOOL_KERNELS_CUDA_ATTENTION_BLOCK_CU_H_
 #define TIDEPOOL_KERNELS_CUDA_ATTENTION_BLOCK_CU_H_
 
@@ -48,7 +48,7 @@ struct AttendArgs {
   bool values_in_keys;
   bool aligned_values;  // whether the values of a token begin at multiples of 4 elements
   int heads;
-  int group;  // heads that share a KV head
+  int group;  // number of heads that share a KV head
   float scale;
   float soft_cap;  // 0: none
   const AttendSpan* spans;
@@ -80,8 +80,9 @@ TIDEPOOL_DEVICE int Clamp(int value, int low, int high) {
   return value < low ? low : value > high ? high : value;
 }
 
-// Merges the softmax of a segment into that of earlier ones, `state`. The sums of the segment are
-// multiplied by `take`, and the sums of the earlier ones by `keep`.
+// To merge a segment into the earlier ones, multiply the sums of the segment by `take`, and the
+// sums of the earlier segments by `keep`. MergeState returns these factors, and merges the softmax
+// of the segment into `state`, that of the earlier segments.
 struct MergeFactors {
   float keep;
   float take;

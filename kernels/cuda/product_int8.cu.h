@@ -21,13 +21,13 @@ namespace tidepool::kernels::cuda {
 
 inline constexpr int kMaxProductThreads = 256;
 
-// A factor and an integer, or a second pair of them.
+// A factor and an integer of ops.h: those of the product, or those of the minimum.
 struct Term {
   float factor;
   float value;
 };
 
-// What the kernel keeps in shared memory for a tile of kPairs pairs.
+// The layout of a tile of `pairs` pairs in shared memory.
 template <DType kType, int kRows>
 struct ProductTile {
   static constexpr bool kHasMin = FormatOf(kType).has_min;
@@ -45,7 +45,7 @@ struct ProductTile {
   static constexpr int Bytes(int pairs) { return TermBytes(pairs) + MinBytes(pairs); }
 };
 
-// Pairs that a thread loads before it computes the first one.
+// Number of pairs that a thread loads before it computes the first one.
 template <DType kType, int kRows>
 inline constexpr int kPairsPerThread = kRows > 4                        ? 1
                                        : kRows > 1                      ? 2
@@ -84,7 +84,7 @@ struct TileBuffer {
 
   int pairs;
   Shared<Term> terms;
-  Shared<Term> min_terms;  // these two are in the same place; a type uses at most one
+  Shared<Term> min_terms;  // min_terms and mins are in the same place; a type uses at most one
   Shared<float> mins;
 };
 
@@ -94,7 +94,7 @@ struct PairPlace {
   int slot;
 };
 
-// The pairs of a panel, and the first one of a tile.
+// The first pair of a tile, and the number of pairs of the panel.
 struct TileRange {
   int first;
   int total;
@@ -112,7 +112,7 @@ struct Int8Product {
   using Tile = ProductTile<kType, kRows>;
   using Buffer = TileBuffer<kType, kRows>;
 
-  // The terms of one pair, for all rows.
+  // Computes the terms of one pair, for all rows.
   TIDEPOOL_DEVICE static void Compute(const JobInput& input, const ProductJob& job,
                                       const RawRow<kType>& raw, const PairPlace& place,
                                       const Buffer& to) {

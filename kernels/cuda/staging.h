@@ -45,7 +45,7 @@ class StagingRing {
   void EnterNextSegment();
 
   // An op may use two neighbouring segments. So the event that frees a segment is recorded when the
-  // segment after it is left.
+  // ring leaves the segment after it.
   static constexpr int kSegments = 4;
 
   int device_;
@@ -54,7 +54,7 @@ class StagingRing {
   std::byte* on_device_ = nullptr;
   Event* left_[kSegments] = {};
   int segment_ = 0;
-  size_t used_ = 0;  // of the segment
+  size_t used_ = 0;  // used bytes of the current segment
 };
 
 }  // namespace tidepool::kernels::cuda
