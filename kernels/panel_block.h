@@ -17,7 +17,7 @@ struct PanelBlock {
   const std::byte* record;
   const std::byte* block;
 
-  // The position of block b. Blocks are counted over the whole panel.
+  // Returns the position of block b. Blocks are counted over the whole panel.
   template <DType kType>
   static constexpr PanelBlock At(const std::byte* panel, int64_t b) {
     constexpr QuantFormat kFormat = FormatOf(kType);

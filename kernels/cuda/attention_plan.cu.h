@@ -71,8 +71,8 @@ struct AttendPlan {
 // Requires: the call is valid (CheckAttend).
 AttendPlan PlanAttend(const AttendCall& call, const AttendLimits& limits);
 
-// The tasks of one round and vector class, the longest first. Tasks that are not divided are in
-// round 0.
+// Returns the tasks of one round and vector class, the longest first. Tasks that are not divided
+// are in round 0.
 std::vector<AttendTask> TasksOf(const AttendCall& call, const AttendPlan& plan,
                                 const AttendLimits& limits, int64_t round, int vector_class);
 

@@ -21,7 +21,7 @@
 //   Dot4(a, b, c)                          c + the dot product of four signed bytes
 //   BytePermute(a, b, selector)            each result byte is the byte of (b, a) whose index is in
 //                                          the low three bits of the selector's nibble
-//   FloatOfF16(half)                       exact; a NaN stays one
+//   FloatOfF16(half)                       exact; a NaN stays a NaN
 //   SquareRoot(x)                          correctly rounded
 //   Launch(stream, kernel, grid, threads, shared_bytes, arguments...)     on the host
 //

@@ -68,7 +68,7 @@ TIDEPOOL_DEVICE T LoadWords(const std::byte* at) {
 #endif
 }
 
-// The exact value of a float16.
+// Returns the exact value of a float16.
 TIDEPOOL_DEVICE float HalfValue(uint32_t bits) {
 #ifdef __CUDA_ARCH__
   float value;

@@ -31,7 +31,7 @@ ProductJob JobOf(const PackedMatrix& weight, absl::Span<const float> bias, Matri
           .outputs = static_cast<int32_t>(weight.rows)};
 }
 
-// Rows [first, first + count) of a buffer.
+// Returns rows [first, first + count) of a buffer.
 ActivationBuffer RowsOf(const ActivationBuffer& buffer, int64_t first, int64_t count) {
   ActivationBuffer part;
   part.values = buffer.values.RowRange(first, count);

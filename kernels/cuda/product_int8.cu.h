@@ -104,7 +104,7 @@ struct TileRange {
 struct Chain {
   int panel_row;      // row of the panel
   int row;            // row of the job
-  const float* sums;  // of the row's int8 form, from the first column that is used
+  const float* sums;  // sums of the row's int8 form, from the first column that is used
 };
 
 template <DType kType, int kRows>

@@ -114,8 +114,8 @@ struct MmaBlock {
 
   TIDEPOOL_DEVICE uint32_t Word(int byte, int index) const { return words[byte / 4 + index]; }
 
-  // The two words of B of this lane: codes of the panel's row lane / 4, columns 4t to 4t + 3 and 16
-  // + 4t to 16 + 4t + 3, with t = lane % 4.
+  // Sets `low` and `high` to this lane's two words of B: codes of the panel's row lane / 4. With
+  // t = lane % 4, `low` has group t of the block, and `high` has group 4 + t.
   TIDEPOOL_DEVICE void Codes(uint32_t* low, uint32_t* high) const {
     const int row = LaneIndex() / 4;
     const int t = LaneIndex() % 4;
@@ -147,7 +147,7 @@ struct MmaBlock {
     }
   }
 
-  // The scales of the panel's rows 2t and 2t + 1.
+  // Loads the scales of the panel's rows 2t and 2t + 1, with t = lane % 4.
   TIDEPOOL_DEVICE void Scales(BlockScales (&scales)[2]) const {
     const int t = LaneIndex() % 4;
     RawRow<kType> raw[2] = {};
@@ -313,7 +313,7 @@ MmaProductKernel(const JobInput input, const JobTable table, int64_t cols, int c
   }
 }
 
-// The number of blocks of x that are in shared memory at the same time.
+// Returns the number of blocks of x that are in shared memory at the same time.
 constexpr int MmaChunk(int rows, int64_t cols) {
   constexpr int kRowsBytes = 56 << 10;
   const int blocks = static_cast<int>(cols / kQuantBlock);

@@ -110,7 +110,7 @@ TIDEPOOL_DEVICE void UnpackCodes(const RawRow<kType>& raw, uint32_t (&words)[kBl
   }
 }
 
-// The scales of a row, as ScalesAt of panel_block.h returns them.
+// Returns the scales of a row, like ScalesAt of panel_block.h.
 template <DType kType>
 TIDEPOOL_DEVICE BlockScales ScalesOf(const RawRow<kType>& raw) {
   constexpr QuantFormat kFormat = FormatOf(kType);
