@@ -320,9 +320,9 @@ class KernelBackend {
   // Copies parts of heads. `from` and `to` have the same number of rows.
   virtual void CopyHeads(const HeadCopy& copy, ConstMatrixView from, MatrixView to) = 0;
 
-  // Finds, in each row of x, the first element that is NaN or whose magnitude is at least `limit`
-  // (above 0; may be infinity), and whether all elements are 0. out: [x.rows], in the backend's
-  // memory.
+  // Finds, in each row of x, the first element that is NaN or whose magnitude is at least `limit`.
+  // Also finds whether all elements of the row are 0. `limit` is above 0 and may be infinity.
+  // out: [x.rows], in the backend's memory.
   virtual void ScanRows(ConstMatrixView x, float limit, RowScan* out) = 0;
 
   // out[i] = row ids[i] of `table`, dequantised. Requires: ids are in [0, table.rows).

@@ -116,7 +116,7 @@ ActivationBuffer AllocateAttended(const AttendCall& call, Precision precision, A
 // threads.
 size_t AttendScratchBytes(const AttendCall& call, int threads);
 
-// The KV slots [begin, end) that one query row sees. There is always at least one.
+// The KV slots [begin, end) that one query row sees. The range is never empty.
 struct SlotRange {
   int64_t begin = 0;
   int64_t end = 0;

@@ -81,8 +81,8 @@ TIDEPOOL_DEVICE int Clamp(int value, int low, int high) {
 }
 
 // To merge a segment into the earlier ones, multiply the sums of the segment by `take`, and the
-// sums of the earlier segments by `keep`. MergeState returns these factors, and merges the softmax
-// of the segment into `state`, that of the earlier segments.
+// sums of the earlier segments by `keep`. MergeState returns these factors. It also merges the
+// softmax of the segment into `state`, the softmax of the earlier segments.
 struct MergeFactors {
   float keep;
   float take;

@@ -25,9 +25,10 @@
 //   SquareRoot(x)                          correctly rounded
 //   Launch(stream, kernel, grid, threads, shared_bytes, arguments...)     on the host
 //
-// The emulated device finds, and reports as an error of the stream: accesses outside of a
-// SharedArray, reads of shared memory that was not written, races on shared memory between
-// barriers, barriers that some threads do not reach, and shuffles that some lanes do not reach.
+// The emulated device finds the following faults, and reports them as an error of the stream:
+// accesses outside of a SharedArray, reads of shared memory that was not written, races on shared
+// memory between barriers, barriers that some threads do not reach, and shuffles that some lanes do
+// not reach.
 #ifndef TIDEPOOL_KERNELS_CUDA_DEVICE_H_
 #define TIDEPOOL_KERNELS_CUDA_DEVICE_H_
 

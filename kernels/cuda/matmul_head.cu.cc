@@ -41,7 +41,7 @@ TIDEPOOL_DEVICE float OutputOf(const HeadRows& head, int64_t row, int64_t output
   return sum;
 }
 
-// Merges the argmax of all threads of the block into that of thread 0.
+// Merges the argmax of all threads of the block. Thread 0 gets the result.
 TIDEPOOL_DEVICE ArgMax MergeThreads(ArgMax best) {
   const auto all = SharedArray<ArgMax>(0, BlockThreads());
   all[ThreadIndex()] = best;

@@ -12,7 +12,7 @@
 
 namespace tidepool::kernels::cuda {
 
-// The most rows of x that one job multiplies.
+// Maximum number of rows of x that one job multiplies.
 inline constexpr int kJobRows = 8;
 
 // The left operands of jobs, in device memory.

@@ -177,7 +177,7 @@ struct Int8Product {
   }
 
   TIDEPOOL_DEVICE static void Run(const JobInput& input, const ProductJob& job, int64_t cols) {
-    const int pairs = kPairsPerThread<kType, kRows> * BlockThreads();  // of a tile
+    const int pairs = kPairsPerThread<kType, kRows> * BlockThreads();  // pairs of a tile
     const int total = static_cast<int>(cols / kQuantBlock) * kPanelRows;
     const std::byte* panel =
         job.panels +

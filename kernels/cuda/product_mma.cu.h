@@ -274,7 +274,7 @@ class MmaPanel {
 
   const std::byte* panel_;
   int blocks_;
-  Shared<Copy> copies_;  // these three are the same memory
+  Shared<Copy> copies_;  // copies_, words_ and halves_ are the same memory
   Shared<uint32_t> words_;
   Shared<uint16_t> halves_;
 };

@@ -66,8 +66,8 @@ TIDEPOOL_DEVICE RawRow<kType> LoadRow(const std::byte* panel, int64_t block, int
   return raw;
 }
 
-// Looks up the values of eight codes, which are the nibbles of `codes`. `even` gets those of the
-// low nibbles, `odd` those of the high nibbles.
+// Looks up the values of eight codes, which are the nibbles of `codes`. `even` gets the values of
+// the low nibbles, and `odd` the values of the high nibbles.
 template <DType kType>
 TIDEPOOL_DEVICE void LookUp(uint32_t codes, uint32_t* even, uint32_t* odd) {
   constexpr CodeWords kWords = kType == DType::kMXFP4 ? WordsOf(kE2M1Doubled) : WordsOf(kIq4Values);

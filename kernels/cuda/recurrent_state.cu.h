@@ -24,7 +24,7 @@ struct DeviceSnapshot {
 struct DeviceStateSpan {
   int64_t first_row;
   int64_t rows;
-  int64_t in;  // as DeviceSnapshot::state; -1: the state is zero
+  int64_t in;  // like DeviceSnapshot::state; -1: the state is zero
   int64_t out;
   int64_t first_snapshot;
   int64_t snapshots;

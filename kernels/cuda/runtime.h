@@ -43,8 +43,8 @@ std::optional<size_t> FreeDeviceBytes(int device);
 // be allocated.
 std::byte* AllocatePinned(int device, size_t bytes);
 void FreePinned(int device, std::byte* data);
-// Makes existing host memory like that of AllocatePinned. Its pages must not be pinned yet. Returns
-// RESOURCE_EXHAUSTED with a remedy if the system does not allow it.
+// Pins existing host memory, so that copies can read it like memory of AllocatePinned. Its pages
+// must not be pinned yet. Returns RESOURCE_EXHAUSTED with a remedy if the system does not allow it.
 absl::Status PinHost(int device, std::byte* data, size_t bytes);
 // `data` must be the beginning of pinned memory. Copies that read it must have ended.
 void UnpinHost(int device, std::byte* data);

@@ -13,11 +13,11 @@
 
 namespace tidepool::kernels::cuda {
 
-// From this number of rows on, tensor cores are used. For groups, it is the average of their rows.
+// Tensor cores are used for products of at least this number of rows. For the groups of GroupedFfn,
+// the average number of rows per group counts.
 inline constexpr int kMinTensorCoreRows = 16;
 
-// Return whether the functions below can compute a product, and are faster than those of
-// matmul*.cu.cc.
+// Return whether the functions below can compute a product, and are the faster choice.
 bool UsesTensorCores(const CudaContext& context, const PackedMatrix& weight, int64_t rows);
 bool UsesTensorCores(const CudaContext& context, const FfnWeights& ffn, int64_t rows);
 bool UsesTensorCores(const CudaContext& context, absl::Span<const ExpertGroup> groups);

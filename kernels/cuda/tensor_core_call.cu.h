@@ -20,7 +20,7 @@ struct TensorCoreJob {
   const std::byte* up = nullptr;      // with a gated FFN, `weight` is the gate, and this is `up`
   const float* up_bias = nullptr;
   const int32_t* rows = nullptr;      // row i of the job is row rows[i] of x
-  const int32_t* out_rows = nullptr;  // and row out_rows[i] of the output
+  const int32_t* out_rows = nullptr;  // its result is row out_rows[i] of the output
   int64_t first_row = 0;              // if `rows` is null: row i is row first_row + i of x
   int64_t first_out_row = 0;          // the same, if `out_rows` is null
   int64_t x_column = 0;               // the first column of x to multiply

@@ -34,7 +34,7 @@ struct Stage {
 
   Shared<U32x4> quants;
   Shared<float> scales;   // [kStageBlocks][line()]
-  Shared<uint32_t> sums;  // the same: the bits of sums, or pairs of half sums
+  Shared<uint32_t> sums;  // [kStageBlocks][line()]: bits of sums, or pairs of half sums
   // scales and sums of two rows at a time
   Shared<U32x2> scale_pairs;
   Shared<U32x2> sum_pairs;

@@ -97,8 +97,8 @@ TIDEPOOL_DEVICE RowScales LaneScalesOf(const ScaleWords& words) {
   return s;
 }
 
-// Returns the scales of lane i of the quad. `mine` are those of this lane, and `scales` the integer
-// scales of lane i.
+// Returns the scales of lane i of the quad. `mine` are the scales of this lane, and `scales` are
+// the integer scales of lane i.
 template <DType kType>
 TIDEPOOL_DEVICE RowScales ScalesOfLane(const RowScales& mine, uint32_t scales, int i) {
   RowScales s = {};
