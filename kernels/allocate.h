@@ -1,4 +1,4 @@
-// AllocateBuffer: allocates memory whose size depends on a model or on options, so that it may not
+// AllocateBuffer: allocates memory whose size depends on a model or on options. Such memory may not
 // fit.
 #ifndef TIDEPOOL_KERNELS_ALLOCATE_H_
 #define TIDEPOOL_KERNELS_ALLOCATE_H_
@@ -12,7 +12,7 @@
 
 namespace tidepool::kernels {
 
-// Both texts are parts of the error.
+// Both texts become parts of the error message.
 struct AllocationPurpose {
   absl::string_view what;    // such as "the KV cache"
   absl::string_view remedy;  // such as "reduce --kv-memory"

@@ -259,13 +259,14 @@ using CopyTicket = int64_t;
 // inside a call. All scratch memory comes from the caller's Arena. Large because each op is a
 // method.
 //
-// In memory(), as far as a comment does not say otherwise: matrix views, PackedMatrix::data, arenas
-// of KV and of states, spans of weights (norms, biases, sinks, `decay` and so on), the gate of
-// AddGated, HeadTarget::argmax, and what Gate and ScanRows write. Ops may run after the call has
-// returned, so host code must not access them, except through CopyIn and CopyOut.
+// These arguments are in memory(), unless a comment says otherwise: matrix views,
+// PackedMatrix::data, arenas of KV and of states, spans of weights (norms, biases, sinks, `decay`
+// and so on), the gate of AddGated, HeadTarget::argmax, and what Gate and ScanRows write. Ops may
+// run after the call has returned, so host code must not access them, except through CopyIn and
+// CopyOut.
 //
-// In host memory: the structs of arguments (FfnWeights, KvLayer, StateArray and so on), and lists:
-// ids, rows, positions, frequencies, block tables, and the rows, tokens and weights of
+// These are in host memory: the structs of arguments (FfnWeights, KvLayer, StateArray and so on),
+// and lists: ids, rows, positions, frequencies, block tables, and the rows, tokens and weights of
 // CombineExperts and AccumulateExpert. An op reads them before it returns.
 class KernelBackend {
  public:
@@ -297,16 +298,17 @@ class KernelBackend {
   // the page size. Must be undone by UnpinHost, with the same memory, before the memory is freed.
   virtual absl::Status PinHost(absl::Span<std::byte> memory) = 0;
   virtual void UnpinHost(absl::Span<std::byte> memory) = 0;
-  // Begins a copy of pinned host memory into the backend's memory. It runs after all ops and copies
-  // that were called before, and beside those that are called later. `from` is inside one range
-  // that was pinned. Until the copy has ended, `from` must not change. Ops that read or write `to`
-  // must be called after AwaitCopy.
+  // Begins a copy of pinned host memory into the backend's memory. The copy runs after all ops and
+  // copies that were called before, and in parallel with those that are called later. `from` is
+  // inside one range that was pinned. Until the copy has ended, `from` must not change. Ops that
+  // read or write `to` must be called after AwaitCopy.
   virtual CopyTicket BeginCopyIn(absl::Span<const std::byte> from, std::byte* to) = 0;
-  // Ops that are called after this run after the copy. Does not block the host.
+  // Ops that are called after AwaitCopy run after the copy. Does not block the host.
   virtual void AwaitCopy(CopyTicket copy) = 0;
   // Returns how long the copy took, or nullopt if it has not ended. Returns the error of Sync if
-  // the copy failed. Does not block the host. The backend keeps a record of the copy until this has
-  // returned a time, so call it until then, and not again. AwaitCopy may still be called.
+  // the copy failed. Does not block the host. The backend keeps a record of the copy until CopyTime
+  // has returned a time. So call CopyTime until it returns a time, and not again. AwaitCopy may
+  // still be called.
   virtual absl::StatusOr<std::optional<absl::Duration>> CopyTime(CopyTicket copy) = 0;
 
   // out = 0.
@@ -318,9 +320,9 @@ class KernelBackend {
   // Copies parts of heads. `from` and `to` have the same number of rows.
   virtual void CopyHeads(const HeadCopy& copy, ConstMatrixView from, MatrixView to) = 0;
 
-  // Finds, in each row of x, the first element that is NaN or whose magnitude is at least `limit`
-  // (above 0; may be infinity), and whether all elements are 0. out: [x.rows], in the backend's
-  // memory.
+  // Finds, in each row of x, the first element that is NaN or whose magnitude is at least `limit`.
+  // Also finds whether all elements of the row are 0. `limit` is above 0 and may be infinity.
+  // out: [x.rows], in the backend's memory.
   virtual void ScanRows(ConstMatrixView x, float limit, RowScan* out) = 0;
 
   // out[i] = row ids[i] of `table`, dequantised. Requires: ids are in [0, table.rows).
@@ -330,8 +332,9 @@ class KernelBackend {
   virtual Activation Quantize(ConstMatrixView x, Arena* arena) = 0;
 
   // Splits each row into two int8 rows: its rounded value, and what the rounding left over. The
-  // result has 2 * x.rows rows: first all rows of x, then row by row x - scale * quant, which is
-  // rounded after the product and after the difference. Requires: x has the int8 form.
+  // result has 2 * x.rows rows: first all rows of x, then for each row of x the row x - scale *
+  // quant. This row is rounded after the product and after the difference. Requires: x has the int8
+  // form.
   virtual Activation QuantizeInTwo(const Activation& x, Arena* arena) = 0;
 
   // The RMS norm of each row, multiplied by weight: x * rsqrt(mean(x^2) + eps) * weight.
@@ -377,8 +380,8 @@ class KernelBackend {
 
   // Softmax attention with grouped queries over the stored KV. StoreKv must be called for the same
   // spans before. Returns [rows, heads * v_dim]. Each row processes its KV in segments of
-  // kKvSegmentTokens, at multiples of that number of slots. Each segment has its own softmax and
-  // its own chain; segments are merged in ascending order.
+  // kKvSegmentTokens slots, which begin at multiples of kKvSegmentTokens. Each segment has its own
+  // softmax and its own chain; segments are merged in ascending order.
   virtual Activation Attend(const AttendCall& call, Arena* arena) = 0;
 
   // Computes a causal convolution in place, and advances its state.
@@ -406,9 +409,9 @@ class KernelBackend {
                               const float* weights, MatrixView out) = 0;
 
   // One step of the chains of CombineExperts, for one expert: sum[tokens[i]] += weights[i] *
-  // expert_out[rows[i]]. A token's experts must be accumulated in the same order as there. If `sum`
-  // begins at zero and is added with Add at the end, the result has the same bits as
-  // CombineExperts.
+  // expert_out[rows[i]]. A token's experts must be accumulated in the order of their slots in
+  // CombineExperts. If `sum` begins at zero and is added with Add at the end, the result has the
+  // same bits as CombineExperts.
   virtual void AccumulateExpert(ConstMatrixView expert_out, const ExpertTerms& terms,
                                 MatrixView sum) = 0;
 

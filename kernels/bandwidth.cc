@@ -15,7 +15,8 @@ namespace {
 constexpr int kPasses = 5;
 constexpr int kSums = 8;
 constexpr int64_t kLineBytes = kSums * sizeof(uint64_t);
-// A free thread takes the next range. So a thread that is interrupted does not delay a pass.
+// Size of a range. A free thread takes the next range, so a thread that is interrupted does not
+// delay a pass.
 constexpr int64_t kGrainLines = (4 << 20) / kLineBytes;
 
 // The sums of one thread. They have their own cache line.

@@ -1,4 +1,5 @@
-// HostBackend: what backends share whose ops run on the host, before they return.
+// HostBackend: the common part of backends whose ops run on the host and are complete when they
+// return.
 #ifndef TIDEPOOL_KERNELS_HOST_BACKEND_H_
 #define TIDEPOOL_KERNELS_HOST_BACKEND_H_
 
@@ -70,8 +71,8 @@ class HostBackend : public KernelBackend {
   }
 
  private:
-  CopyTicket copies_ = 0;                            // that were begun
-  std::map<CopyTicket, absl::Duration> copy_times_;  // that CopyTime has not returned
+  CopyTicket copies_ = 0;                            // number of copies that were begun
+  std::map<CopyTicket, absl::Duration> copy_times_;  // times that CopyTime has not returned yet
 };
 
 }  // namespace tidepool::kernels

@@ -5,7 +5,8 @@
 //
 // All functions are `static`. The reason is that files compiled for different ISAs include this
 // header, and the linker must not merge their functions. They are `constexpr` because GPU code can
-// call such functions. It cannot read arrays at namespace scope, so functions copy them first.
+// call such functions. GPU code cannot read arrays at namespace scope, so the functions first copy
+// them.
 #ifndef TIDEPOOL_KERNELS_MATH_H_
 #define TIDEPOOL_KERNELS_MATH_H_
 
@@ -167,9 +168,9 @@ static constexpr float GeluTanh(float x) {
   return x / (1.0f + Exp(x * __builtin_fmaf(kGeluC1, x * x, kGeluC0)));
 }
 
-// The tail of the normal distribution: erfc(a) = e^(-a Q(a)) for 0 <= a <= kErfcMax. Q is the
-// polynomial of degree 10 that changes erfc by at most 1.6e-8. For larger a, erfc is below 2e-12
-// and is replaced by 0.
+// The tail of the normal distribution: erfc(a) = e^(-a Q(a)) for 0 <= a <= kErfcMax. Q is a
+// polynomial of degree 10. With it, erfc has an error of at most 1.6e-8. For larger a, erfc is
+// below 2e-12 and is replaced by 0.
 inline constexpr float kErfcMax = 5.0f;
 inline constexpr Coefficients<11> kErfcQ = {{0x1.20dd84p+0f, 0x1.45f108p-1f, 0x1.a54cf4p-4f,
                                              -0x1.3cdbf6p-6f, 0x1.db7b1cp-15f, 0x1.96ff3ep-10f,
@@ -190,9 +191,8 @@ static constexpr float Gelu(float x) {
 
 static constexpr float Sigmoid(float x) { return 1.0f / (1.0f + Exp(-x)); }
 
-// Coefficients 1/3, 1/5, ... of the series log(1 + t) = 2 s (1 + z/3 + z^2/5 + ...), with s = t /
-// (2
-// + t) and z = s^2. For t <= 1, the first omitted term is below 2^-29 of the result.
+// Coefficients 1/3, 1/5, ... of the series log(1 + t) = 2 s (1 + z/3 + z^2/5 + ...). Here
+// s = t / (2 + t) and z = s^2. For t <= 1, the first omitted term is below 2^-29 of the result.
 inline constexpr Coefficients<7> kLog1pC = {
     {1.0f / 3, 1.0f / 5, 1.0f / 7, 1.0f / 9, 1.0f / 11, 1.0f / 13, 1.0f / 15}};
 

@@ -25,8 +25,8 @@ class Memory {
   // may.
   virtual bool on_host() const = 0;
 
-  // The number of bytes that are free, or nullopt if it is unknown. Some of them may be of no use
-  // to Allocate.
+  // The number of bytes that are free, or nullopt if it is unknown. Allocate may be unable to use
+  // some of these bytes.
   virtual std::optional<size_t> available() const { return std::nullopt; }
 };
 

@@ -110,7 +110,7 @@ ActivationBuffer AllocateAttended(const AttendCall& call, Precision precision, A
 size_t AttendScratchBytes(const AttendCall& call, int threads) {
   const KvLayer& layer = call.layer;
   const int64_t dims = layer.k_dim + layer.v_dim;
-  // The floats of a fold, or of a segment's part of a fold: v_dim, rounded up, and two more.
+  // Number of floats of a fold, or of a segment's part of a fold: v_dim, rounded up, and two more.
   const int64_t fold = (layer.v_dim + kFoldUnit - 1) / kFoldUnit * kFoldUnit + 2;
   // Floats per thread. For one block: its keys, values and scales. For each query vector of a job:
   // the scores, its fold, the part of a segment, and 32 bytes for positions and visible slots. For

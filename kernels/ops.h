@@ -11,8 +11,9 @@
 // of 32 in ascending order, from zero. x, dx and sum are the activation's q, d and sum in the
 // block. w is a weight's code minus the zero point, or the code's table value. panel.h defines the
 // other names.
-//   most types       acc = fma(s * dx, dot, acc), with dot = sum of w x, and s = d, d sc, 2^(e-128)
-//     with minimum   acc = fma(m, sum, acc), with m as it is, or -(dmin mn)
+//   most types       acc = fma(s * dx, dot, acc), with dot = sum of w x and s = d, d sc or
+//   2^(e-128)
+//     with minimum   then acc = fma(m, sum, acc), with m of panel.h or -(dmin mn)
 //   Q2_K Q3_K Q6_K   acc = fma(d * dx, I, acc), with I = sc[0] dot[0] + sc[1] dot[1] over halves
 //     Q2_K           acc = fma(-(dmin * dx), M, acc), with M = mn[0] sum x[0] + mn[1] sum x[1]
 // dot, I and M are exact integers below 2^24. d sc and dmin mn are exact. Each product that is
@@ -110,11 +111,12 @@ GroupScratch AllocateGroupScratch(absl::Span<const ExpertGroup> groups, Precisio
 // Allocates the result of Attend.
 ActivationBuffer AllocateAttended(const AttendCall& call, Precision precision, Arena* arena);
 
-// An upper bound of all other arena bytes of Attend, which depend on the slots. It grows with the
-// rows of the call. `threads` is the number of threads of the backend.
+// Returns an upper bound of all other arena bytes of Attend. The exact number depends on the slots.
+// The bound depends only on the shapes of the call and on `threads`, the backend's number of
+// threads.
 size_t AttendScratchBytes(const AttendCall& call, int threads);
 
-// The KV slots [begin, end) that one query row sees. There is always at least one.
+// The KV slots [begin, end) that one query row sees. The range is never empty.
 struct SlotRange {
   int64_t begin = 0;
   int64_t end = 0;

@@ -1,5 +1,5 @@
-// Reads single numbers of quantised panels, as panel.h defines them. For code that may be slow. The
-// vector code in cpu/ must give the same results.
+// Reads single numbers of quantised panels, as panel.h defines them. This is for code that may be
+// slow. The vector code in cpu/ must give the same results.
 #ifndef TIDEPOOL_KERNELS_PANEL_BLOCK_H_
 #define TIDEPOOL_KERNELS_PANEL_BLOCK_H_
 
@@ -17,7 +17,7 @@ struct PanelBlock {
   const std::byte* record;
   const std::byte* block;
 
-  // The position of block b. Blocks are counted over the whole panel.
+  // Returns the position of block b. Blocks are counted over the whole panel.
   template <DType kType>
   static constexpr PanelBlock At(const std::byte* panel, int64_t b) {
     constexpr QuantFormat kFormat = FormatOf(kType);

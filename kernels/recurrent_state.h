@@ -24,7 +24,7 @@ struct StateArray {
   size_t unit_bytes = 0;
   std::vector<StateUnit> units;
 
-  // The address of a unit in the state that consists of these blocks.
+  // Returns the address of a unit in the state that consists of `blocks`.
   std::byte* Unit(absl::Span<const int32_t> blocks, int64_t unit) const {
     const StateUnit& place = units[unit];
     return arena + blocks[place.part] * block_bytes + place.offset;

@@ -1,6 +1,6 @@
 """Libraries that Debian's packages put under /usr (tools/setup lists the packages)."""
 
-# Repository name: libraries to link. Only those that a binary uses end up in it (--as-needed).
+# Repository name: libraries to link. A binary links only those that it uses (--as-needed).
 _LIBRARIES = {
     "absl": [
         "absl_bad_optional_access",
@@ -75,7 +75,7 @@ cc_library(
 )
 """.format(linkopts = ["-Wl,--as-needed"] + ["-l" + library for library in libraries] + ["-lpthread"])
 
-# Debian has googleapis's .proto files in a jar alone.
+# Debian has googleapis's .proto files only in a jar.
 _GOOGLEAPIS_JAR = "/usr/share/java/proto-google-common-protos.jar"
 _GOOGLEAPIS_BUILD = """
 # What gRPC's clients know of an error beside its code and message: include "google/rpc/status.pb.h".

@@ -49,8 +49,8 @@ bool IsPartialName(absl::string_view name, absl::string_view base) {
 }
 
 // Locks a file that is being written. The lock is released when the file is closed or the process
-// is killed. Returns false if another process has the lock. If the file system has no locks,
-// returns true, so no file is treated as left over.
+// is killed. Returns false if another process has the lock. Returns true also if the file system
+// has no locks. (RemoveIfLeftOver then removes no file.)
 bool LockToWrite(int file) { return flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
 
 bool HasName(int file) {

@@ -1,4 +1,5 @@
-// For threads whose work may wait: a lower priority, and the CPU time that they use.
+// Functions for threads whose work may wait: they lower the thread's priority, and return its CPU
+// time.
 #ifndef TIDEPOOL_KERNELS_BASE_BACKGROUND_THREAD_H_
 #define TIDEPOOL_KERNELS_BASE_BACKGROUND_THREAD_H_
 

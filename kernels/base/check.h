@@ -39,7 +39,8 @@ struct Voidify {
               : ::tidepool::base::Voidify() & \
                     ::tidepool::base::CheckFailure(__FILE__, __LINE__, #condition).stream()
 // NOLINTEND(bugprone-macro-parentheses)
-// CHECK in debug builds, among them those of the sanitizers. Other builds do not evaluate it.
+// DCHECK is CHECK in debug builds, which include those of the sanitizers. Other builds do not
+// evaluate the condition.
 #ifdef NDEBUG
 #define DCHECK(condition) CHECK(true || (condition))
 #else

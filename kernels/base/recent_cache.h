@@ -22,8 +22,8 @@ class RecentCache {
  public:
   using Shared = std::shared_ptr<const Value>;
 
-  // Returns the value of `key`. If it is not in the cache, it is the one that `make` returns.
-  // Requires: equal keys have equal values. Errors are returned and not kept.
+  // Returns the value of `key`. If the value is not in the cache, calls `make` and keeps its
+  // result. Requires: equal keys have equal values. Errors of `make` are returned and not kept.
   absl::StatusOr<Shared> Get(const Key& key, absl::FunctionRef<absl::StatusOr<Shared>()> make) {
     {
       const MutexLock lock(&mutex_);

@@ -9,8 +9,8 @@
 
 namespace tidepool::base {
 
-// Thread-compatible: only one thread at a time may call ParallelFor. That is the engine's step
-// thread.
+// Thread-compatible: only one thread at a time may call ParallelFor. The engine calls it on its
+// step thread.
 class ThreadPool {
  public:
   // `threads` includes the calling thread, so 1 starts no thread. Requires: threads >= 1.

@@ -16,8 +16,8 @@
 namespace tidepool::kernels {
 namespace {
 
-// If there is less work, another thread would start too late to help. The unit is that of
-// Job::cost, about 100 ns.
+// If the cost of all jobs is at most this, one thread computes them, because another thread would
+// start too late to help. The unit is that of Job::cost, about 100 ns.
 constexpr int64_t kMinShared = 12;
 
 // The additional state of a job whose segments are distributed among threads.
@@ -121,8 +121,9 @@ void RunTask(const AttendOp& op, const Task& task, const FoldScratch& scratch) {
   if (split->end == job.fold.end) FinishFolds(op, job.fold, split->folds);
 }
 
-// The tasks of all rounds. A split job has round_segments segments in each round, in order. The
-// jobs that are not split are all in the first round.
+// Plans the tasks of each round. Split jobs are computed in rounds, because `parts` has room for
+// only some of their segments. Each round has the next round_segments segments of each split job.
+// The jobs that are not split are all in the first round.
 struct Rounds {
   const AttendOp& op;
   const Jobs& jobs;

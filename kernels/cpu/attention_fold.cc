@@ -144,8 +144,8 @@ KvElements ValuesForFold(const SegmentFold& fold, int b) {
   const KvHeadBlock stored = ValuesOf(fold.op.layer, fold.Block(b), fold.job.kv_head);
   const KvElements values = {stored.dtype, stored.elements, fold.scratch.value_scales};
   LoadScales(fold, stored, v_dim, fold.scratch.value_scales);
-  // If v_dim is not a multiple of the lanes, the last vector reads beyond the block, and the memory
-  // may end there. Then the values are converted to a buffer.
+  // If v_dim is not a multiple of the lanes, the last vector would read beyond the block, where the
+  // memory may end. In this case, the values are converted to a buffer.
   if (fold.ReadsStored() && v_dim % kernels.lanes == 0) return values;
   kernels.load_values(values, v_dim, fold.scratch.values);
   return {DType::kF32, reinterpret_cast<const std::byte*>(fold.scratch.values), nullptr};

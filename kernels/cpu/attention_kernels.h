@@ -30,8 +30,8 @@ struct ScoreTile {
   float* scores[kMaxAttendVectors];         // [kKvBlockTokens]
 };
 
-// One block whose values are added to the sums of some query vectors. All of these see the same
-// tokens [begin, end).
+// One block whose values are added to the sums of some query vectors. All these vectors see the
+// same tokens [begin, end).
 struct FoldTile {
   KvElements values;  // [kKvBlockTokens][v_dim]; readable up to a multiple of the vector size
   int v_dim = 0;

@@ -119,9 +119,9 @@ static inline void UnpackGroups(const std::byte* block, __m256i (&groups)[8]) {
   groups[7] = Quants<kType, 7>(block);
 }
 
-// The scales of a block's rows, in the form that the products of ops.h need. All types have floats.
-// Types with one scale per half of the block also have a pair of int16 (half 0, half 1) in each
-// row's lane. Unused members are uninitialised, because clearing them would cost more than the
+// The scales of a block's rows, in the form that the products of ops.h need. Every type has float
+// scales. Types with one scale per half of the block also have a pair of int16 (half 0, half 1) in
+// each row's lane. Unused members are uninitialised, because clearing them would cost more than the
 // block's product.
 struct RowScales {
   __m256 step;         // s or d of ops.h

@@ -22,7 +22,8 @@ struct DeltaInner {
     const DeltaTile& tile;
 
     bool IsWhole() const { return tile.columns == M * kLanes; }
-    // Loads the elements of a row, or less than a tile's.
+    // Loads the elements of a row. If the tile has fewer than M * kLanes columns, the other lanes
+    // become zero.
     void LoadRow(const float* row, F (&values)[M]) const {
       float part[M * kLanes] = {};
       if (!IsWhole()) {
@@ -45,8 +46,8 @@ struct DeltaInner {
     }
   };
 
-  // Adds a row's update to the state. Also computes out = S^T q, and, with kNext, S^T next for the
-  // next row's k.
+  // Adds a row's update to the state. Also computes out = S^T q. With kNext, also computes S^T k
+  // for the k of the next row.
   template <int M, bool kNext>
   static void Update(const Columns<M>& columns, int64_t t, const float* before, const F (&delta)[M],
                      F (&stored)[M]) {
@@ -67,8 +68,9 @@ struct DeltaInner {
     for (int64_t i = 0; i < k_dim; ++i) {
       const F ki = W::Set(k[i]);
       const F qi = W::Set(q[i]);
-      // All loads come before the first store. The tiles are a multiple of 4 KiB apart, so a load
-      // after a store to another tile may wait: some CPUs first compare only the low 12 bits.
+      // All loads come before the first store. Some CPUs first compare only the low 12 bits of
+      // addresses. The tiles are a multiple of 4 KiB apart, so a load after a store to another tile
+      // would wait for the store.
       F s[M];
       for (int m = 0; m < M; ++m) s[m] = W::Load(from[m] + i * kDeltaTileCols);
       for (int m = 0; m < M; ++m) s[m] = W::Fma(ki, delta[m], W::Mul(s[m], keep));

@@ -1,5 +1,5 @@
 // KernelBackend::MatMulHead. If only the argmax of a row is needed, the outputs of the row are not
-// written to memory: each thread keeps the argmax of the outputs that it has computed.
+// written to memory. Each thread keeps only the argmax of the outputs that it has computed.
 #include <algorithm>
 #include <limits>
 

@@ -202,7 +202,7 @@ struct Inner : PartInner<V> {
     }
   }
 
-  // Like AddColumns, for quantised panels. They are converted to floats block by block.
+  // Like AddColumns, for quantised panels. The panels are converted to floats block by block.
   template <int R, int P>
   static void AddBlocks(const Tile& tile, const float* const* rows, const std::byte* const* panels,
                         F (&sums)[R][P]) {

@@ -1,7 +1,7 @@
 // KernelTable: function pointers to the inner loops that each ISA implements. The code that calls
-// them (tiling, threads, memory) is the same for all ISAs. Arguments are plain pointers and sizes.
-// The reason is that files compiled for one ISA must not include inline functions, because the
-// linker could then use that code for other ISAs.
+// them (tiling, threads, memory) is the same for all ISAs. Arguments are plain pointers and sizes,
+// so that files compiled for one ISA need no inline functions of other headers. If they had inline
+// functions, the linker could use their code for other ISAs.
 #ifndef TIDEPOOL_KERNELS_CPU_KERNEL_TABLE_H_
 #define TIDEPOOL_KERNELS_CPU_KERNEL_TABLE_H_
 

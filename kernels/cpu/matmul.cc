@@ -8,7 +8,7 @@ namespace tidepool::kernels {
 namespace {
 
 // Number of rows that one task multiplies with one group of panels. The rows must fit into the
-// core's cache. With more rows, each panel is read less often.
+// core's cache. With more rows, each panel would be read less often.
 constexpr int64_t kRowChunk = 96;
 
 // A range [begin, end).
@@ -63,8 +63,8 @@ void MultiplyGroupOfTarget(const CpuContext& context, const Activation& x,
   });
 }
 
-// The task to compute the inner part of an FFN for the rows of `source`, and to write the results
-// to the rows of `out` that begin at `offset`.
+// A task: computes the inner part of an FFN for the rows of `source`, and writes the results to the
+// rows of `out` from `offset` on.
 struct GluJob {
   const RowSource& source;
   const FfnWeights& ffn;

@@ -20,8 +20,8 @@ struct CpuContext {
 
 // Returns the grain for ParallelFor. It is small enough that threads finish at about the same time,
 // and large enough that distribution costs little. `macs` is the number of multiply-adds in all
-// tasks. If that is small, the grain is all tasks, so that the calling thread computes them,
-// because another thread would start too late to help.
+// tasks. If `macs` is small, the grain is `tasks`, so the calling thread computes all tasks.
+// Another thread would start too late to help.
 int64_t TaskGrain(const CpuContext& context, int64_t tasks, int64_t macs);
 
 // If `rows` has an int8 form, computes it. The values of `rows` are already set.

@@ -23,7 +23,7 @@ struct PartInner {
     for (int64_t i = 0; i < n; ++i) out[i] = part[i];
   }
 
-  // Like these, for any n: at most 8 lanes are loaded or stored.
+  // LoadPart and StorePart for any n: at most 8 lanes are loaded or stored.
   static F LoadUpTo(const float* x, int64_t n) {
     return n >= kPartLanes ? V::Load(x) : LoadPart(x, n);
   }

@@ -160,7 +160,8 @@ void NarrowState(const DeltaColumns& columns, const float* wide, float* narrow) 
   }
 }
 
-// Whole tiles. The state is read from the span's `in` in the first row, and is in `out` afterwards.
+// Computes whole tiles. The first row reads the state from the span's `in`. Later rows read it from
+// `out`.
 void AdvanceTiles(const CpuContext& context, const DeltaColumns& columns) {
   const StateSpan& span = columns.span;
   float* const state = columns.StateAt(span.out);
@@ -182,8 +183,8 @@ void AdvanceTiles(const CpuContext& context, const DeltaColumns& columns) {
   });
 }
 
-// A tile of less than kDeltaTileCols columns. The state is padded to a whole tile while the rows
-// are computed.
+// Computes a tile of fewer than kDeltaTileCols columns. While the rows are computed, the state is
+// padded to a whole tile.
 void AdvanceNarrowTile(const CpuContext& context, const DeltaColumns& columns) {
   const StateSpan& span = columns.span;
   float wide[kMaxDeltaKeyDim * kDeltaTileCols] = {};
@@ -201,7 +202,8 @@ void AdvanceNarrowTile(const CpuContext& context, const DeltaColumns& columns) {
   store(span.out);
 }
 
-// The columns [first, first + kDeltaTileCols * delta_tiles) of a V head, as far as they exist.
+// Computes the columns [first, first + kDeltaTileCols * delta_tiles) of a V head, as far as they
+// exist.
 void AdvanceGroup(const CpuContext& context, const DeltaNetCall& call, const StateSpan& span,
                   int head, int first) {
   const int group = kDeltaTileCols * KernelsOf(context).delta_tiles;

@@ -19,8 +19,8 @@ struct RecurrentInner : PartInner<V> {
   using PartInner<V>::StoreUpTo;
   static constexpr int kWidth = 8;
 
-  // Computes the channels from c on (up to kWidth of them) of row t. The input replaces the oldest
-  // one.
+  // Computes the channels from c on (up to kWidth of them) of row t. The row's input replaces the
+  // oldest input of the state.
   static void ConvolveVector(const ConvTile& tile, int64_t t, int c) {
     const int count = tile.channels - c;
     const int taps = tile.kernel - 1;

@@ -19,9 +19,9 @@
 namespace tidepool::kernels::cuda {
 namespace {
 
-// Blocks of threads that a processor computes at the same time, about.
+// About how many blocks of threads a processor computes at the same time.
 constexpr int64_t kTasksPerProcessor = 4;
-// A task may use this number of bytes of shared memory. All GPUs that the backend supports have it.
+// Maximum bytes of shared memory of a task. All GPUs that the backend supports allow this size.
 constexpr int kMaxSharedBytes = 96 * 1024;
 
 template <DType kType, int R, int T>
@@ -50,7 +50,7 @@ class PartMerge {
   TIDEPOOL_DEVICE PartMerge(const AttendArgs& args, const AttendSpan& span, int64_t row, int head)
       : args_(args), span_(span), row_(row), head_(head) {}
 
-  // `states` has the softmax of each vector so far, between rounds.
+  // Between rounds, `states` has the softmax of each vector so far.
   TIDEPOOL_DEVICE void Run(SoftmaxState* states, const Int8Rows& int8) const {
     const TokenRange slots = SlotsOf(span_, row_ - span_.first_row);
     const int64_t first = span_.segment + args_.round * args_.round_segments;
@@ -91,7 +91,8 @@ class PartMerge {
     return args_.out + row_ * args_.out_stride + int64_t{head_} * args_.values.dim;
   }
 
-  // Computes the factors that merge `count` parts. Also sets state->max to the maximum after them.
+  // Computes the factors that merge `count` parts. Also sets state->max to the maximum of all parts
+  // so far.
   TIDEPOOL_DEVICE void Prepare(int64_t part, int count, SoftmaxState* state) const {
     const auto maxima = Array(0);
     const auto sums = Array(1);
@@ -121,7 +122,7 @@ class PartMerge {
     BlockBarrier();
   }
 
-  // Merges the sums of the parts, and of the softmax.
+  // Merges the columns of the parts' sums, and the sums of their softmax.
   TIDEPOOL_DEVICE void MergeColumns(int64_t part, int count, bool is_first,
                                     SoftmaxState* state) const {
     const auto sums = Array(1);
@@ -161,7 +162,7 @@ class PartMerge {
   const int head_;
 };
 
-// One block of threads for each row and head.
+// A block of threads merges the parts of one row and head.
 TIDEPOOL_KERNEL_OF(kAttendThreads, 8)
 MergeKernel(AttendArgs args, const int32_t* span_of_row, SoftmaxState* states, Int8Rows int8) {
   const int64_t row = BlockX() / args.heads;
@@ -213,7 +214,7 @@ AttendLimits LimitsOf(const CudaContext& context, const AttendCall& call) {
   return limits;
 }
 
-// The arguments, without the memory of parts.
+// Returns the arguments, without the memory of parts.
 AttendArgs ArgsOf(const AttendCall& call, const AttendPlan& plan, const ActivationBuffer& out) {
   const KvLayer& layer = call.layer;
   AttendArgs args = {};

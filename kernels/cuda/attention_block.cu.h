@@ -3,9 +3,9 @@
 // Each segment has three steps (attention_scores.cu.h, attention_fold.cu.h). First, a thread
 // computes the scores of R query vectors and T tokens. Each score is one chain over the dimensions.
 // Then a warp computes the softmax of a vector. Then a thread computes the sums of R vectors and T
-// columns of the values. Each sum is one chain over the tokens. So an element of a key or value
-// that is loaded once is used for R vectors, and an element of a query, or a share, for T tokens or
-// columns.
+// columns of the values. Each sum is one chain over the tokens. So each loaded element of a key or
+// value is used for R vectors. Each loaded element of a query is used for T tokens, and each loaded
+// share for T columns.
 #ifndef TIDEPOOL_KERNELS_CUDA_ATTENTION_BLOCK_CU_H_
 #define TIDEPOOL_KERNELS_CUDA_ATTENTION_BLOCK_CU_H_
 
@@ -48,7 +48,7 @@ struct AttendArgs {
   bool values_in_keys;
   bool aligned_values;  // whether the values of a token begin at multiples of 4 elements
   int heads;
-  int group;  // heads that share a KV head
+  int group;  // number of heads that share a KV head
   float scale;
   float soft_cap;  // 0: none
   const AttendSpan* spans;
@@ -68,7 +68,7 @@ struct TokenRange {
   int end;
 };
 
-// The slots that a row of a span sees (VisibleSlots in ops.h).
+// Returns the slots that a row of a span sees (VisibleSlots in ops.h).
 TIDEPOOL_DEVICE TokenRange SlotsOf(const AttendSpan& span, int64_t row) {
   const int64_t slot = span.first_slot + row;
   const int64_t end = span.causal ? slot + 1 : span.first_slot + span.rows;
@@ -80,8 +80,9 @@ TIDEPOOL_DEVICE int Clamp(int value, int low, int high) {
   return value < low ? low : value > high ? high : value;
 }
 
-// Merges the softmax of a segment into that of earlier ones, `state`. The sums of the segment are
-// multiplied by `take`, and the sums of the earlier ones by `keep`.
+// To merge a segment into the earlier ones, multiply the sums of the segment by `take`, and the
+// sums of the earlier segments by `keep`. MergeState returns these factors. It also merges the
+// softmax of the segment into `state`, the softmax of the earlier segments.
 struct MergeFactors {
   float keep;
   float take;
@@ -142,26 +143,26 @@ struct AttendBlock {
         keeps(SharedArray<float>(ByteOf(kScoreStride + 4), kVectors)),
         takes(SharedArray<float>(ByteOf(kScoreStride + 5), kVectors)) {}
 
-  // The first byte after the queries and `floats` floats for each vector.
+  // Returns the first byte after the queries and `floats` floats for each vector.
   TIDEPOOL_DEVICE int ByteOf(int floats) const { return kVectors * (query_stride + floats) * 4; }
   TIDEPOOL_DEVICE bool IsSplit() const { return span.vectors >= 0; }
-  // The number of vectors, rounded up to those of a thread.
+  // Returns the number of vectors of the task, rounded up to a multiple of R.
   TIDEPOOL_DEVICE int Padded() const { return (task.count + R - 1) / R * R; }
   // The row and the head of vector v. The row is counted from the span's first one.
   TIDEPOOL_DEVICE int RowOf(int v) const { return (task.first + v) / args.group; }
   TIDEPOOL_DEVICE int HeadOf(int v) const {
     return task.kv_head * args.group + (task.first + v) % args.group;
   }
-  // The number of vector v's part of a segment.
+  // Returns the number of the part that vector v has for a segment.
   TIDEPOOL_DEVICE int64_t PartOf(int segment, int v) const {
     const int64_t index = segment - span.segment - args.round * args.round_segments;
     return index * args.split_vectors + span.vectors + int64_t{RowOf(v)} * args.heads + HeadOf(v);
   }
-  // The block of the arena that has a token of a segment.
+  // Returns the arena's block that has a token of a segment.
   TIDEPOOL_DEVICE int32_t BlockOf(int segment, int token) const {
     return args.tables[span.table + (segment * kKvSegmentTokens + token) / kKvBlockTokens];
   }
-  // The tokens of the segment that vector v sees. If begin >= end, it sees none.
+  // Returns the tokens of the segment that vector v sees. If begin >= end, the vector sees none.
   TIDEPOOL_DEVICE TokenRange Visible(int segment, int v) const {
     const int base = segment * kKvSegmentTokens;
     return {Clamp(begins[v] - base, 0, kKvSegmentTokens),

@@ -57,7 +57,7 @@ class AttendFold {
   }
 
  private:
-  static constexpr int kChunk = 16 / T;  // tokens that are loaded at once
+  static constexpr int kChunk = 16 / T;  // number of tokens that are loaded together
   static_assert(kKvBlockTokens % kChunk == 0);
 
   // Calls function(first vector, first column) for each part of the sums that this thread computes.

@@ -8,8 +8,8 @@
 namespace tidepool::kernels::cuda {
 namespace {
 
-// A round computes at least this number of segments of a divided span, unless one segment of all
-// such spans does not fit.
+// A span is divided only if the memory of parts has room for this number of its segments, or for
+// all its segments if it has fewer.
 constexpr int64_t kMinRoundSegments = 4;
 
 int64_t HeadsPerKv(const AttendCall& call) { return call.heads / call.layer.kv_heads; }
@@ -49,7 +49,7 @@ void ForTasks(const AttendCall& call, const AttendLimits& limits, int span_index
   }
 }
 
-// Adds the span and the part of its block table that is used.
+// Adds the span, and the part of its block table that the attention uses.
 void AddSpan(const KvSpan& span, AttendPlan* plan) {
   AttendSpan added = {.first_row = span.first_row,
                       .rows = span.rows,

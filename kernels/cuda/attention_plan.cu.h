@@ -36,8 +36,8 @@ struct AttendSpan {
   int64_t window;
   int64_t table;    // block b of the sequence is tables[table + b]
   int64_t segment;  // the first segment that the span sees
-  // If the segments are divided: the span's first vector among those of all such spans. Otherwise
-  // -1.
+  // If the span's segments are divided: the number of its first vector among the vectors of all
+  // divided spans. Otherwise -1.
   int64_t vectors;
   bool causal;
 };
@@ -49,7 +49,7 @@ inline constexpr int kClassVectors[kVectorClasses] = {4, 8, 16, 32};
 struct AttendLimits {
   int64_t tasks = 1;      // number of tasks that keep the device busy
   int64_t max_parts = 1;  // number of parts that fit in memory
-  int max_vectors = 32;   // of a task; one of kClassVectors
+  int max_vectors = 32;   // maximum vectors of a task; one of kClassVectors
 };
 
 // Round r computes the segments [r * round_segments, (r + 1) * round_segments) of each divided
@@ -59,20 +59,20 @@ struct AttendLimits {
 struct AttendPlan {
   std::vector<AttendSpan> spans;
   std::vector<int32_t> tables;
-  std::vector<int32_t> span_of_row;  // -1: none
+  std::vector<int32_t> span_of_row;  // -1: no span
   int64_t covered_rows = 0;
   int64_t split_vectors = 0;   // query vectors whose segments are divided
-  bool has_whole = false;      // whether there are others
+  bool has_whole = false;      // whether some spans are not divided
   int64_t round_segments = 0;  // 0 if no span is divided
   int64_t rounds = 1;
-  int64_t step = 1;  // segments of a task of a divided span
+  int64_t step = 1;  // number of segments of a task of a divided span
 };
 
 // Requires: the call is valid (CheckAttend).
 AttendPlan PlanAttend(const AttendCall& call, const AttendLimits& limits);
 
-// The tasks of one round and vector class, the longest first. Tasks that are not divided are in
-// round 0.
+// Returns the tasks of one round and vector class, the longest first. Tasks that are not divided
+// are in round 0.
 std::vector<AttendTask> TasksOf(const AttendCall& call, const AttendPlan& plan,
                                 const AttendLimits& limits, int64_t round, int vector_class);
 

@@ -65,7 +65,7 @@ class AttendScores {
         const bool sees = token >= visible.begin && token < visible.end;
         block_.scores[at + i * kWarpLanes] = sees ? Exp(x[i] - max) : 0.0f;
       }
-      if (LaneIndex() == 0) block_.keeps[v] = max;  // until the sums are known
+      if (LaneIndex() == 0) block_.keeps[v] = max;  // SumShares replaces it
     }
     WarpBarrier();
     for (int v = WarpIndex(); v < block_.Padded(); v += kAttendWarps * kWarpLanes / kSumLanes) {
@@ -74,7 +74,7 @@ class AttendScores {
   }
 
  private:
-  static constexpr int kChunk = 16 / T;  // dimensions that are loaded at once
+  static constexpr int kChunk = 16 / T;  // number of dimensions that are loaded together
 
   TIDEPOOL_DEVICE void LoadKeys(const KvHead& head, int d, int token, const float (&scales)[T],
                                 float (&out)[T]) const {
@@ -134,7 +134,7 @@ class AttendScores {
     return SoftCap(score, args_.scale / args_.soft_cap, args_.soft_cap);
   }
 
-  // Adds up the terms of vector v, and notes its softmax. 8 lanes of the warp compute a vector.
+  // Adds up the terms of vector v, and stores its softmax. 8 lanes of the warp compute a vector.
   TIDEPOOL_DEVICE void SumShares(int segment, int v) const {
     const bool exists = v < block_.Padded();
     const int at = (exists ? v : 0) * kScoreStride + LaneIndex() % kSumLanes;

@@ -1,4 +1,4 @@
-// CopyLane: copies of pinned host memory into the device's memory, beside the ops
+// CopyLane: copies pinned host memory into the device's memory, in parallel with the ops
 // (KernelBackend::BeginCopyIn).
 #ifndef TIDEPOOL_KERNELS_CUDA_COPY_LANE_H_
 #define TIDEPOOL_KERNELS_CUDA_COPY_LANE_H_
@@ -50,9 +50,9 @@ class CopyLane {
   Stream* stream_;
   Event* after_ops_ = nullptr;  // the copy stream waits for it
   CopyTicket begun_ = 0;
-  std::map<CopyTicket, Copy> copies_;  // without those whose time was returned
-  std::vector<Event*> free_events_;    // timed
-  absl::Status event_error_;           // of events that could not be made
+  std::map<CopyTicket, Copy> copies_;  // copies whose time was not returned yet
+  std::vector<Event*> free_events_;    // timed events that can be used again
+  absl::Status event_error_;           // set if an event could not be made
 };
 
 }  // namespace tidepool::kernels::cuda

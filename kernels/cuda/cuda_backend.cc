@@ -37,7 +37,7 @@ struct DeleteStream {
 };
 using StreamOwner = std::unique_ptr<cuda::Stream, DeleteStream>;
 
-// What the backend gets to the device with.
+// The objects through which the backend uses the device.
 struct Streams {
   StreamOwner ops;
   std::unique_ptr<cuda::StagingRing> staging;

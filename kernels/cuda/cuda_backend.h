@@ -1,6 +1,7 @@
 // The backend for NVIDIA GPUs (compute capability 8.0 and above). Its results have the CPU's bits.
 //
-// kernels/cuda is built with --config=cuda. Without it, MakeCudaBackend exists but refuses.
+// kernels/cuda is built with --config=cuda. Without this flag, MakeCudaBackend only returns an
+// error.
 #ifndef TIDEPOOL_KERNELS_CUDA_CUDA_BACKEND_H_
 #define TIDEPOOL_KERNELS_CUDA_CUDA_BACKEND_H_
 
@@ -17,7 +18,7 @@ struct CudaOptions {
 };
 
 // Returns FAILED_PRECONDITION if there is no such device, or if this program was built without
-// CUDA. Ops run later than the call that asks for them; errors of the device show at Sync.
+// CUDA. An op may run after its call has returned. Sync returns the errors of the device.
 absl::StatusOr<std::unique_ptr<KernelBackend>> MakeCudaBackend(const CudaOptions& options);
 
 }  // namespace tidepool::kernels

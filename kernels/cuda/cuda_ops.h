@@ -1,6 +1,6 @@
 // The ops of the CUDA backend, one function each. cuda_backend.cc has checked the arguments and
 // allocated the results; these functions start kernels. Files:
-//   rows*.cu.cc            Zero to AddGated, that is, everything that works row by row
+//   rows*.cu.cc            all ops that work row by row, such as Zero, Norm and AddGated
 //   embed.cu.cc            Embed
 //   attention*.cu.cc       Attend
 //   kv_store.cu.cc         StoreKv
@@ -11,11 +11,11 @@
 //   tensor_core*.cu.cc     the same products for many rows (tensor_core.h)
 //
 // Rules of a kernel file: functions of the host are in namespace tidepool::kernels::cuda, and
-// kernels in an unnamed namespace within it. Kernels use device.h and constexpr functions alone
+// kernels in an unnamed namespace within it. Kernels use only device.h and constexpr functions
 // (math.h, panel.h, panel_block.h, recurrent.h). Arguments are device pointers and small structs by
 // value. Host arrays (ids, spans, block tables) go through context.staging->Carry. Scratch memory
-// comes from the arena. Nothing waits for the device. Blocks have whole warps, and all threads of a
-// block reach each barrier. A grid must not depend on the values of device memory.
+// comes from the arena. No function waits for the device. Blocks have whole warps, and all threads
+// of a block reach each barrier. The size of a grid must not depend on values in device memory.
 #ifndef TIDEPOOL_KERNELS_CUDA_CUDA_OPS_H_
 #define TIDEPOOL_KERNELS_CUDA_CUDA_OPS_H_
 
@@ -43,8 +43,8 @@ struct CudaContext {
   int threads = kCudaThreads;
 };
 
-// Rows. QuantizeRows computes the int8 form of values that the kernels before have written;
-// it does nothing if `rows` has no int8 form.
+// Ops on rows. QuantizeRows computes the int8 form of `values`, which earlier kernels have written.
+// It does nothing if `rows` has no int8 form.
 void ZeroRows(const CudaContext& context, MatrixView out);
 void GatherRows(const CudaContext& context, ConstMatrixView x, absl::Span<const int64_t> rows,
                 MatrixView out);

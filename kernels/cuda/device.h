@@ -11,8 +11,8 @@
 //                                          loops over it are unrolled.
 //   ThreadIndex, BlockThreads, LaneIndex, WarpIndex            of the block
 //   BlockX, BlockY, GridX, GridY
-//   BlockBarrier(), WarpBarrier()          all threads of the block, or of the warp, must call
-//   Shuffle(value, lane), ShuffleXor(value, mask), AllLanes(bool)                whole warps
+//   BlockBarrier(), WarpBarrier()          all threads of the block, or of the warp, must call it
+//   Shuffle(value, lane), ShuffleXor(value, mask), AllLanes(bool)     all lanes must call it
 //   SharedArray<T>(first_byte, count)      a part of the block's shared memory, a Shared<T>:
 //       array[i], array.Slice(first, count). array[i] is a reference on a GPU, and an object that
 //       checks each access on the emulated device. So copy it before the use of members:
@@ -20,15 +20,15 @@
 //   LoadOnce(p)                            a load of 1, 2, 4, 8 or 16 bytes that will not be reused
 //   Dot4(a, b, c)                          c + the dot product of four signed bytes
 //   BytePermute(a, b, selector)            each result byte is the byte of (b, a) whose index is in
-//   the
-//                                          low three bits of the selector's nibble
-//   FloatOfF16(half)                       exact; a NaN stays one
+//                                          the low three bits of the selector's nibble
+//   FloatOfF16(half)                       exact; a NaN stays a NaN
 //   SquareRoot(x)                          correctly rounded
 //   Launch(stream, kernel, grid, threads, shared_bytes, arguments...)     on the host
 //
-// The emulated device finds, and reports as an error of the stream: accesses outside of a
-// SharedArray, reads of shared memory that was not written, races on shared memory between
-// barriers, barriers that some threads do not reach, and shuffles that some lanes do not reach.
+// The emulated device finds the following faults, and reports them as an error of the stream:
+// accesses outside of a SharedArray, reads of shared memory that was not written, races on shared
+// memory between barriers, barriers that some threads do not reach, and shuffles that some lanes do
+// not reach.
 #ifndef TIDEPOOL_KERNELS_CUDA_DEVICE_H_
 #define TIDEPOOL_KERNELS_CUDA_DEVICE_H_
 

@@ -138,7 +138,7 @@ class WarpGate {
     return best;
   }
 
-  // Removes the experts of all groups but the best.
+  // Removes the experts of all groups except the args_.groups_kept best ones.
   TIDEPOOL_DEVICE void KeepBestGroups() const {
     const int size = args_.experts / args_.groups;
     for (int g = 0; g < args_.groups; ++g) {

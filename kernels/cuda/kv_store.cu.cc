@@ -17,7 +17,7 @@ constexpr int kWarps = kThreads / kWarpLanes;
 struct RowPlace {
   int32_t row;
   int32_t block;
-  int32_t token;  // of the block
+  int32_t token;  // number of the token in the block
 };
 
 struct StoreArgs {
@@ -29,12 +29,12 @@ struct StoreArgs {
   KvPart values;
   DType dtype;
   int kv_heads;
-  int key_pieces;  // pieces of 32 dimensions of a key
-  int pieces;      // of a key and a value
+  int key_pieces;  // number of pieces of 32 dimensions of a key
+  int pieces;      // the same, of a key and a value together
   int blocks_per_row;
 };
 
-// Writes element `at` of a head, of a float type.
+// Writes element `at` of a head. `dtype` is a float type.
 TIDEPOOL_DEVICE void StoreFloat(DType dtype, float value, int64_t at, const KvHead& head) {
   if (dtype == DType::kF32) {
     reinterpret_cast<float*>(head.elements)[at] = value;
@@ -44,7 +44,7 @@ TIDEPOOL_DEVICE void StoreFloat(DType dtype, float value, int64_t at, const KvHe
   }
 }
 
-// One warp for 32 dimensions of a key or a value.
+// A warp stores 32 dimensions of a key or a value.
 TIDEPOOL_KERNEL_OF(kThreads, 8) StoreKernel(StoreArgs args, const RowPlace* places) {
   const RowPlace place = places[BlockX() / args.blocks_per_row];
   const int item = BlockX() % args.blocks_per_row * kWarps + WarpIndex();

@@ -13,7 +13,7 @@
 
 namespace tidepool::kernels::cuda {
 
-// Vectors of up to this number of bytes are loaded from the arena at once.
+// One load reads at most this number of bytes from the arena.
 inline constexpr size_t kKvAlignment = 16;
 
 // The keys or the values of one KV head in one block.
@@ -24,10 +24,10 @@ struct KvHead {
 
 // Keys or values of a layer.
 struct KvPart {
-  std::byte* first = nullptr;  // of head 0 in block 0
+  std::byte* first = nullptr;  // start of head 0 in block 0
   int64_t block_bytes = 0;
   int64_t head_bytes = 0;
-  int64_t scale_bytes = 0;  // of a head; 0 for types without scales
+  int64_t scale_bytes = 0;  // bytes of a head's scales; 0 for types without scales
   int dim = 0;
 
   TIDEPOOL_DEVICE KvHead At(int32_t block, int head) const {
@@ -68,7 +68,7 @@ TIDEPOOL_DEVICE T LoadWords(const std::byte* at) {
 #endif
 }
 
-// The exact value of a float16.
+// Returns the exact value of a float16.
 TIDEPOOL_DEVICE float HalfValue(uint32_t bits) {
 #ifdef __CUDA_ARCH__
   float value;

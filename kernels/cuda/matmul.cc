@@ -1,4 +1,4 @@
-// The ops that multiply, as lists of products.
+// The ops that multiply. Each of them becomes a list of products (product.h).
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -13,8 +13,8 @@
 namespace tidepool::kernels::cuda {
 namespace {
 
-// The floats that DeviceScratch holds for the second input of a gated FFN. More rows are computed
-// in parts.
+// Maximum number of floats of the up projection that DeviceScratch holds. If a gated FFN needs
+// more, its rows are computed in parts. (A part of GroupedFfn has at least one whole group.)
 constexpr int64_t kMaxUpFloats = int64_t{8} << 20;
 
 const float* BiasOf(absl::Span<const float> bias) { return bias.empty() ? nullptr : bias.data(); }
@@ -31,7 +31,7 @@ ProductJob JobOf(const PackedMatrix& weight, absl::Span<const float> bias, Matri
           .outputs = static_cast<int32_t>(weight.rows)};
 }
 
-// Rows [first, first + count) of a buffer.
+// Returns rows [first, first + count) of a buffer.
 ActivationBuffer RowsOf(const ActivationBuffer& buffer, int64_t first, int64_t count) {
   ActivationBuffer part;
   part.values = buffer.values.RowRange(first, count);
@@ -71,7 +71,8 @@ void ComputeHidden(const CudaContext& context, const JobInput& x, int64_t cols,
     first += static_cast<int32_t>(group.rows.size());
   }
   list.Start(context);
-  // Groups with the same function follow each other, in practice.
+  // In practice, groups with the same GLU function follow each other, so one call is enough for
+  // them.
   int64_t begin = 0;
   int64_t end = 0;
   for (size_t g = 0; g < part.groups.size(); ++g) {
@@ -178,7 +179,7 @@ void MultiplyGroups(const CudaContext& context, const Activation& x,
     const int64_t width = scratch.hidden.values.cols;
     int64_t first = 0;
     for (size_t g = 0; g < groups.size();) {
-      // As many groups as the scratch memory holds, but at least one.
+      // A part has as many groups as the scratch memory holds, but at least one.
       size_t end = g;
       int64_t count = 0;
       do {

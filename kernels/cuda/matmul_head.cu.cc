@@ -12,7 +12,8 @@ namespace tidepool::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-// Rows that are computed at a time, because their outputs need scratch memory.
+// Number of rows that are computed at a time. It is limited, because their outputs need scratch
+// memory.
 constexpr int64_t kHeadRows = 64;
 
 // Some rows of a HeadTarget. products: [terms * rows][outputs].
@@ -24,7 +25,7 @@ struct HeadRows {
   const float* bias = nullptr;
   float scale = 1;
   float soft_cap = 0;
-  MatrixView out;            // of the rows that are complete
+  MatrixView out;            // outputs of the rows that are needed completely
   ArgMax* argmax = nullptr;  // [parts][argmax rows]
   int64_t argmax_vocab = 0;
 };
@@ -40,7 +41,7 @@ TIDEPOOL_DEVICE float OutputOf(const HeadRows& head, int64_t row, int64_t output
   return sum;
 }
 
-// Merges the argmax of all threads of the block into that of thread 0.
+// Merges the argmax of all threads of the block. Thread 0 gets the result.
 TIDEPOOL_DEVICE ArgMax MergeThreads(ArgMax best) {
   const auto all = SharedArray<ArgMax>(0, BlockThreads());
   all[ThreadIndex()] = best;
@@ -86,7 +87,7 @@ TIDEPOOL_KERNEL MergeKernel(const ArgMax* parts, int64_t rows, ArgMax* best) {
 static_assert(kCudaThreads % kWarpLanes == 0, "MergeKernel has one thread per part");
 
 // Computes the products of rows first, first + 1 ... of a target. `out` is the part of the result
-// for the first term. Those of the other terms follow it.
+// for the first term. The parts for the other terms follow it.
 void ComputeProducts(const CudaContext& context, const Activation& x, const HeadTarget& target,
                      int64_t first, MatrixView out) {
   PackedMatrix weight = target.weight;

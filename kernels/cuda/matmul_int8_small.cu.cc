@@ -1,5 +1,5 @@
-// The products of int8 activations, for some types of weights. They are divided among files because
-// each takes long to compile.
+// The products of int8 activations, for some types of weights. The types are divided among files,
+// because each type takes long to compile.
 #include "kernels/cuda/product_int8.cu.h"
 
 namespace tidepool::kernels::cuda {

@@ -11,13 +11,14 @@
 //                                  m: four bytes from 4 * (lane % 4) on, of row lane / 4.
 //   CopyAsync(from, to, i)    begins to copy to[i] = *from (4, 8 or 16 bytes, aligned)
 //   CommitCopies()            puts the copies that this thread began since the last call into a
-//   group WaitForCopies<kGroups>()  waits until at most the last kGroups groups of this thread are
-//   not
+//                             group
+//   WaitForCopies<kGroups>()  waits until at most the last kGroups groups of this thread are not
 //                             complete. Other threads see the copies after a barrier.
 //   ShuffleQuad(value, i)     the value of lane i of the four lanes lane / 4 * 4 + (0 to 3)
 //   LoadConstant32(p), LoadConstant16(p), LoadConstant8(p)      load from device memory that does
 //                             not change while the kernel runs. p is a const std::byte*.
-//   Forget(value)             the value. The compiler does not know that it is the same one.
+//   Forget(value)             the value, but the compiler cannot know that it did not change. So
+//                             the compiler does not keep results of the value in registers.
 //   F16Value(half)            the float of a float16, which is in the low 16 bits
 #ifndef TIDEPOOL_KERNELS_CUDA_MMA_H_
 #define TIDEPOOL_KERNELS_CUDA_MMA_H_

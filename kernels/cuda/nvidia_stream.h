@@ -9,7 +9,7 @@
 namespace tidepool::kernels::cuda {
 
 // Makes `device` the device of the calling thread's CUDA calls. Every thread begins with device 0.
-// All our changes of the device are made here, so a repeated call costs nothing.
+// Only this function changes the device, so a repeated call costs nothing.
 inline cudaError_t UseDevice(int device) {
   thread_local int current = -1;
   if (current == device) return cudaSuccess;
@@ -31,8 +31,8 @@ class Stream {
     if (error_ == cudaSuccess) error_ = error;
   }
 
-  // Allows a kernel `bytes` bytes of shared memory per block. Each kernel needs this once, if it
-  // uses more than the default.
+  // Allows a kernel to use `bytes` bytes of shared memory per block. A kernel that uses more than
+  // the default needs this once.
   void AllowShared(const void* kernel, int bytes) {
     constexpr int kDefault = 48 * 1024;
     if (bytes <= kDefault) return;

@@ -12,14 +12,14 @@
 
 namespace tidepool::kernels::cuda {
 
-// The most rows of x that one job multiplies.
+// Maximum number of rows of x that one job multiplies.
 inline constexpr int kJobRows = 8;
 
 // The left operands of jobs, in device memory.
 struct JobInput {
   const float* values = nullptr;
-  int64_t stride = 0;  // of values
-  int64_t cols = 0;    // of a row of the int8 form
+  int64_t stride = 0;  // number of floats between two rows of `values`
+  int64_t cols = 0;    // number of columns of the int8 form
   const int8_t* quants = nullptr;
   const float* scales = nullptr;
   const float* sums = nullptr;
@@ -67,15 +67,17 @@ class ProductList {
   std::vector<TypeJobs> types_;
 };
 
-// A table of jobs as an argument of a kernel: in itself if they are few, or in device memory.
+// A table of jobs as an argument of a kernel. If there are at most kInside jobs, the argument
+// itself contains them. Otherwise they are in device memory.
 struct JobTable {
   static constexpr int kInside = 16;
   ProductJob inside[kInside];
   const ProductJob* outside = nullptr;
 };
 
-// The kernels: for int8 activations and quantised weights, and for floats and any weight. `rows` is
-// the largest number of rows of a job.
+// The arguments of the two functions below. LaunchInt8Product is for int8 activations and quantised
+// weights, LaunchFloatProduct for float activations and any weights. `rows` is the largest number
+// of rows of a job.
 struct ProductLaunch {
   Stream* stream;
   JobInput input;

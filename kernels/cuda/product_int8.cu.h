@@ -21,13 +21,13 @@ namespace tidepool::kernels::cuda {
 
 inline constexpr int kMaxProductThreads = 256;
 
-// A factor and an integer, or a second pair of them.
+// A factor and an integer of ops.h: those of the product, or those of the minimum.
 struct Term {
   float factor;
   float value;
 };
 
-// What the kernel keeps in shared memory for a tile of kPairs pairs.
+// The layout of a tile of `pairs` pairs in shared memory.
 template <DType kType, int kRows>
 struct ProductTile {
   static constexpr bool kHasMin = FormatOf(kType).has_min;
@@ -45,7 +45,7 @@ struct ProductTile {
   static constexpr int Bytes(int pairs) { return TermBytes(pairs) + MinBytes(pairs); }
 };
 
-// Pairs that a thread loads before it computes the first one.
+// Number of pairs that a thread loads before it computes the first one.
 template <DType kType, int kRows>
 inline constexpr int kPairsPerThread = kRows > 4                        ? 1
                                        : kRows > 1                      ? 2
@@ -84,7 +84,7 @@ struct TileBuffer {
 
   int pairs;
   Shared<Term> terms;
-  Shared<Term> min_terms;  // these two are in the same place; a type uses at most one
+  Shared<Term> min_terms;  // min_terms and mins are in the same place; a type uses at most one
   Shared<float> mins;
 };
 
@@ -94,7 +94,7 @@ struct PairPlace {
   int slot;
 };
 
-// The pairs of a panel, and the first one of a tile.
+// The first pair of a tile, and the number of pairs of the panel.
 struct TileRange {
   int first;
   int total;
@@ -104,7 +104,7 @@ struct TileRange {
 struct Chain {
   int panel_row;      // row of the panel
   int row;            // row of the job
-  const float* sums;  // of the row's int8 form, from the first column that is used
+  const float* sums;  // sums of the row's int8 form, from the first column that is used
 };
 
 template <DType kType, int kRows>
@@ -112,7 +112,7 @@ struct Int8Product {
   using Tile = ProductTile<kType, kRows>;
   using Buffer = TileBuffer<kType, kRows>;
 
-  // The terms of one pair, for all rows.
+  // Computes the terms of one pair, for all rows.
   TIDEPOOL_DEVICE static void Compute(const JobInput& input, const ProductJob& job,
                                       const RawRow<kType>& raw, const PairPlace& place,
                                       const Buffer& to) {
@@ -177,7 +177,7 @@ struct Int8Product {
   }
 
   TIDEPOOL_DEVICE static void Run(const JobInput& input, const ProductJob& job, int64_t cols) {
-    const int pairs = kPairsPerThread<kType, kRows> * BlockThreads();  // of a tile
+    const int pairs = kPairsPerThread<kType, kRows> * BlockThreads();  // pairs of a tile
     const int total = static_cast<int>(cols / kQuantBlock) * kPanelRows;
     const std::byte* panel =
         job.panels +

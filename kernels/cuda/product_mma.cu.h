@@ -2,8 +2,8 @@
 // computes one panel: its 8 outputs are the columns of B, and the rows of x are rows of A. So one
 // step multiplies a block of 32 columns, and a lane keeps the chains of two outputs of one row.
 //
-// The bytes of the panel come through shared memory, in stages of 8 blocks: a ring for each warp,
-// which asynchronous copies fill. All warps of a block of threads share the rows of x, a chunk of
+// Asynchronous copies bring the bytes of the panel to shared memory, in stages of 8 blocks. Each
+// warp has its own ring of stages. All warps of a block of threads share the rows of x, a chunk of
 // columns at a time, in the order of the fragments of A.
 #ifndef TIDEPOOL_KERNELS_CUDA_PRODUCT_MMA_CU_H_
 #define TIDEPOOL_KERNELS_CUDA_PRODUCT_MMA_CU_H_
@@ -24,13 +24,13 @@ inline constexpr int kMmaWarps = 4;
 inline constexpr int kMmaThreads = kMmaWarps * kWarpLanes;
 inline constexpr int kMmaStageBlocks = 8;
 
-// The ring of a warp.
+// The ring of stages of a warp.
 template <DType kType>
 struct PanelRing {
   static constexpr QuantFormat kFormat = FormatOf(kType);
   static constexpr int kStages = 6;
   static constexpr int kStageBytes = kMmaStageBlocks / kFormat.blocks * kFormat.record_bytes();
-  // Panels are aligned to this.
+  // Bytes of one asynchronous copy. Panels are aligned to this size.
   static constexpr int kCopyBytes = kFormat.record_bytes() % 16 == 0 ? 16 : 8;
   static constexpr int kBytes = kStages * kStageBytes;
   static_assert(kFormat.record_bytes() % kCopyBytes == 0 && kStageBytes % 16 == 0);
@@ -114,8 +114,8 @@ struct MmaBlock {
 
   TIDEPOOL_DEVICE uint32_t Word(int byte, int index) const { return words[byte / 4 + index]; }
 
-  // The two words of B of this lane: codes of the panel's row lane / 4, columns 4t to 4t + 3 and 16
-  // + 4t to 16 + 4t + 3, with t = lane % 4.
+  // Sets `low` and `high` to this lane's two words of B: codes of the panel's row lane / 4. With
+  // t = lane % 4, `low` has group t of the block, and `high` has group 4 + t.
   TIDEPOOL_DEVICE void Codes(uint32_t* low, uint32_t* high) const {
     const int row = LaneIndex() / 4;
     const int t = LaneIndex() % 4;
@@ -147,7 +147,7 @@ struct MmaBlock {
     }
   }
 
-  // The scales of the panel's rows 2t and 2t + 1.
+  // Loads the scales of the panel's rows 2t and 2t + 1, with t = lane % 4.
   TIDEPOOL_DEVICE void Scales(BlockScales (&scales)[2]) const {
     const int t = LaneIndex() % 4;
     RawRow<kType> raw[2] = {};
@@ -239,7 +239,7 @@ class MmaPanel {
     for (int stage = 0; stage + 1 < Ring::kStages; ++stage) Begin(stage);
   }
 
-  // Adds the blocks of a stage. x begins at block `first` of the panel.
+  // Adds the blocks of a stage. `x` begins at block `first` of the panel.
   TIDEPOOL_DEVICE void Add(int stage, const MmaRows& x, int first, float (&sums)[2]) {
     WaitForCopies<Ring::kStages - 2>();
     WarpBarrier();
@@ -274,7 +274,7 @@ class MmaPanel {
 
   const std::byte* panel_;
   int blocks_;
-  Shared<Copy> copies_;  // these three are the same memory
+  Shared<Copy> copies_;  // copies_, words_ and halves_ are the same memory
   Shared<uint32_t> words_;
   Shared<uint16_t> halves_;
 };
@@ -313,7 +313,7 @@ MmaProductKernel(const JobInput input, const JobTable table, int64_t cols, int c
   }
 }
 
-// The number of blocks of x that are in shared memory at the same time.
+// Returns the number of blocks of x that are in shared memory at the same time.
 constexpr int MmaChunk(int rows, int64_t cols) {
   constexpr int kRowsBytes = 56 << 10;
   const int blocks = static_cast<int>(cols / kQuantBlock);

@@ -28,7 +28,7 @@ struct RawRow {
   uint16_t step;      // f16 d, or MXFP4's exponent
   uint16_t min_step;  // f16 m or dmin, if has_min
   uint16_t scales;    // the integer scales of a block of 256-column records, two bytes if halves
-  uint16_t min;       // the second byte of Q4_K and Q5_K
+  uint16_t min;       // mn of Q4_K and Q5_K
 };
 
 template <DType kType>
@@ -66,8 +66,8 @@ TIDEPOOL_DEVICE RawRow<kType> LoadRow(const std::byte* panel, int64_t block, int
   return raw;
 }
 
-// Looks up the values of eight codes, which are the nibbles of `codes`. `even` gets those of the
-// low nibbles, `odd` those of the high nibbles.
+// Looks up the values of eight codes, which are the nibbles of `codes`. `even` gets the values of
+// the low nibbles, and `odd` the values of the high nibbles.
 template <DType kType>
 TIDEPOOL_DEVICE void LookUp(uint32_t codes, uint32_t* even, uint32_t* odd) {
   constexpr CodeWords kWords = kType == DType::kMXFP4 ? WordsOf(kE2M1Doubled) : WordsOf(kIq4Values);
@@ -75,7 +75,8 @@ TIDEPOOL_DEVICE void LookUp(uint32_t codes, uint32_t* even, uint32_t* odd) {
   constexpr auto kLow1 = static_cast<uint32_t>(kWords.low >> 32);
   constexpr auto kHigh0 = static_cast<uint32_t>(kWords.high);
   constexpr auto kHigh1 = static_cast<uint32_t>(kWords.high >> 32);
-  // Bit 3 of a code chooses between the halves of the table: index i, or 4 + i, of (high, low).
+  // Each inner BytePermute looks up four codes in one half of the table, by their low three bits.
+  // The outer one chooses the result of the low or high half for each code, by the code's bit 3.
   const uint32_t choose = 0x32103210 | (codes & 0x88888888) >> 1;
   const uint32_t first =
       BytePermute(BytePermute(kLow0, kLow1, codes), BytePermute(kHigh0, kHigh1, codes), choose);
@@ -85,8 +86,8 @@ TIDEPOOL_DEVICE void LookUp(uint32_t codes, uint32_t* even, uint32_t* odd) {
   *odd = BytePermute(first, second, 0x7531);
 }
 
-// Unpacks a row. words[g] gets the codes of columns 4g to 4g + 3, as signed bytes, without
-// subtracting the zero point; or the values, if the type has a table.
+// Unpacks a row. words[g] gets the codes of columns 4g to 4g + 3, as signed bytes. The zero point
+// is not subtracted. If the type has a code table, words[g] gets the values instead of the codes.
 template <DType kType>
 TIDEPOOL_DEVICE void UnpackCodes(const RawRow<kType>& raw, uint32_t (&words)[kBlockWords]) {
   constexpr QuantFormat kFormat = FormatOf(kType);
@@ -109,7 +110,7 @@ TIDEPOOL_DEVICE void UnpackCodes(const RawRow<kType>& raw, uint32_t (&words)[kBl
   }
 }
 
-// The scales of a row, as ScalesAt of panel_block.h returns them.
+// Returns the scales of a row, like ScalesAt of panel_block.h.
 template <DType kType>
 TIDEPOOL_DEVICE BlockScales ScalesOf(const RawRow<kType>& raw) {
   constexpr QuantFormat kFormat = FormatOf(kType);
@@ -143,7 +144,7 @@ struct ActivationBlock {
   float scale;
 };
 
-// The exact integer of ops.h: dot or I.
+// Returns the exact integer of ops.h: dot or I.
 template <DType kType>
 TIDEPOOL_DEVICE int DotOf(const uint32_t (&codes)[kBlockWords], const BlockScales& s,
                           const ActivationBlock& x) {

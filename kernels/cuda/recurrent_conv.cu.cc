@@ -12,7 +12,8 @@ namespace {
 
 constexpr int kThreads = 64;
 constexpr int kUnitBlocks = kStateChannels / kThreads;
-// Rows whose inputs are loaded at once, because a thread computes the rows one after another.
+// Number of rows whose inputs are loaded together. A thread computes the rows one after another,
+// and would otherwise wait for each load.
 constexpr int kBatch = 8;
 
 struct ConvArgs {
@@ -107,7 +108,7 @@ class ConvChannel {
 
   const ConvArgs& args_;
   const int64_t unit_;
-  const int index_;  // of the channel in its unit
+  const int index_;  // number of the channel in its unit
   const int64_t channel_;
   const bool exists_;
   float weight_[kKernel];

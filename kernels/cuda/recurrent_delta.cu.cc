@@ -1,5 +1,5 @@
 // KernelBackend::DeltaNet. One warp computes some columns of a V head's state, one column per lane,
-// row by row. The columns are in shared memory meanwhile.
+// row by row. Meanwhile, the columns are in shared memory.
 #include <cstdint>
 
 #include "kernels/cuda/cuda_ops.h"
@@ -37,14 +37,15 @@ struct DeltaArgs {
   int v_heads;
   int k_dim;
   int v_dim;
-  int groups;  // of columns, in a V head
+  int groups;  // number of groups of columns in a V head
   bool grouped;
   float norm_eps;
   float scale;
   DeviceStates states;
 };
 
-// Replaces q and k by q' and k'. 8 threads compute a head of q or k, each one lane of the sum.
+// Replaces q and k by q' and k'. 8 threads compute a head of q or k. Each of them computes one lane
+// of the sum.
 TIDEPOOL_KERNEL_OF(kHeadThreads, 8) NormalizeLengths(DeltaArgs args, int64_t count) {
   const int64_t index = int64_t{BlockX()} * kHeadsPerBlock + ThreadIndex() / kSumLanes;
   const int n = index < count ? args.k_dim : 0;

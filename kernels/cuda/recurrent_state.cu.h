@@ -20,11 +20,11 @@ struct DeviceSnapshot {
   int64_t state;
 };
 
-// A StateSpan with rows.
+// A StateSpan that has rows.
 struct DeviceStateSpan {
   int64_t first_row;
   int64_t rows;
-  int64_t in;  // as DeviceSnapshot::state; -1: the state is zero
+  int64_t in;  // like DeviceSnapshot::state; -1: the state is zero
   int64_t out;
   int64_t first_snapshot;
   int64_t snapshots;
@@ -33,8 +33,8 @@ struct DeviceStateSpan {
 struct DeviceStates {
   const DeviceStateSpan* spans;
   const DeviceSnapshot* snapshots;
-  float* const* units;  // addresses
-  int64_t count;        // of spans
+  float* const* units;  // addresses of the units of all states
+  int64_t count;        // number of spans
 };
 
 // Copies the addresses of all states of an op to the device. Leaves out spans without rows.

@@ -57,7 +57,7 @@ TIDEPOOL_DEVICE float SquaresOfBlock(const float* x, int n) {
   return total[0];
 }
 
-// One block of threads for each head. With an int8 form, a row is one head.
+// A block of threads normalises one head. If there is an int8 form, a row is one head.
 TIDEPOOL_KERNEL_OF(kNormThreads, 4) NormKernel(HeadNorms args, Int8Rows int8) {
   const int64_t row = BlockX() / args.heads;
   const int64_t first = int64_t{BlockX() % args.heads} * args.n;
@@ -74,8 +74,8 @@ TIDEPOOL_KERNEL_OF(kNormThreads, 4) NormKernel(HeadNorms args, Int8Rows int8) {
   }
 }
 
-// 8 threads for each head. Each of them reads one lane of the sum. If z is not null, results are
-// multiplied by silu(z).
+// 8 threads normalise one head. Each of them computes one lane of the sum. If z is not null,
+// results are multiplied by silu(z).
 TIDEPOOL_KERNEL_OF(kHeadThreads, 8)
 ShortHeadNormKernel(HeadNorms args, const float* z, int64_t z_stride, int64_t count) {
   const int64_t index = int64_t{BlockX()} * kHeadsPerBlock + ThreadIndex() / kSumLanes;
@@ -97,7 +97,7 @@ ShortHeadNormKernel(HeadNorms args, const float* z, int64_t z_stride, int64_t co
   }
 }
 
-// One warp for each block of 32 elements.
+// A warp converts one block of 32 elements.
 TIDEPOOL_KERNEL_OF(kQuantThreads, 8)
 QuantizeKernel(const float* x, int64_t stride, int blocks_per_row, int64_t blocks, Int8Rows out) {
   const int64_t block = int64_t{BlockX()} * kQuantWarps + WarpIndex();
@@ -130,7 +130,7 @@ QuantizeInTwoKernel(TwoTerms args, int blocks_per_row, int64_t blocks, Int8Rows 
   QuantizeBlock(left, blocks + block, out);
 }
 
-// One block of threads for each row.
+// A block of threads scans one row.
 TIDEPOOL_KERNEL_OF(kScanThreads, 4)
 ScanKernel(const float* x, int64_t stride, int cols, float limit, RowScan* out) {
   const auto firsts = SharedArray<int>(0, kScanWarps);

@@ -1,4 +1,5 @@
-// DeviceScratch: device memory between the kernels of one op, for what the CPU keeps in its caches.
+// DeviceScratch: device memory for values that one kernel of an op passes to the next one. (On a
+// CPU, such values stay in the caches.)
 #ifndef TIDEPOOL_KERNELS_CUDA_SCRATCH_H_
 #define TIDEPOOL_KERNELS_CUDA_SCRATCH_H_
 
@@ -9,7 +10,7 @@
 
 namespace tidepool::kernels::cuda {
 
-// Thread-compatible. Grows to the largest request, and then waits for the stream.
+// Thread-compatible. Grows to the largest request. Before the memory grows, waits for the stream.
 class DeviceScratch {
  public:
   DeviceScratch(int device, Stream* stream) : device_(device), stream_(stream) {}

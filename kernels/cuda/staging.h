@@ -1,5 +1,6 @@
-// StagingRing: carries arguments that kernels read, such as ids, spans and block tables, from host
-// memory to the device, in the order of the stream and without waiting for it.
+// StagingRing: copies the arguments of kernels (ids, spans, block tables and so on) from host
+// memory to the device. The copies run in the order of the stream. The host waits only if the ring
+// has no free segment.
 #ifndef TIDEPOOL_KERNELS_CUDA_STAGING_H_
 #define TIDEPOOL_KERNELS_CUDA_STAGING_H_
 
@@ -23,9 +24,9 @@ class StagingRing {
   StagingRing(const StagingRing&) = delete;
   StagingRing& operator=(const StagingRing&) = delete;
 
-  // Copies `values` to the device and returns their address there. They are valid for all kernels
-  // of the current op. One op may carry up to kOpBytes, including 16 bytes of alignment for each
-  // call.
+  // Copies `values` to the device and returns their device address. The copy is valid for all
+  // kernels of the current op. One op may carry up to kOpBytes, including 16 bytes of alignment for
+  // each call.
   template <typename T>
   const T* Carry(absl::Span<const T> values) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -45,7 +46,7 @@ class StagingRing {
   void EnterNextSegment();
 
   // An op may use two neighbouring segments. So the event that frees a segment is recorded when the
-  // segment after it is left.
+  // ring leaves the segment after it.
   static constexpr int kSegments = 4;
 
   int device_;
@@ -54,7 +55,7 @@ class StagingRing {
   std::byte* on_device_ = nullptr;
   Event* left_[kSegments] = {};
   int segment_ = 0;
-  size_t used_ = 0;  // of the segment
+  size_t used_ = 0;  // used bytes of the current segment
 };
 
 }  // namespace tidepool::kernels::cuda

@@ -14,7 +14,7 @@ ConstInt8Rows RowsOf(const Activation& x) {
   return {x.quants, x.scales, x.sums, x.half_sums, x.values.cols};
 }
 
-// The part of a call that does not depend on the output.
+// Returns the part of a call that does not depend on the output.
 TensorCoreCall CallOf(const Activation& x, const PackedMatrix& weight) {
   TensorCoreCall call;
   call.x = RowsOf(x);
@@ -30,7 +30,7 @@ void SetOutput(MatrixView out, TensorCoreCall* call) {
   call->out_stride = out.stride;
 }
 
-// The output of the inner part of an FFN, and its int8 form.
+// Sets the output of the inner part of an FFN, and its int8 form.
 void SetHidden(const ActivationBuffer& out, const Glu& glu, TensorCoreCall* call) {
   SetOutput(out.values, call);
   call->glu = glu;
@@ -49,14 +49,14 @@ void LaunchForm(const CudaContext& context, DType dtype, TileForm form, const Te
       dtype, [&](auto type) { LaunchTensorCores<type()>(context.stream, form, call, row_tiles); });
 }
 
-// A product with one job.
+// Starts a product with one job.
 void LaunchJob(const CudaContext& context, DType dtype, bool glu, const TensorCoreCall& call) {
   const TileForm form = FormFor(call.job.count, glu);
   const int rows = ShapeOf(form).rows();
   LaunchForm(context, dtype, form, call, (call.job.count + rows - 1) / rows);
 }
 
-// A product with several jobs.
+// Starts a product with several jobs.
 void LaunchJobs(const CudaContext& context, DType dtype, TileForm form,
                 const std::vector<TensorCoreJob>& jobs, TensorCoreCall* call) {
   std::vector<RowTile> tiles;
@@ -80,7 +80,7 @@ int64_t RowsOf(absl::Span<const ExpertGroup> groups) {
   return rows;
 }
 
-// The row numbers of all groups, one group after another.
+// Returns the row numbers of all groups, one group after another.
 std::vector<int32_t> JoinRows(absl::Span<const ExpertGroup> groups,
                               absl::Span<const int32_t> ExpertGroup::*member) {
   std::vector<int32_t> all;

@@ -13,16 +13,17 @@
 
 namespace tidepool::kernels::cuda {
 
-// From this number of rows on, tensor cores are used. For groups, it is the average of their rows.
+// Tensor cores are used for products of at least this number of rows. For the groups of GroupedFfn,
+// the average number of rows per group counts.
 inline constexpr int kMinTensorCoreRows = 16;
 
-// Return whether the functions below can compute a product, and should.
+// Return whether the functions below can compute a product, and are the faster choice.
 bool UsesTensorCores(const CudaContext& context, const PackedMatrix& weight, int64_t rows);
 bool UsesTensorCores(const CudaContext& context, const FfnWeights& ffn, int64_t rows);
 bool UsesTensorCores(const CudaContext& context, absl::Span<const ExpertGroup> groups);
 
 // Each requires that UsesTensorCores is true for some number of rows.
-// The rows of x are those from first_row on, as many as target.out has.
+// Uses the rows of x from first_row on. Their number is that of target.out.
 void TensorCoreTarget(const CudaContext& context, const Activation& x, int64_t first_row,
                       const MatMulTarget& target);
 void TensorCoreHeads(const CudaContext& context, const Activation& x,

@@ -20,15 +20,15 @@ struct TensorCoreJob {
   const std::byte* up = nullptr;      // with a gated FFN, `weight` is the gate, and this is `up`
   const float* up_bias = nullptr;
   const int32_t* rows = nullptr;      // row i of the job is row rows[i] of x
-  const int32_t* out_rows = nullptr;  // and row out_rows[i] of the output
+  const int32_t* out_rows = nullptr;  // its result is row out_rows[i] of the output
   int64_t first_row = 0;              // if `rows` is null: row i is row first_row + i of x
   int64_t first_out_row = 0;          // the same, if `out_rows` is null
   int64_t x_column = 0;               // the first column of x to multiply
   int64_t out_column = 0;             // the column of output 0
-  int count = 0;                      // of rows
+  int count = 0;                      // number of rows
 };
 
-// The rows from `first` on of a job, for one row of blocks of the launch.
+// The rows of a job, from `first` on, that one row of the launch's blocks computes.
 struct RowTile {
   int job;
   int first;
@@ -36,9 +36,9 @@ struct RowTile {
 
 struct TensorCoreCall {
   ConstInt8Rows x;
-  int row_blocks = 0;  // of 32 columns, in a row of x
+  int row_blocks = 0;  // number of blocks of 32 columns in a row of x
   int64_t panel_bytes = 0;
-  int blocks = 0;   // of 32 columns, in a row of the weight
+  int blocks = 0;   // number of blocks of 32 columns in a row of the weight
   int outputs = 0;  // rows of the weight
   float* out = nullptr;
   int64_t out_stride = 0;
@@ -49,7 +49,7 @@ struct TensorCoreCall {
   // `job` is the only one if `jobs` is null. Then block y has the rows from y * rows per block on.
   TensorCoreJob job;
   const TensorCoreJob* jobs = nullptr;
-  const RowTile* tiles = nullptr;  // of each block y
+  const RowTile* tiles = nullptr;  // tiles[y]: rows of the blocks with BlockY() == y
 };
 
 inline constexpr int kFragmentOutputs = 16;
@@ -58,8 +58,8 @@ inline constexpr int kStageBlocks = 4;
 
 // The tile of a block of threads.
 struct TileShape {
-  int fragments;     // of 16 outputs in a warp
-  int row_groups;    // of 8 rows in a warp; a multiple of 4
+  int fragments;     // number of fragments of 16 outputs in a warp
+  int row_groups;    // number of groups of 8 rows in a warp; a multiple of 4
   int output_warps;  // warps that have different outputs
   int row_warps;     // warps that have different rows
   int matrices;      // 2 for a gated FFN: half of the fragments are of the gate, the others of `up`
@@ -74,14 +74,15 @@ struct TileShape {
 
   // Shared memory of a stage: quants, scales, and sums or pairs of half sums. Lines of scales are
   // padded, so that copies of four blocks of eight rows are in different banks.
-  constexpr int chunks() const { return rows() * kStageBlocks * 2; }  // of 16 quants
+  // A chunk has 16 quants.
+  constexpr int chunks() const { return rows() * kStageBlocks * 2; }
   constexpr int line() const { return rows() + kFragmentRows; }
   constexpr int stage_bytes() const { return chunks() * 16 + 2 * kStageBlocks * line() * 4; }
   constexpr int shared_bytes() const { return 2 * stage_bytes() + rows() * 4; }
 };
 
-// For many rows, and for less than kLargeRows. With a few rows there are few warps, which must load
-// further ahead.
+// kLargeTile is for many rows, and kSmallTile for fewer than kLargeRows. With few rows there are
+// few warps, so they must load further ahead.
 inline constexpr int kLargeRows = 48;
 inline constexpr TileShape kLargeTile = {2, 8, 4, 1, 1, 3, 1};
 inline constexpr TileShape kSmallTile = {1, 4, 4, 1, 1, 4, 4};
@@ -102,8 +103,8 @@ constexpr TileShape ShapeOf(TileForm form) {
   return kSmallGluTile;
 }
 
-// Starts the kernel that the form names, with one row of blocks for each of `row_tiles`. For all
-// quantised types; tensor_core_*.cu.cc have the instances.
+// Starts the kernel that the form names, with `row_tiles` rows of blocks. tensor_core_*.cu.cc have
+// the instances for all quantised types.
 template <DType kType>
 void LaunchTensorCores(Stream* stream, TileForm form, const TensorCoreCall& call, int row_tiles);
 

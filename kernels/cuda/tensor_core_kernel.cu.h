@@ -20,7 +20,7 @@ struct WarpTile {
   int first_output;
   int first_row;   // in the job
   int shared_row;  // first_row's row in shared memory
-  int row_groups;  // of 8 rows, of which at least one row is in the job
+  int row_groups;  // number of groups of 8 rows that have at least one row of the job
 };
 
 template <TileShape kShape>
@@ -230,7 +230,8 @@ TIDEPOOL_DEVICE TensorCoreJob JobOf(const TensorCoreCall& call, const RowTile& p
   return call.jobs != nullptr ? call.jobs[place.job] : call.job;
 }
 
-// nvcc cannot start kernels that have a struct as a template argument, so this has the form.
+// nvcc cannot start kernels that have a struct as a template argument. So the argument is the
+// TileForm.
 template <DType kType, TileForm kForm>
 TIDEPOOL_KERNEL_OF(ShapeOf(kForm).threads(), ShapeOf(kForm).blocks)
 TensorCoreKernel(const TensorCoreCall call) {
@@ -242,7 +243,7 @@ TensorCoreKernel(const TensorCoreCall call) {
     MultiplyTile<kType, kShape>(call, job, place.first, WarpTileOf<kShape>(job, place.first),
                                 &sums);
   }
-  // The job is read again, so that it needs no registers before.
+  // The job is read again here, so that it needs no registers before this point.
   const RowTile place = PlaceOf(call, kShape.rows());
   const TensorCoreJob job = JobOf(call, place);
   const WarpTile tile = WarpTileOf<kShape>(job, place.first);

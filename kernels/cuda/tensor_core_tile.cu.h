@@ -34,7 +34,7 @@ struct Stage {
 
   Shared<U32x4> quants;
   Shared<float> scales;   // [kStageBlocks][line()]
-  Shared<uint32_t> sums;  // the same: the bits of sums, or pairs of half sums
+  Shared<uint32_t> sums;  // [kStageBlocks][line()]: bits of sums, or pairs of half sums
   // scales and sums of two rows at a time
   Shared<U32x2> scale_pairs;
   Shared<U32x2> sum_pairs;
@@ -59,7 +59,7 @@ struct Stage {
         sum_pairs(SharedArray<U32x2>(first.sums, kLines / 2)) {}
 };
 
-// The rows of x that a block of threads multiplies, and their way to shared memory.
+// Copies the rows of x that a block of threads multiplies to shared memory.
 template <DType kType, TileShape kShape>
 class RowLoader {
  public:
@@ -68,7 +68,7 @@ class RowLoader {
         ids_(SharedArray<int32_t>(2 * kShape.stage_bytes(), kShape.rows())),
         first_block_(static_cast<int>(job.x_column / kQuantBlock)) {
     for (int i = ThreadIndex(); i < kShape.rows(); i += kShape.threads()) {
-      // Rows after the last one repeat it. Their results are not stored.
+      // Rows after the job's last row repeat the last row. Their results are not stored.
       const int row = first + i < job.count ? first + i : job.count - 1;
       ids_[i] = job.rows != nullptr ? job.rows[row] : static_cast<int32_t>(job.first_row + row);
     }
@@ -78,10 +78,10 @@ class RowLoader {
   // Begins to copy the blocks from `block` on, as a group of copies.
   TIDEPOOL_DEVICE void Load(int block, int stage_number) const {
     const Stage<kShape> stage(stage_number);
-    constexpr int kChunks = 2 * kStageBlocks;  // of a row
+    constexpr int kChunks = 2 * kStageBlocks;  // number of chunks of a row
     static_assert(kShape.rows() * kStageBlocks % kShape.threads() == 0);
     const int blocks = call_.blocks - block;
-    // So what follows from it needs no registers between two calls.
+    // With Forget, values that are computed from `thread` need no registers between two calls.
     const int thread = Forget(ThreadIndex());
     TIDEPOOL_UNROLL
     for (int first = 0; first < kShape.chunks(); first += kShape.threads()) {
@@ -199,10 +199,10 @@ struct TileSums {
 
 // Which block of which rows a warp multiplies.
 struct BlockStep {
-  int block;       // of the stage
+  int block;       // number of the block in the stage
   int next;        // the block of the weight to load for the next step
-  int first_row;   // of the warp, in shared memory
-  int row_groups;  // with rows
+  int first_row;   // the warp's first row in shared memory
+  int row_groups;  // number of row groups that have rows of the job
 };
 
 template <DType kType, TileShape kShape>
@@ -214,12 +214,13 @@ TIDEPOOL_DEVICE void MultiplyBlock(const Stage<kShape>& stage, const BlockStep& 
                                    const WarpWeights<kType, kShape>& weights,
                                    WeightWords<kType, kShape.fragments>* words,
                                    TileSums<kShape>* sums) {
-  const int lane = Forget(LaneIndex());  // so that what follows from it needs no registers
+  const int lane = Forget(LaneIndex());  // so that values computed from it need no registers
   uint32_t a[kShape.fragments][4];
   RowScales scales[kShape.fragments][2];
   weights.Unpack(*words, a, scales);
   weights.Load(step.next, words);
-  // Matrix m of LoadMatrix4 is half m % 2 of row group m / 2. The row is lane % 8, modulo 8.
+  // Matrix m of LoadMatrix4 is half m % 2 of row group m / 2. The number of its row, modulo 8, is
+  // lane % 8.
   const int matrix_row = step.first_row + lane / 16 * kFragmentRows + lane % 8;
   const int chunk = (2 * step.block + lane / 8 % 2) ^ lane % 8;
   const int first_pair = step.block * (kShape.line() / 2) + step.first_row / 2 + lane % 4;

@@ -1,9 +1,9 @@
 // Quantised weights as fragments of Mma32 and Mma16. panel.h defines the bytes.
 //
-// A panel's rows and groups of four columns are just those of a fragment: lane l holds row l / 4 of
-// the panel, and of its columns those of group l % 4 (the low half of the block) and of group 4 + l
-// % 4 (the high half). So a warp reads a block of a panel as 128 adjacent bytes, and no weight
-// passes through shared memory.
+// Panels and fragments have the same order of rows and of groups of four columns. Lane l holds row
+// l / 4 of the panel. Of this row, it holds group l % 4 (in the low half of the block) and group 4
+// + l % 4 (in the high half). So a warp reads a block of a panel as 128 adjacent bytes, and no
+// weight passes through shared memory.
 #ifndef TIDEPOOL_KERNELS_CUDA_TENSOR_CORE_WEIGHTS_CU_H_
 #define TIDEPOOL_KERNELS_CUDA_TENSOR_CORE_WEIGHTS_CU_H_
 
@@ -39,7 +39,8 @@ struct ScaleWords {
   uint32_t scales;  // integer scales: sc and mn, sc[0] and sc[1], or sm[0] and sm[1]
 };
 
-// Loads the scales of a row. `record` and `block` are where these begin in the row's panel.
+// Loads the scales of a row. `record` and `block` point to the record and the block in the row's
+// panel.
 template <DType kType>
 TIDEPOOL_DEVICE ScaleWords LoadRowScales(const std::byte* record, const std::byte* block, int row) {
   constexpr QuantFormat kFormat = FormatOf(kType);
@@ -96,8 +97,8 @@ TIDEPOOL_DEVICE RowScales LaneScalesOf(const ScaleWords& words) {
   return s;
 }
 
-// Returns the scales of lane i of the quad. `mine` are those of this lane, and `scales` the integer
-// scales of lane i.
+// Returns the scales of lane i of the quad. `mine` are the scales of this lane, and `scales` are
+// the integer scales of lane i.
 template <DType kType>
 TIDEPOOL_DEVICE RowScales ScalesOfLane(const RowScales& mine, uint32_t scales, int i) {
   RowScales s = {};
@@ -127,15 +128,17 @@ static constexpr uint32_t TableWord(int i) {
   return word;
 }
 
-// Replaces nibbles by their table values. `low` gets those of low nibbles.
+// Replaces nibbles by their table values. `low` gets the values of low nibbles, and `high` those of
+// high nibbles.
 template <DType kType>
 TIDEPOOL_DEVICE void LookUpNibbles(uint32_t nibbles, uint32_t* low, uint32_t* high) {
   constexpr uint32_t kTable0 = TableWord<kType>(0);
   constexpr uint32_t kTable1 = TableWord<kType>(1);
   constexpr uint32_t kTable2 = TableWord<kType>(2);
   constexpr uint32_t kTable3 = TableWord<kType>(3);
-  // A selector has four nibbles, each below 8. So there is a lookup in each half of the table, and
-  // the third one chooses byte i of one of the two, by the highest bit of nibble i.
+  // A selector has four nibbles, each below 8, so one BytePermute reads only half of the table. Two
+  // calls look up each nibble in both halves. A third call takes byte i from one of the two
+  // results, as the highest bit of nibble i selects.
   const uint32_t index = nibbles & 0x77777777;
   const uint32_t choice = 0x32103210 | (nibbles & 0x88888888) >> 1;
   uint32_t values[2];
@@ -162,7 +165,7 @@ TIDEPOOL_DEVICE uint32_t FoldNegative(uint32_t codes, int scale) {
   return (codes * (0u - s) + kSigns + 4 * kOnes * s) ^ kSigns;
 }
 
-// What a lane has of one row of a panel's block.
+// The words of one lane for one row of a panel's block.
 struct LaneCodes {
   uint32_t low;    // codes: of the low half, or of both halves
   uint32_t high;   // codes of the high half, if codes are bytes
@@ -211,7 +214,7 @@ TIDEPOOL_DEVICE void UnpackLane(const LaneCodes& words, uint32_t scales, int lan
   }
 }
 
-// What a lane has of one block of the warp's panels.
+// The words of one lane for one block of the warp's panels.
 template <DType kType, int kFragments>
 struct WeightWords {
   LaneCodes codes[2 * kFragments];
@@ -222,9 +225,9 @@ struct WeightWords {
 // Loads the weights of a warp, which are 2 or 4 panels. With two matrices, half of the panels are
 // of the first one.
 //
-// The words of codes belong to the lanes that load them. Scales and single extra bits are the same
-// for the four lanes of a row, a quad: lane 4 r + p loads those of row r of panel p for all of
-// them.
+// Each lane loads its own words of codes. The four lanes of a row (a quad) need the same scales and
+// the same words of single extra bits. Lane 4 r + p loads those of row r of panel p for the whole
+// quad.
 template <DType kType, int kFragments, int kMatrices>
 class WeightLoader {
  public:
@@ -232,7 +235,8 @@ class WeightLoader {
   static constexpr int kPanels = 2 * kFragments;
   using Words = WeightWords<kType, kFragments>;
 
-  // Panels after the last one repeat it; their results must not be stored.
+  // Instead of panels after the last one, the last one is loaded. The results of these panels must
+  // not be stored.
   TIDEPOOL_DEVICE WeightLoader(const std::byte* first, const std::byte* second, int64_t panel_bytes,
                                int first_output, int outputs)
       : lane_(LaneIndex()) {
@@ -292,9 +296,9 @@ class WeightLoader {
   }
 
  private:
-  const std::byte* codes_[kPanels];  // of the lane, in a panel's block 0
-  int to_extra_;                     // from there to the lane's pairs of extra bits
-  const std::byte* scales_;          // the panel whose scales the lane loads
+  const std::byte* codes_[kPanels];  // the lane's codes in block 0 of each panel
+  int to_extra_;                     // bytes from codes_[p] to the lane's pairs of extra bits
+  const std::byte* scales_;          // start of the panel whose scales the lane loads
   int lane_;
 };
 

@@ -24,7 +24,8 @@ void ForPlaces(const StateSpan& span, int64_t rows, Write write) {
   if (rows == span.rows) write(span.out);
 }
 
-// One channel of a span, with its state as [oldest input ... newest input].
+// Computes one channel of a span. The inputs of its state are ordered from the oldest to the
+// newest.
 void ConvolveChannel(const CausalConvCall& call, const StateSpan& span, int64_t c) {
   const int64_t unit = c / kStateChannels;
   const int64_t lane = c % kStateChannels;
@@ -36,7 +37,7 @@ void ConvolveChannel(const CausalConvCall& call, const StateSpan& span, int64_t 
   for (int64_t i = 0; i < span.rows; ++i) {
     const int64_t row = span.first_row + i;
     float& x = call.x.Row(row)[c];
-    // The state has float32.
+    // The state stores inputs as float32.
     inputs.push_back(call.in_gate.data == nullptr ? x : x * call.in_gate.Row(row)[c]);
     double y = call.bias.empty() ? 0 : call.bias[c];
     for (int j = 0; j < call.kernel; ++j) y += call.weight[c * call.kernel + j] * inputs[j];
@@ -70,7 +71,7 @@ void NormalizeLength(float* x, int n, float eps, float scale) {
   for (int i = 0; i < n; ++i) x[i] = static_cast<float>(x[i] / std::sqrt(squares + eps) * scale);
 }
 
-// One V head of a span, in float64 from the first to the last row.
+// Computes one V head of a span. The state is float64 from the first to the last row.
 void AdvanceHead(const DeltaNetCall& call, const StateSpan& span, int head) {
   const int k_dim = call.KeyDim();
   const int v_dim = call.ValueDim();
