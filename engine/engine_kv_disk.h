@@ -30,8 +30,8 @@ class EngineKvDisk {
 
   // For the scheduler. Null if there is no disk.
   KvRestores* restores() { return restores_.get(); }
-  // Sets a callback that is called on another thread when a read has ended, so that the scheduler
-  // should plan again. Must be called once, before the first plan.
+  // Sets a callback that is called on another thread when a read has ended. The scheduler should
+  // then plan again. Must be called once, before the first plan.
   void OnRead(std::function<void()> callback);
   // Sets those fields of `stats` that describe the disk.
   void Read(EngineStats* stats);

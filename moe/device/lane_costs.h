@@ -43,8 +43,8 @@ class LaneCosts {
   double CopySeconds(int64_t bytes) const;
   double HostSeconds(int64_t bytes, int64_t rows) const;
 
-  // The same as bytes in a second; 0 before the first measurement. The second is for experts with
-  // one row.
+  // The estimates as bytes per second; 0 before the first measurement. HostBytesPerSecond is for
+  // experts with one row.
   double CopyBytesPerSecond() const {
     return copy_seconds_ > 0 ? copied_bytes_ / copy_seconds_ : 0;
   }
@@ -58,14 +58,15 @@ class LaneCosts {
   // the lower its estimate becomes, so that a wrong estimate is corrected.
   size_t Split(const LaneLimits& limits, std::vector<LaneMiss>* misses);
 
-  // Returns whether a copy that no layer waits for may begin now. It may not if it would delay a
-  // layer's copies by too much.
+  // Returns whether a copy that no layer waits for may begin now. Returns false if this copy would
+  // delay a layer's copies by too much.
   bool MayCopyForLater(int64_t bytes, double seconds_ahead) const {
     return seconds_ahead <= kMaxLaterCopies * CopySeconds(bytes);
   }
 
  private:
-  // If more copies than this are in flight, copies that no layer waits for do not begin.
+  // Copies that no layer waits for do not begin while the copies in flight need longer than this
+  // number of copies.
   static constexpr double kMaxLaterCopies = 4;
 
   void FitHost();
