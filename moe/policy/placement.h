@@ -26,7 +26,7 @@
 namespace tidepool::moe {
 
 enum class LookupAction : uint8_t {
-  kHit,          // it was resident when the routing became known
+  kHit,          // the expert was resident when the routing became known
   kInsert,       // a miss that becomes resident, in a free slot or in the slot of a victim
   kPassThrough,  // a miss that is used once and then dropped
 };
