@@ -132,7 +132,9 @@ class RegexPool {
   struct Node {
     Kind kind = Kind::kNothing;
     bool nullable = false;
-    bool plain = false;   // contains no complement, intersection or multiple; so some text matches
+    // some text matches, because there is no complement and no intersection, except inside of a
+    // JSON string
+    bool plain = false;
     bool finite = false;  // certainly matches only a finite number of texts
     int8_t viable = 0;    // 1: some text matches, -1: none, 0: not known yet
     int32_t x = 0;
