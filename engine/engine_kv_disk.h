@@ -45,8 +45,8 @@ class EngineKvDisk {
   KvCache* const cache_;
   std::unique_ptr<KvDisk> disk_;
   std::unique_ptr<KvRestores> restores_;
-  int64_t blocks_seen_ =
-      0;  // number of blocks that were read and written, as of the latest call of Read()
+  // number of blocks that were read and written before the latest call of Read()
+  int64_t blocks_seen_ = 0;
 };
 
 // The KV cache in memory, and the disk that extends it.

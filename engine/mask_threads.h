@@ -34,7 +34,7 @@ class MaskThreads {
  public:
   // `on_late` is called on a mask thread when a mask is ready that Wait did not wait for.
   explicit MaskThreads(std::function<void()> on_late) : on_late_(std::move(on_late)) {}
-  // Waits for the masks that are being computed, and drops the others.
+  // Waits for the masks that are being computed, and drops the masks that were not begun.
   ~MaskThreads();
   MaskThreads(const MaskThreads&) = delete;
   MaskThreads& operator=(const MaskThreads&) = delete;

@@ -88,8 +88,8 @@ Regex NumberRegexes::Negative(Regex magnitude) {
   return pool_.Concat(pool_.Literal("-"), magnitude);
 }
 
-// Matches a point and digits, or nothing, whose value is at least 0.`fraction`, or greater than it,
-// as `bound` says.
+// Matches a point and digits, or nothing. The value is at least 0.`fraction` (kIncluded), or
+// greater than 0.`fraction` (kExcluded).
 Regex NumberRegexes::FractionFrom(absl::string_view fraction, Bound bound) {
   const Regex point = pool_.Literal(".");
   // The digits that may follow after all digits of `fraction`, if the value must be greater.
@@ -106,8 +106,8 @@ Regex NumberRegexes::FractionFrom(absl::string_view fraction, Bound bound) {
   return pool_.Concat(point, rest);
 }
 
-// Matches the decimals without a sign that are at least |value|, or greater than it, as `bound`
-// says.
+// Matches the decimals without a sign that are at least |value| (kIncluded), or greater than
+// |value| (kExcluded).
 Regex NumberRegexes::Magnitude(const Decimal& value, Bound bound) {
   const std::string& whole = value.whole;
   Regex rest = FractionFrom(value.fraction, bound);

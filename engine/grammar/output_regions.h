@@ -36,7 +36,7 @@ class ResponseTexts {
   Regex Match(absl::string_view text, RegexPool* pool) const;
 
  private:
-  std::vector<Marker> control_;  // longer ones first
+  std::vector<Marker> control_;  // longer markers first
   std::vector<int32_t> stop_ids_;
 };
 

@@ -52,8 +52,8 @@ double Deviation(absl::Span<const float> logits, float best) {
 uint32_t FindReach(const std::vector<Candidate>& candidates, const std::vector<float>& distances,
                    double target) {
   uint32_t found = 0;
-  double below =
-      0;  // the weight of the distances whose high bits are smaller than those of `found`
+  // weight of the distances whose high bits are smaller than those of `found`
+  double below = 0;
   for (const auto& [shift, bits] : {std::pair(20, 12), {8, 12}, {0, 8}}) {
     double weights[1 << 12] = {};
     const uint64_t high = uint64_t{found} >> (shift + bits);

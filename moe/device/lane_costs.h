@@ -1,5 +1,5 @@
-// LaneCosts: estimates what an expert costs if it is copied to the device and if the CPU computes
-// it, and divides the misses of a layer between these two lanes.
+// LaneCosts: estimates the cost of copying an expert to the device, and the cost of computing it on
+// the CPU. Divides the misses of a layer between these two lanes.
 //
 //   const size_t copies = costs.Split({.seconds_ahead = 2e-5, .max_copies = 8}, &misses);
 //   // misses[0, copies) are copied, the others are computed by the CPU
@@ -52,10 +52,10 @@ class LaneCosts {
     return host_trust_ > 0 ? 1 / (byte_seconds_ + row_byte_seconds_) : 0;
   }
 
-  // Sorts the misses and returns how many of them to copy; these are the first ones. The lanes then
-  // end as soon as possible. Prefers to copy experts that are kept, and those with many rows. A
-  // lane that was not measured yet costs nothing, so it is tried. The longer a lane is not used,
-  // the lower its estimate becomes, so that a wrong estimate is corrected.
+  // Sorts the misses, and returns the number of misses to copy: these are the first ones. With this
+  // number, both lanes end as soon as possible. Prefers to copy experts that are kept, and experts
+  // with many rows. A lane that was not measured yet costs nothing, so it is tried. The longer a
+  // lane is not used, the lower its estimate becomes, so that a wrong estimate is corrected.
   size_t Split(const LaneLimits& limits, std::vector<LaneMiss>* misses);
 
   // Returns whether a copy that no layer waits for may begin now. Returns false if this copy would

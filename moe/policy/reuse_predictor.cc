@@ -113,7 +113,7 @@ void ReusePredictor::Draft(int index, const Residency& residency, float slot_pri
     forecast_.is_draft[at] = 1;
     least_chance = std::min(least_chance, layer.chances[i]);
   }
-  // A slot is given up when its price would exceed the value of a certain use.
+  // A slot is given up before it costs more than a certain use is worth.
   const float paid = slot_price > 1 / kMaxForwards ? 1 / slot_price : kMaxForwards;
   layer.slot_price = slot_price;
   layer.limits = {slot_price, least_chance, paid};
