@@ -59,7 +59,7 @@ class EngineInbox {
   // Called after a step in which `count` sequences ended. Their callers may not have the last
   // results yet.
   void Retire(int64_t count);
-  // Called when callers have received all results.
+  // Called when the callers of ended sequences have received all results.
   void Delivered();
 
  private:

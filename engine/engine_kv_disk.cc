@@ -8,7 +8,7 @@
 namespace tidepool::engine {
 namespace {
 
-// This time is limited, because operators wait for it when they stop a server.
+// This time is limited, because a server that stops waits for the writes.
 constexpr absl::Duration kSpillTime = absl::Seconds(10);
 
 }  // namespace

@@ -30,8 +30,8 @@ class EngineKvDisk {
 
   // For the scheduler. Null if there is no disk.
   KvRestores* restores() { return restores_.get(); }
-  // Sets a callback that is called on another thread when a read has ended, so that the scheduler
-  // should plan again. Must be called once, before the first plan.
+  // Sets a callback that is called on another thread when a read has ended. The scheduler should
+  // then plan again. Must be called once, before the first plan.
   void OnRead(std::function<void()> callback);
   // Sets those fields of `stats` that describe the disk.
   void Read(EngineStats* stats);
@@ -45,8 +45,8 @@ class EngineKvDisk {
   KvCache* const cache_;
   std::unique_ptr<KvDisk> disk_;
   std::unique_ptr<KvRestores> restores_;
-  int64_t blocks_seen_ =
-      0;  // number of blocks that were read and written, as of the latest call of Read()
+  // number of blocks that were read and written before the latest call of Read()
+  int64_t blocks_seen_ = 0;
 };
 
 // The KV cache in memory, and the disk that extends it.

@@ -1,5 +1,5 @@
-// EngineOffload: the engine's part of expert offloading. It reads the stats and applies changes by
-// operators.
+// EngineOffload: the engine's part of expert offloading. It reads the stats, and applies the
+// changes that operators request.
 #ifndef TIDEPOOL_ENGINE_ENGINE_OFFLOAD_H_
 #define TIDEPOOL_ENGINE_ENGINE_OFFLOAD_H_
 
@@ -26,8 +26,8 @@ class EngineOffload {
   // Sets those fields of `stats` that describe offloading.
   void Read(EngineStats* stats);
 
-  // Implement the functions of Engine for offloaded experts. Return FAILED_PRECONDITION if no
-  // experts are offloaded.
+  // Implementations of Engine's SetOffload, RefreshExperts and GetPlacement. They return
+  // FAILED_PRECONDITION if no experts are offloaded.
   absl::StatusOr<moe::OffloadSettings> Change(const moe::OffloadChange& change);
   absl::StatusOr<moe::OffloadSettings> RefreshSoon();
   absl::StatusOr<ExpertPlacement> Placement();

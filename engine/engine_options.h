@@ -37,7 +37,9 @@ struct EngineOptions {
   int64_t kv_disk_bytes = 0;
   // How long a step waits after its pass for the masks of constrained sequences. Most masks take
   // much less time than a pass. A sequence whose mask takes longer gets its token in a later step.
-  // Tokens that need no pass are looked for in a third of this time, by masks that take a tenth.
+  // After its sampling, a step spends at most a third of this time on further tokens that the
+  // constraints force, which need no pass. It computes a mask for this only if the sequence's last
+  // mask took at most a tenth of this time.
   absl::Duration mask_patience = absl::Milliseconds(1);
 
   // Returns INVALID_ARGUMENT with the field, its value and the accepted range.

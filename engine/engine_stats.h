@@ -48,7 +48,7 @@ struct EngineStats {
   std::optional<moe::OffloadStats> offload;
   moe::OffloadStats offload_recent;
   absl::Duration offload_window;
-  absl::Duration offload_read_at;  // when they were read, on the engine's monotonic clock
+  absl::Duration offload_read_at;  // when `offload` was read, on the engine's monotonic clock
   bool computing = false;  // a forward pass is running; expert counts include its completed layers
   bool work_pending = false;  // the step thread is working, or has work to do
   uint64_t progress = 0;      // increases whenever there is progress, also during a forward pass

@@ -40,7 +40,7 @@ void MaskThreads::Begin(const StepPlan& plan) {
   ++step_;
   left_ = 0;
   for (Job& job : jobs) {
-    if (job.constraint->slow()) {  // The first thread would give up again.
+    if (job.constraint->slow()) {  // the first thread would give up again
       slow_.push_back(std::move(job));
       continue;
     }

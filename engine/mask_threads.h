@@ -28,13 +28,13 @@
 namespace tidepool::engine {
 
 // Engine thread only. There are two threads, which start when there are constrained sequences for
-// the first time. The second one has a low priority and computes the masks for which the first one
-// needs too long, and the next mask of such a sequence.
+// the first time. The second thread has a low priority. It computes the masks that take the first
+// thread too long, and the next mask of a sequence with such a mask.
 class MaskThreads {
  public:
   // `on_late` is called on a mask thread when a mask is ready that Wait did not wait for.
   explicit MaskThreads(std::function<void()> on_late) : on_late_(std::move(on_late)) {}
-  // Waits for the masks that are being computed, and drops the others.
+  // Waits for the masks that are being computed, and drops the masks that were not begun.
   ~MaskThreads();
   MaskThreads(const MaskThreads&) = delete;
   MaskThreads& operator=(const MaskThreads&) = delete;
@@ -42,19 +42,19 @@ class MaskThreads {
   // Starts to compute the masks of the sequences of the plan that have a constraint, get a token in
   // this step, and have no mask yet.
   void Begin(const StepPlan& plan);
-  // Waits until the masks of the latest plan are ready, but at most for `patience`, and not for
-  // those that go to the second thread at once.
+  // Waits until the masks of the latest plan are ready, but at most for `patience`. Does not wait
+  // for masks that go directly to the second thread.
   void Wait(absl::Duration patience);
 
  private:
   struct Job {
     std::shared_ptr<SequenceConstraint> constraint;
     std::vector<int32_t> forbidden;
-    uint64_t step = 0;  // the plan that waits for it, or 0 if none does
+    uint64_t step = 0;  // number of the plan that waits for the mask; 0: none
   };
   using Jobs = std::deque<Job>;
 
-  // Computes the masks of `jobs`. If one takes long, it becomes a job of `slow`, unless this is
+  // Computes the masks of `jobs`. If a mask takes long, its job moves to `slow`, unless `slow` is
   // null.
   void Run(Jobs* jobs, Jobs* slow);
   // Records that a mask is ready.

@@ -25,7 +25,7 @@ class SingleFlight {
   // given up already.
   static constexpr size_t kMaxWaiting = 64;
 
-  // Joins the current request. If it returns true, the caller must make the request, and call
+  // Joins the current request. If Join returns true, the caller must make the request, and call
   // Answer once. If too many callers wait, the oldest gets RESOURCE_EXHAUSTED.
   bool Join(Done done) {
     Done oldest;

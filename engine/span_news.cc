@@ -54,7 +54,7 @@ std::optional<int32_t> ForcedToken(absl::Duration max_time, absl::FunctionRef<bo
                                    Sequence* sequence) {
   const std::shared_ptr<SequenceConstraint>& constraint = sequence->constraint;
   if (constraint == nullptr || constraint->allows_all()) return std::nullopt;
-  // One state of an automaton can take long, and the other streams would wait for it.
+  // The mask of one state can take long to compute, and the other streams would wait for it.
   if (constraint->mask_time() > max_time) return std::nullopt;
   if (sequence->request.logprobs || sequence->control->credit.load() <= 0) return std::nullopt;
   // bad_words or allowed_token_ids may exclude the token, which is an error.
@@ -82,7 +82,7 @@ void EndByConstraint(Sequence* sequence, StreamChunk* chunk) {
 
 namespace {
 
-// Sets sequence->end_tokens, the tokens that its min_tokens forbid.
+// Sets sequence->end_tokens to the tokens that its min_tokens forbid.
 absl::Status ForbidEnds(const Tokenizer& tokenizer, int vocab_size, Sequence* sequence) {
   const StoppingParams& stopping = sequence->request.stopping;
   if (stopping.min_tokens == 0) return absl::OkStatus();

@@ -19,7 +19,8 @@
 
 namespace tidepool::engine {
 
-// Engine thread only. Counts the sequences for which this is the first step.
+// Engine thread only. Records the start of each sequence that is in a plan for the first time, and
+// adds its prompt to `stats`.
 void NoteStarted(const StepPlan& plan, absl::Duration now, EngineStats* stats);
 
 // Engine thread only. Writes reports about the prompt into `chunk`. `scored` are the next
@@ -37,21 +38,22 @@ Usage FinalUsage(const Sequence& sequence, absl::Duration now);
 
 // Returns the next token if the sequence's constraint allows no other, so that no logits are needed
 // to sample it. Computes the mask, unless the sequence's latest mask took more than `max_time` or
-// `give_up` returns true. Then, and if the request has logprobs, bad_words or allowed_token_ids,
-// returns nullopt.
+// `give_up` returns true. In these two cases, returns nullopt. Also returns nullopt if the sequence
+// has no credit, or if the request has logprobs, bad_words or allowed_token_ids.
 std::optional<int32_t> ForcedToken(absl::Duration max_time, absl::FunctionRef<bool()> give_up,
                                    Sequence* sequence);
 
-// Returns whether the sequence's constraint allows nothing but an end token, which need not be
-// generated. It must be if its log-probability is requested.
+// Returns whether the sequence's constraint allows only an end token, which then need not be
+// generated. Returns false if the request has logprobs, because the end token's log-probability
+// must then be computed.
 bool OnlyEndFollows(const Sequence& sequence);
-// Ends the response in `chunk` if the constraint ended it with the last token, or if only an end
-// token follows. This can be before min_tokens.
+// Ends the response in `chunk` if the constraint ended with the last token, or if only an end token
+// can follow. The response can then have fewer than min_tokens tokens.
 void EndByConstraint(Sequence* sequence, StreamChunk* chunk);
 
-// Prepares the sequence for sampling: sets end_tokens, the tokens that its min_tokens forbid, and
-// sampler, by all of its tokens, and computes the first mask of its constraint. Returns
-// INVALID_ARGUMENT if all tokens are forbidden, or if a bad word has no tokens.
+// Prepares the sequence for sampling. Sets `end_tokens` to the tokens that its min_tokens forbid,
+// sets up `sampler` with all tokens of the sequence, and computes the first mask of the constraint.
+// Returns INVALID_ARGUMENT if all tokens are forbidden, or if a bad word has no tokens.
 absl::Status SetUpSampling(const Tokenizer& tokenizer, int vocab_size, DryBreakerCache* breakers,
                            Sequence* sequence);
 

@@ -30,16 +30,17 @@ class Stream {
   // again. Tokens that were generated before the error are returned before it. Errors: CANCELLED;
   // DEADLINE_EXCEEDED (the deadline has passed, or even an idle engine would take longer to the
   // first token); RESOURCE_EXHAUSTED (the sequence needs more than the KV memory, or the queue is
-  // too long for its deadline); INTERNAL; DATA_LOSS (an expert that it needs is damaged);
+  // too long for its deadline); INTERNAL; DATA_LOSS (an expert that the sequence needs is damaged);
   // UNAVAILABLE (the engine stopped, or an expert cannot be read).
   virtual std::optional<absl::StatusOr<StreamChunk>> TryNext() = 0;
   // Like TryNext, but waits until there is something to return. Returns OUT_OF_RANGE after the last
   // chunk.
   virtual absl::StatusOr<StreamChunk> Next() = 0;
-  // Sets a function that is called whenever TryNext would return something new. The step thread
-  // calls it, or OnReady itself if there is something already. It must not block or destroy the
-  // stream. It may call the other functions of the stream, and may find nothing, because another
-  // thread took everything. Must be called once, before the first TryNext.
+  // Sets a callback that is called whenever TryNext would return something new. The step thread
+  // calls it. If there is something already, OnReady itself calls it. The callback must not block
+  // or destroy the stream. It may call the other functions of the stream. TryNext may then return
+  // nothing, because another thread has taken everything. OnReady must be called once, before the
+  // first TryNext.
   virtual void OnReady(std::function<void()> callback) = 0;
   // Allows `tokens` more tokens. Does nothing if `tokens` <= 0.
   virtual void AddCredit(int64_t tokens) = 0;

@@ -1,5 +1,4 @@
-// StreamSink: passes the tokens of a sequence from the step thread to the caller. It is the only
-// object that both use.
+// StreamSink: passes the tokens of a sequence from the step thread to the caller.
 #ifndef TIDEPOOL_ENGINE_STREAM_SINK_H_
 #define TIDEPOOL_ENGINE_STREAM_SINK_H_
 

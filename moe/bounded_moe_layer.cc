@@ -71,8 +71,8 @@ bool BoundedMoeLayer::TakeTurn(MatrixView sum) {
   return false;
 }
 
-// Computes the next experts that are held, as many as fit into one call. If not even one fits, it
-// is computed in parts.
+// Computes the next experts that are held, as many as fit into one call. If the first expert alone
+// is too large for a call, it is computed in parts.
 void BoundedMoeLayer::RunInTurn(MatrixView sum) {
   const int64_t most = std::min(call_rows_, free_rows());
   CHECK_GT(most, 0);
@@ -99,9 +99,9 @@ void BoundedMoeLayer::RunInTurn(MatrixView sum) {
 }
 
 // Computes one expert before its turn, if there is room to keep its outputs. Prefers an expert
-// whose memory others need.
+// whose memory other experts need.
 bool BoundedMoeLayer::ComputeAhead(bool leaving_hits_only) {
-  // These rows are reserved for the experts that are computed in order.
+  // This number of rows is reserved for the experts that are computed in order.
   const int64_t reserve = std::min(call_rows_, parts_.kept.rows / 4 + 1);
   size_t found = experts_.size();
   for (size_t i = next_; i < experts_.size(); ++i) {

@@ -80,7 +80,7 @@ class BoundedMoeLayer {
   const Parts parts_;
   const ExpertPlan& plan_;
   std::vector<Expert> experts_;  // in the plan's order
-  // [pairs]: the row in `kept` with the pair's output, if that is computed and not summed
+  // [pairs]: the row in `kept` with the pair's output, if this output is computed and not summed
   std::vector<int32_t> row_of_;
   std::vector<int32_t> free_rows_;  // unused rows of `kept`
   // maximum rows of one GroupedFfn call; set when the first expert is ready

@@ -59,8 +59,7 @@ void CpuLane::Begin(const ExpertPlan* plan, kernels::ConstMatrixView x, int64_t 
   is_empty_ = true;
 }
 
-// Allocates what the layer needs, and converts x. A layer without experts for the CPU needs
-// neither.
+// Allocates the layer's memory, and converts x. Not called for a layer without experts for the CPU.
 void CpuLane::Allocate(const kernels::FfnWeights& expert) {
   call_rows_ = CallRows(call_bytes_, expert.gate.rows);
   const auto pairs = static_cast<int64_t>(plan_->tokens.size());

@@ -48,9 +48,10 @@ class CpuLane {
   int64_t call_bytes_ = 0;
   int64_t call_rows_ = 0;  // maximum rows of one GroupedFfn call; set for the layer's first expert
   std::optional<kernels::Arena> arena_;
-  bool is_empty_ = true;            // true until the layer's first expert
-  kernels::Activation activation_;  // of x_; its memory, and that of out_, is from arena_
-  kernels::MatrixView out_;         // [pairs, hidden]: the results of the lane's experts
+  bool is_empty_ = true;  // true until the layer's first expert
+  // the activation of x_; its memory and that of out_ come from arena_
+  kernels::Activation activation_;
+  kernels::MatrixView out_;  // [pairs, hidden]: the results of the lane's experts
 };
 
 // Divides the groups into calls of at most `most` rows. A group with more rows is split.

@@ -36,7 +36,7 @@ absl::Status ExpertFetcher::Named(int64_t expert, const absl::Status& status) co
 
 void ExpertFetcher::LoadResidents(const std::function<void(double fraction)>& progress) {
   const std::vector<ExpertRef> residents = placement_.residents();
-  // Only a few reads at a time, so that records are read in the order of the file.
+  // Limits the reads in flight at the start, so that records are read in the order of the file.
   constexpr int64_t kMaxInFlight = 32;
   int64_t begun = 0;
   int64_t in_flight = 0;
@@ -59,7 +59,8 @@ void ExpertFetcher::LoadResidents(const std::function<void(double fraction)>& pr
   reads_.ResetBusyTime();
 }
 
-// First finds out which experts are in memory. After that, the placement decides which ones stay.
+// Determines which experts are in memory now. Only afterwards, the placement decides which experts
+// stay.
 void ExpertFetcher::Begin(int layer, absl::Span<const int32_t> experts) {
   TakeArrivals();
   // The needed experts are known now, so reads for hints that have not begun are cancelled.
@@ -182,7 +183,7 @@ bool ExpertFetcher::AwaitArrivals() {
     TakeArrivals();
     return true;
   }
-  // The caller can release an expert, or end copies.
+  // Whether the caller can free memory by releasing an expert or by ending copies.
   bool one_can_leave = buffers_.has_copies();
   for (const int64_t expert : request_.experts()) {
     if (buffers_.IsHeld(expert, Holder::kRequest) && reads_.IsLate(expert)) {

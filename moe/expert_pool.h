@@ -34,8 +34,8 @@ class PinnedRange {
 };
 
 // Thread-compatible. Buffers are numbered from 0 to `most` - 1. At most limit() of them may be in
-// use at the same time. The memory of a buffer is allocated when the buffer is first used. If the
-// pool is pinned, it is allocated and pinned as soon as the limit allows the buffer.
+// use at the same time. The memory of a buffer is allocated when the buffer is first used. In a
+// pinned pool, the memory is allocated and pinned as soon as the limit allows the buffer.
 class ExpertPool {
  public:
   // Requires: 0 < limit <= most, and buffer_bytes is a multiple of kRecordAlignment. If `pin_for`
@@ -51,12 +51,12 @@ class ExpertPool {
   void GiveBack(int32_t buffer);
 
   // Sets the maximum number of buffers in use. If more are in use now, the memory of the excess
-  // ones is freed when they are returned. If the system cannot commit or pin the additional memory,
-  // returns RESOURCE_EXHAUSTED and does not change the limit. Requires: 0 < limit <= most.
+  // buffers is freed when they are returned. If the system cannot commit or pin the additional
+  // memory, returns RESOURCE_EXHAUSTED and does not change the limit. Requires: 0 < limit <= most.
   absl::Status SetLimit(int32_t limit);
 
   std::byte* data(int32_t buffer) const { return memory_.data() + buffer * buffer_bytes_; }
-  // In a pinned pool, they are rounded up to whole pages.
+  // In a pinned pool, this size is rounded up to whole pages.
   int64_t buffer_bytes() const { return buffer_bytes_; }
   int32_t limit() const { return limit_; }
   int32_t in_use() const { return in_use_; }

@@ -24,8 +24,8 @@ struct ExpertBiases {
   absl::Span<float> down;
 };
 
-// The layout of a record: the matrices gate, up and down, followed by the biases of these that the
-// expert has, as float32. Each is aligned to kernels::kAlignment. Zeros fill the rest of the
+// The layout of a record: the matrices gate, up and down, followed by the expert's biases of these
+// matrices as float32. Each part is aligned to kernels::kAlignment. Zeros fill the rest of the
 // record.
 class ExpertLayout {
  public:

@@ -109,7 +109,7 @@ absl::Status ExpertScheduler::RunOrdered(const ExpertPlan& plan, const Activatio
   return absl::OkStatus();
 }
 
-// Returns the arena for a plan, which must be in the host's memory.
+// Returns the arena for a plan. A plan must be in the host's memory.
 Arena* ExpertScheduler::PlanArena(int64_t tokens, int top_k, Arena* arena) {
   if (backend_->memory()->on_host()) return arena;
   Arena counting = Arena::Counting();

@@ -50,7 +50,7 @@ struct Routing {
 };
 
 // The CPU may compute experts of a layer beside a device if the layer has at most this number of
-// rows. With more rows, copies of experts are worth their time.
+// rows. With more rows, it is faster to copy the experts to the device.
 inline constexpr int64_t kHostLaneRows = 64;
 
 // Counts the distinct experts that layers requested, by where they were found.
@@ -71,8 +71,9 @@ struct ExpertShape {
 // Limits for the arena memory of a Run. They do not include the part that grows with the number of
 // tokens.
 struct SchedulerMemory {
-  int64_t whole_bytes = int64_t{32} << 20;  // outputs of all pairs of a layer, if they fit
-  // used if they do not fit: outputs that are not summed yet; the sums are not included
+  // outputs of all (token, expert) pairs of a layer, if they fit
+  int64_t whole_bytes = int64_t{32} << 20;
+  // if they do not fit: outputs that are not summed yet; the memory of the sums is not included
   int64_t kept_bytes = int64_t{16} << 20;
   int64_t call_bytes = int64_t{9} << 19;  // scratch memory of one GroupedFfn call
 };
@@ -81,7 +82,8 @@ struct SchedulerMemory {
 class ExpertScheduler {
  public:
   // The arguments must outlive the scheduler. `host_backend` computes experts with Place::kHost. It
-  // is only needed if `backend` is a device, must have the same precision, and may be null.
+  // may be null, and is only needed if `backend` is a device. It must have the same precision as
+  // `backend`.
   ExpertScheduler(kernels::KernelBackend* backend, ExpertSource* source,
                   kernels::KernelBackend* host_backend = nullptr,
                   const SchedulerMemory& memory = {},

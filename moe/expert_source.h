@@ -1,6 +1,6 @@
-// ExpertSource: provides the weights of experts. Each place that experts can be in (memory, disk,
-// another device, another machine) can have its own ExpertSource. The ExpertScheduler computes the
-// experts that its source has ready.
+// ExpertSource: provides the weights of experts. Experts can be in memory, on disk, on another
+// device or on another machine, and each of these can have its own ExpertSource. The
+// ExpertScheduler computes the experts that its source has ready.
 #ifndef TIDEPOOL_MOE_EXPERT_SOURCE_H_
 #define TIDEPOOL_MOE_EXPERT_SOURCE_H_
 
@@ -24,7 +24,8 @@ enum class Found : uint8_t {
   kFetched,   // it had to be read: a miss
 };
 
-// Where the weights of an expert are, and so which lane of the ExpertScheduler computes it.
+// Where the weights of an expert are. This determines which lane of the ExpertScheduler computes
+// the expert.
 enum class Place : uint8_t {
   kBackend,  // in the memory of the scheduler's backend
   kHost,     // in the host's memory, while the backend is a device: the CPU computes it
@@ -39,7 +40,7 @@ struct ReadyExpert {
   const kernels::FfnWeights* weights = nullptr;  // valid until the expert is released or postponed
 };
 
-// What the CPU computed of one layer, while the scheduler's backend is a device.
+// The work of the CPU for one layer, while the scheduler's backend is a device.
 struct HostWork {
   int64_t bytes = 0;      // sum of the experts' bytes
   int64_t row_bytes = 0;  // sum over the experts of bytes * rows
@@ -79,8 +80,8 @@ class ExpertSource {
   virtual void Postpone(int32_t expert) = 0;
 
   // Names experts that a layer will probably request soon, the most probable first. The source may
-  // read them ahead. Hints do not change which experts it gives out, nor how it counts hits and
-  // misses.
+  // read them ahead. Hints do not change which experts the source gives out, nor how it counts hits
+  // and misses.
   virtual void PrefetchHint(int /*moe_layer*/, absl::Span<const int32_t> /*experts*/) {}
   // Returns whether PrefetchHint has any effect now.
   virtual bool WantsHints() const { return false; }

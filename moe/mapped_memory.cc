@@ -27,8 +27,8 @@ absl::StatusOr<std::byte*> Map(int64_t bytes, int protection) {
       absl::StrCat("cannot reserve address space for ", bytes, " bytes"));
 }
 
-// With huge pages, each unbuffered read must pin fewer pages. In a small mapping, most of a huge
-// page would be wasted.
+// With huge pages, the kernel pins fewer pages for each unbuffered read. In a small mapping, most
+// of a huge page would be wasted.
 void PreferHugePages(std::byte* data, int64_t bytes, int64_t of_bytes) {
   if (of_bytes >= 16 * kHugePage) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
 }
@@ -84,8 +84,8 @@ void MappedMemory::Release(std::byte* at, int64_t bytes) {
   const int64_t end = (at - data_ + bytes) / page * page;
   if (end <= begin) return;
   // mprotect alone would not reduce the committed memory of the process, so map the pages again. If
-  // the process has too many mappings, this fails. The pages then stay committed, but without
-  // memory.
+  // the process has too many mappings, this fails. The pages then still count as committed memory,
+  // but are not allocated.
   const auto length = static_cast<size_t>(end - begin);
   if (mmap(data_ + begin, length, PROT_NONE, kPrivate | MAP_FIXED, -1, 0) == MAP_FAILED) {
     madvise(data_ + begin, length, MADV_DONTNEED);

@@ -26,8 +26,8 @@ absl::StatusOr<int64_t> SlotsAfter(const OffloadChange& change, const TierMemory
       return absl::InvalidArgumentError(
           absl::StrCat("expert_memory_share is ", share, "; accepted: above 0 and at most 1"));
     }
-    // As at the start, a share of 1 means a slot for every expert, and the staging records in
-    // addition.
+    // A share of 1 means a slot for every expert, and the staging records in addition.
+    // --expert-memory 100% means the same.
     budget = share == 1 ? (memory.all_experts + memory.staging) * record
                         : static_cast<int64_t>(share * static_cast<double>(memory.expert_bytes));
     given = absl::StrCat("expert_memory_share is ", share, ", which is ", budget, " bytes");

@@ -35,7 +35,8 @@ absl::StatusOr<PolicyOptions> PolicyAfter(const OffloadChange& change, const Pol
                                           absl::Span<const int64_t> uses);
 
 // Pure. Returns whether the change needs a new policy object. A new object does not know what the
-// old one has learned. A change to kStatic always needs one, because its counts are new.
+// old one has learned. A change to kStatic always needs a new object, because its profile may be
+// new.
 bool ReplacesPolicy(const OffloadChange& change, const PolicyOptions& before,
                     const PolicyOptions& after);
 

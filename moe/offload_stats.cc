@@ -8,7 +8,7 @@
 namespace tidepool::moe {
 namespace {
 
-// Minimum time between two stored readings. Steps can be much faster.
+// Minimum time between two stored readings. Without it, there would be a reading for every step.
 constexpr absl::Duration kApart = absl::Seconds(1);
 
 void Subtract(const PlacementCounters& before, PlacementCounters* recent) {
@@ -37,8 +37,8 @@ bool Idle(const OffloadStats& before, const OffloadStats& after) {
          before.demand_bytes == after.demand_bytes && before.prefetch_bytes == after.prefetch_bytes;
 }
 
-// For stats that did not change between `from` and `to`: returns the latest time in this interval
-// at which the window that ends at `now` can begin.
+// Requires: the stats did not change between `from` and `to`. Returns the latest time in this
+// interval at which the window that ends at `now` can begin.
 absl::Duration StartOfIdle(absl::Duration from, absl::Duration to, absl::Duration now) {
   return std::max(from, std::min(to, now - OffloadWindow::kLength));
 }

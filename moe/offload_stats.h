@@ -1,4 +1,4 @@
-// OffloadStats: what a run costs because some experts are not in memory.
+// OffloadStats: what the forward passes cost because some experts are not in memory.
 #ifndef TIDEPOOL_MOE_OFFLOAD_STATS_H_
 #define TIDEPOOL_MOE_OFFLOAD_STATS_H_
 
@@ -58,7 +58,7 @@ struct OffloadStats {
   int64_t refresh_interval = 1;
   Prefetch prefetch = Prefetch::kOn;
   std::string reader;
-  int64_t lost_records = 0;  // number of damaged records that cannot be rebuilt, at the moment
+  int64_t lost_records = 0;  // current number of damaged records that cannot be rebuilt
 
   PlacementCounters placement;        // sum over all layers
   std::vector<LayerCounters> layers;  // for each MoE layer, in order

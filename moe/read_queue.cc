@@ -66,7 +66,7 @@ void ReadQueue::Forget(int64_t ticket) {
 }
 
 ReadQueue::Wait ReadQueue::Await() {
-  // Look at the clock repeatedly, because a test's ManualClock does not wake this thread.
+  // Check the clock repeatedly, because a test's ManualClock does not wake this thread.
   constexpr absl::Duration kLook = absl::Milliseconds(20);
   {
     base::MutexLock lock(&mutex_);

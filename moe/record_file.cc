@@ -14,7 +14,7 @@
 namespace tidepool::moe {
 namespace {
 
-// Returns whether direct reads work. With some file systems, mostly FUSE, a file can be opened for
+// Returns whether direct reads work. On some file systems, mostly FUSE, a file can be opened for
 // direct reads, but each read fails.
 bool ReadsDirectly(int file) {
   alignas(kRecordAlignment) std::byte block[kRecordAlignment];

@@ -23,7 +23,8 @@ absl::Status Error(const std::string& path, int error) {
 RecordWriter::RecordWriter(const std::string& path, std::function<void(const absl::Status&)> failed)
     : path_(path), failed_(std::move(failed)) {
   struct stat found;
-  if (stat(path.c_str(), &found) != 0) return;  // no file has inode 0, so nothing will be written
+  // inode_ stays 0, which no file has, so nothing will be written
+  if (stat(path.c_str(), &found) != 0) return;
   device_ = found.st_dev;
   inode_ = found.st_ino;
 }

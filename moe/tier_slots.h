@@ -1,6 +1,6 @@
-// TierSlots: the slots of one tier of memory (the host's, or a device's): which experts have one,
-// by which policy, and how often each expert was needed. Implementation detail of TieredExperts and
-// DeviceExperts, which own the memory itself.
+// TierSlots: the slots of one tier of memory (the host's, or a device's). It records which experts
+// have slots, by which policy, and how often each expert was needed. Implementation detail of
+// TieredExperts and DeviceExperts, which own the memory itself.
 #ifndef TIDEPOOL_MOE_TIER_SLOTS_H_
 #define TIDEPOOL_MOE_TIER_SLOTS_H_
 
@@ -52,10 +52,11 @@ class TierSlots {
   const Placement& placement() const { return *placement_; }
   const Options& options() const { return options_; }
 
-  // Placement::Decide. Counts the uses.
+  // Calls Placement::Decide, and counts the uses.
   absl::Span<const Lookup> Decide(const LayerRouting& routing);
 
-  // SlotsAfter and PolicyAfter. `committed` is the number of buffers that have memory.
+  // Call SlotsAfter and PolicyAfter (moe/offload_change.h). `committed` is the number of buffers
+  // that have memory.
   absl::StatusOr<int64_t> SlotsAfterChange(const OffloadChange& change, int64_t committed,
                                            const ExpertRecords& records) const;
   absl::StatusOr<PolicyOptions> PolicyAfterChange(const OffloadChange& change) const {

@@ -48,7 +48,7 @@ TieredExperts::TieredExperts(ExpertRecords records, std::unique_ptr<RecordReader
 
 void TieredExperts::Request(const LayerRouting& routing, absl::Span<const int32_t> experts) {
   fetcher_.Begin(routing.layer, experts);
-  // The layer will not run, so no expert should be evicted for it.
+  // The layer will not run, so no expert should be evicted for this layer.
   if (fetcher_.request().failed()) return;
   // Decide while the disk reads.
   const absl::Span<const Lookup> lookups = slots_.Decide(routing);

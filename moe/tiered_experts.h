@@ -7,9 +7,10 @@
 // When a layer's routing is known, a Placement decides which of the missing experts become
 // resident. Each resident has a buffer. `staging` more buffers are for experts that are used once
 // and then dropped. A missing expert is read into any free buffer, and is given out when the read
-// has ended and its hash matches. If the placement evicts an expert that this layer needs, its
-// buffer becomes free only after it ran. So a layer starts with the experts that are in memory. An
-// expert whose record is damaged is rebuilt (record_repair.h).
+// has ended and its hash matches. If the placement evicts an expert that this layer needs, the
+// expert's buffer becomes free only after the layer has computed the expert. So a layer first
+// computes the experts that are in memory. An expert whose record is damaged is rebuilt
+// (record_repair.h).
 //
 // An ExpertFetcher does the reads, for the placement and for the layers.
 #ifndef TIDEPOOL_MOE_TIERED_EXPERTS_H_
@@ -53,8 +54,8 @@ struct TieredOptions {
   absl::Duration read_patience = absl::Seconds(30);
   const base::Clock* clock = &base::Clock::Real();
   RepairOptions repair;
-  // If not null, the memory of the experts is pinned for this backend (KernelBackend::PinHost). It
-  // must outlive the TieredExperts.
+  // If not null, the memory of the experts is pinned for this backend (KernelBackend::PinHost). The
+  // backend must outlive the TieredExperts.
   kernels::KernelBackend* pin = nullptr;
 };
 

@@ -64,8 +64,8 @@ class TracedExperts final : public ExpertSource {
   OffloadControl* control() override { return source_->control(); }
 
  private:
-  // How often the trace is flushed, so that readers see recent lines and a killed process loses
-  // little.
+  // Interval at which the trace is flushed, so that readers of the file see recent lines, and a
+  // killed process loses little.
   static constexpr absl::Duration kFlushEach = absl::Seconds(1);
 
   const std::unique_ptr<ExpertSource> source_;

@@ -46,8 +46,8 @@ class Ring {
     if (open_) io_uring_queue_exit(&ring_);
   }
 
-  // Returns FAILED_PRECONDITION if the kernel or the container does not allow io_uring, or has no
-  // such reads.
+  // Returns FAILED_PRECONDITION if the kernel or the container does not allow io_uring, or if the
+  // kernel has no IORING_OP_READ.
   absl::Status Open() {
     const int error = -io_uring_queue_init(kRingEntries, &ring_, 0);
     if (error != 0) {
@@ -55,7 +55,7 @@ class Ring {
           absl::StrCat("io_uring is unavailable: ", std::strerror(error)));
     }
     open_ = true;
-    // Kernels before 5.6 have io_uring, but neither these reads nor a way to ask for them.
+    // Kernels from 5.1 to 5.5 have io_uring, but neither IORING_OP_READ nor the probe.
     io_uring_probe* const probe = io_uring_get_probe_ring(&ring_);
     const bool reads = probe != nullptr && io_uring_opcode_supported(probe, IORING_OP_READ) != 0;
     io_uring_free_probe(probe);
@@ -201,7 +201,7 @@ class UringReader final : public RecordReader {
     }
   }
 
-  // Handles the result of submitting. It is the number of entries that the kernel accepted, or
+  // Handles the result of submitting, which is the number of entries that the kernel accepted, or
   // -errno.
   void TakeSubmitted(int result) {
     if (result >= 0) {
@@ -227,7 +227,7 @@ class UringReader final : public RecordReader {
     }
   }
 
-  // Used when the ring is no longer used. Returns when there may be work.
+  // Called only when the ring is no longer used. Returns when there may be work.
   void AwaitWork() {
     if (!blocking_.empty()) return;
     base::MutexLock lock(&mutex_);
@@ -272,8 +272,7 @@ class UringReader final : public RecordReader {
     io_uring_sqe_set_data64(entry, kWakeTag);
   }
 
-  // Submits reads as long as fewer than the maximum are in flight. Returns true if the reader must
-  // stop.
+  // Submits reads until the maximum number is in flight. Returns true if the reader must stop.
   bool Begin() {
     while (in_flight_.bytes < max_in_flight_ && in_flight_.pieces < kMaxPieces) {
       if (current_ < 0) {
@@ -335,11 +334,11 @@ class UringReader final : public RecordReader {
   bool stop_ TIDEPOOL_GUARDED_BY(mutex_) = false;
   WaitingReads waiting_ TIDEPOOL_GUARDED_BY(mutex_);
 
-  // The next members are only used by the thread.
+  // Only the reader's thread uses the next members.
   Places<Active> active_;
   Places<Piece> pieces_;
   int current_ = -1;  // the record whose bytes are not all submitted yet; -1 if there is none
-  // The pieces that the kernel has or will get soon, and their bytes.
+  // Numbers of pieces and bytes that the kernel has or will get soon.
   struct {
     int pieces = 0;
     int64_t bytes = 0;

@@ -4,7 +4,7 @@ def grpc_cc_library(name, srcs):
     """A cc_library of the messages and gRPC services in srcs.
 
     Args:
-      name: the library.
+      name: name of the library.
       srcs: .proto files below this package, which is protoc's import root. Generated headers are
         included without the package's own name: "tidepool/v1/inference.grpc.pb.h".
     """

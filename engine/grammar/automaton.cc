@@ -42,7 +42,8 @@ int32_t Automaton::Push(Expr expr, int32_t stack) {
   return Stack({&frame, 1});
 }
 
-// Merges a and b if the merges of the stacks below them are known, else appends those to `needed`.
+// If the merges of the stacks below `a` and `b` are known, merges `a` and `b`. Otherwise appends
+// the unknown merges to `needed`, and returns false.
 bool Automaton::MergeOnce(int32_t a, int32_t b, std::vector<std::pair<int32_t, int32_t>>* needed) {
   std::vector<Frame> merged;
   const absl::Span<const Frame> left = frames(a), right = frames(b);
@@ -93,8 +94,8 @@ void Automaton::AddThread(Regex regex, int32_t stack, Draft* draft) {
   if (!added) entry->second = Merge(entry->second, stack);
 }
 
-// Starts `expr` here, with `stack` after it. Whoever calls this also continues with `stack` if
-// `expr` matches the empty text.
+// Adds `expr`, followed by `stack`, to the expressions that begin here. If `expr` matches the empty
+// text, the caller must also continue with `stack`.
 void Automaton::AddPending(Expr expr, int32_t stack, Draft* draft) {
   const GrammarIr::Node& node = ir_.node(expr);
   if (!node.productive) return;
@@ -149,8 +150,8 @@ void Automaton::Expand(Expr expr, int32_t stack, Draft* draft) {
 }
 
 State Automaton::Close(Draft* draft) {
-  // An expression comes before all expressions that it can begin with, so each is expanded once,
-  // with its whole stack.
+  // The ranks put an expression before all expressions with which its texts can begin. So each
+  // expression is expanded once, with its complete stack.
   while (!draft->pending.empty()) {
     const auto first = draft->pending.begin();
     const Expr expr = first->first.second;

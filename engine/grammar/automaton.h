@@ -1,11 +1,11 @@
 // Automaton: runs a grammar byte by byte.
 //
 // A state is a set of threads. A thread is a regular expression for the rest of its terminal, and a
-// stack for what follows it. Stacks are shared: a stack is a set of frames, each with an expression
-// and the stack below it, and threads with the same expression share one stack. So the number of
-// threads is limited by the size of the grammar, for ambiguous grammars too. States, stacks and
-// expressions are numbered when they first occur, and every transition is computed once. Every
-// state can be completed to a text that the grammar accepts.
+// stack for what follows it. Stacks are shared. A stack is a set of frames. A frame has an
+// expression and the stack below it. Threads with the same expression share one stack. So the
+// number of threads is limited by the size of the grammar, for ambiguous grammars too. States,
+// stacks and expressions are numbered when they first occur, and every transition is computed once.
+// Every state can be completed to a text that the grammar accepts.
 #ifndef TIDEPOOL_ENGINE_GRAMMAR_AUTOMATON_H_
 #define TIDEPOOL_ENGINE_GRAMMAR_AUTOMATON_H_
 
@@ -23,7 +23,7 @@
 namespace tidepool::engine::grammar {
 
 using State = int32_t;
-inline constexpr State kDead = 0;  // no text continues
+inline constexpr State kDead = 0;  // the grammar allows no text from here
 
 // Thread-compatible. Step and the other functions that return states are not const, because they
 // store what they compute.
@@ -51,7 +51,7 @@ class Automaton {
     }
     return Compute(state, ir_.regexes().class_of(byte));
   }
-  // Returns the state that accepts what either of them accepts.
+  // Returns the state that accepts every text that `a` or `b` accepts.
   State Union(State a, State b);
 
   // Returns whether the grammar accepts the text that led to `state`.
@@ -67,19 +67,19 @@ class Automaton {
  private:
   struct Frame {
     Expr expr;      // kEnd: the end of the text
-    int32_t stack;  // below this frame
+    int32_t stack;  // the stack below this frame
     bool operator==(const Frame&) const = default;
     template <typename H>
     friend H AbslHashValue(H h, const Frame& f) {
       return H::combine(std::move(h), f.expr, f.stack);
     }
   };
-  // A part of frames_ or threads_.
+  // A stack (a range of frames_) or a state (a range of threads_).
   struct Group {
     int32_t first = 0;
     int32_t count = 0;
     int32_t next = -1;  // the next group with the same hash
-    int32_t row = -1;   // of a state: its transitions in rows_
+    int32_t row = -1;   // only for a state: index of its transitions in rows_
     bool accepts = false;
   };
   // The set of threads under construction.

@@ -19,7 +19,7 @@ namespace tidepool::engine::grammar {
 inline constexpr size_t kMaxChoices = 10'000;
 inline constexpr size_t kMaxChoiceBytes = 1 << 20;  // of all choices together
 
-// As below, without the last step: Grammar(CompileIr(...)).
+// Like CompileGrammar, which is Grammar(CompileIr(...)), but without the constructor of Grammar.
 absl::StatusOr<GrammarIr> CompileIr(const GrammarSource& source, const Tokenizer* tokenizer);
 
 // `tokenizer` is for the token terms of GBNF, and may be null. Returns INVALID_ARGUMENT with the

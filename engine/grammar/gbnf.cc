@@ -22,11 +22,12 @@ namespace {
 
 constexpr int kMaxGroupDepth = 100;
 
-// A part of a rule: a regular expression as long as it refers to no rule, which is faster.
+// A part of a rule. It is a regular expression if it refers to no rule, because regular expressions
+// are faster.
 struct Part {
   bool regular = true;
   Regex regex = kEmptyRegex;
-  Expr expr = kEmptyExpr;  // if not regular
+  Expr expr = kEmptyExpr;  // only if not regular
 };
 
 class Parser {
@@ -58,7 +59,7 @@ class Parser {
   enum class Newlines : uint8_t { kSkip, kStop };
   struct RuleEntry {
     int32_t number = 0;
-    int line = 0;  // of the first use
+    int line = 0;  // line of the first use
     bool defined = false;
   };
 
@@ -291,7 +292,7 @@ class Parser {
     return static_cast<unsigned char>(kMeanings[known]);
   }
 
-  // <[id]>, <name>, and their complements after a '!'.
+  // Parses <[id]>, <name>, and their complements, which begin with '!'.
   absl::StatusOr<Part> ParseToken() {
     const bool complement = Take("!");
     const size_t end = text_.find('>', at_);

@@ -15,7 +15,7 @@ inline constexpr size_t kMaxGbnfBytes = 1 << 20;
 
 // The grammar starts with the rule "root". `tokenizer` resolves token terms such as <think> and
 // <[1000]>; it may be null if there are none. Returns INVALID_ARGUMENT with the line, the reason
-// and the remedy if the grammar is wrong, is left-recursive or is over a limit.
+// and the remedy if the grammar is wrong, left-recursive or over a limit.
 absl::StatusOr<GrammarIr> CompileGbnf(absl::string_view text, const Tokenizer* tokenizer,
                                       GrammarLimits limits);
 

@@ -25,7 +25,8 @@ struct SharedAutomaton {
   SharedAutomaton(const GrammarIr& ir, absl::Span<const Regex> slice_texts)
       : automaton(ir), slices(slice_texts.begin(), slice_texts.end()) {}
 
-  // Lets other threads use the automaton, if some wait. States stay valid.
+  // If other threads wait for the automaton, lets them use it before this returns. States stay
+  // valid.
   void LetOthersIn() TIDEPOOL_REQUIRES(mutex) {
     if (waiting == 0) return;
     mutex.Unlock();
@@ -37,15 +38,15 @@ struct SharedAutomaton {
   std::atomic<int32_t> waiting = 0;  // number of AutomatonLocks that wait
   Automaton automaton TIDEPOOL_GUARDED_BY(mutex);
   const std::vector<Regex> slices;  // the texts of each slice of a TokenTrie
-  // By slice and expression: whether the expression may continue with every text of the slice.
+  // By slice and expression: whether every text of the slice may come next in the expression.
   absl::flat_hash_map<std::pair<int32_t, Regex>, bool> contains TIDEPOOL_GUARDED_BY(mutex);
-  // The masks of some states, of one vocabulary.
+  // The masks of some states, for the vocabulary of `masks_of`.
   absl::flat_hash_map<State, TokenMask> masks TIDEPOOL_GUARDED_BY(mutex);
   const TokenTrie* masks_of TIDEPOOL_GUARDED_BY(mutex) = nullptr;
 };
 
-// Locks the automaton. A thread that computes a mask gives way to it, so it waits only for a short
-// time.
+// Locks the automaton. A thread that computes a mask releases the lock from time to time
+// (LetOthersIn), so the wait is short.
 class TIDEPOOL_SCOPED_LOCK AutomatonLock {
  public:
   explicit AutomatonLock(SharedAutomaton* shared) TIDEPOOL_ACQUIRE(shared->mutex)
@@ -70,7 +71,7 @@ class Grammar {
 
   // Returns the automaton for new matchers.
   std::shared_ptr<SharedAutomaton> automaton() const;
-  // Returns another automaton than `full`, which has stored too much.
+  // Returns an automaton that replaces `full`, which has stored too much.
   std::shared_ptr<SharedAutomaton> Replace(const SharedAutomaton* full) const;
 
  private:

@@ -26,8 +26,8 @@ class GrammarCache {
 
   using CompileFn = absl::FunctionRef<absl::StatusOr<GrammarIr>()>;
 
-  // Returns the grammar that `compile` makes, or its error. Requires: equal keys have equal
-  // grammars.
+  // Returns the grammar of `key`. If it is not in the cache, calls `compile`, and returns the
+  // errors of this. Requires: equal keys have equal grammars.
   absl::StatusOr<std::shared_ptr<const Grammar>> Get(const std::string& key, CompileFn compile);
 
   // Number of times that a grammar was compiled, or an attempt to do so failed.

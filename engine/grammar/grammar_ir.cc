@@ -90,7 +90,7 @@ int32_t GrammarIr::AddRule(absl::string_view name) {
   return static_cast<int32_t>(bodies_.size() - 1);
 }
 
-// Sets the flags from those of the kids.
+// Computes the node's flags from the flags of its kids.
 void GrammarIr::Evaluate(Node* node) const {
   switch (node->kind) {
     case Kind::kNothing:
@@ -121,7 +121,7 @@ void GrammarIr::Evaluate(Node* node) const {
   }
 }
 
-// The expressions that may begin where `node` begins.
+// Returns the expressions with which a text of `node` may begin.
 std::vector<Expr> GrammarIr::Begins(const Node& node) const {
   switch (node.kind) {
     case Kind::kSeq:
@@ -138,7 +138,8 @@ std::vector<Expr> GrammarIr::Begins(const Node& node) const {
   }
 }
 
-// Computes nullable and productive of all expressions: the least solution, from kids to parents.
+// Computes `nullable` and `productive` of all expressions. The result is the least fixed point, and
+// is propagated from kids to parents.
 void GrammarIr::PropagateFlags() {
   std::vector<std::vector<Expr>> users(nodes_.size());
   for (Expr expr = 0; expr < static_cast<Expr>(nodes_.size()); ++expr) {
@@ -169,8 +170,8 @@ void GrammarIr::PropagateFlags() {
   }
 }
 
-// Ranks every expression above the ones that may begin at its place. Impossible if a rule may begin
-// with itself.
+// Gives every expression a higher rank than the expressions with which its texts may begin. Returns
+// an error if a rule may begin with itself.
 absl::Status GrammarIr::RankAll() {
   enum class Mark : uint8_t { kNew, kOpen, kDone };
   std::vector<Mark> marks(nodes_.size(), Mark::kNew);

@@ -1,4 +1,5 @@
-// GrammarIr: the one form of all grammars, whatever their source: rules over regular expressions.
+// GrammarIr: the intermediate representation of grammars from all sources: rules over regular
+// expressions.
 //
 //   GrammarIr ir;
 //   const int32_t list = ir.AddRule("list");
@@ -49,7 +50,8 @@ class GrammarIr {
     Kind kind = Kind::kNothing;
     bool nullable = false;
     bool productive = false;  // matches some text
-    // Greater than the rank of every expression that may begin where this one begins.
+    // Greater than the rank of every other expression with which a text of this expression may
+    // begin.
     int32_t rank = 0;
     int32_t x = 0;
     int32_t y = 0;

@@ -19,8 +19,8 @@ struct GrammarSource {
   GrammarKind kind = GrammarKind::kJsonSchema;
   std::string text;
   std::vector<std::string> choices;
-  std::string whitespace_pattern;  // of kJsonSchema; empty: the default
-  bool coerce_one_of = false;      // of kJsonSchema: treat oneOf as anyOf
+  std::string whitespace_pattern;  // only for kJsonSchema; empty: the default
+  bool coerce_one_of = false;      // only for kJsonSchema: treat oneOf as anyOf
 };
 
 }  // namespace tidepool::engine::grammar

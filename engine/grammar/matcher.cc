@@ -8,7 +8,8 @@
 namespace tidepool::engine::grammar {
 namespace {
 
-// A matcher moves to a new automaton past this size, and replays its output.
+// If an automaton stores more bytes than this, the matcher moves to a new automaton, and replays
+// its output there.
 constexpr size_t kMaxStoredBytes = 64 << 20;
 constexpr size_t kMaxStoredMasks = 64;
 
@@ -78,7 +79,7 @@ size_t Matcher::AcceptText(absl::string_view text) {
   State at = state();
   size_t size = 0;
   for (; size < text.size(); ++size) {
-    // The byte of token terms never occurs in text.
+    // The first byte of token terms never occurs in text.
     const auto byte = static_cast<uint8_t>(text[size]);
     const State next = byte == kTokenByte ? kDead : shared_->automaton.Step(at, byte);
     if (next == kDead) break;

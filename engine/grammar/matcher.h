@@ -4,7 +4,7 @@
 //   TokenMask mask(trie->vocab_size());
 //   matcher.FillMask(&mask);               // the tokens that may come first
 //   CHECK(matcher.AcceptToken(id));        // one of them
-//   Matcher fork = matcher;                // continues alone
+//   Matcher fork = matcher;                // an independent copy
 //   matcher.Rollback(1);
 //
 // The state depends only on the tokens that were accepted, so replaying them restores it.
@@ -48,8 +48,8 @@ class Matcher {
   // The mask is never empty before a stop token if the vocabulary has a token for every byte.
   // Requires: a trie, and a mask of its vocabulary's size.
   void FillMask(TokenMask* mask);
-  // The same, but calls `give_up` again and again. If it returns true, returns false, and the mask
-  // is undefined.
+  // Like FillMask, but calls `give_up` repeatedly. If `give_up` returns true, returns false, and
+  // the mask is undefined.
   bool TryFillMask(TokenMask* mask, absl::FunctionRef<bool()> give_up);
 
  private:

@@ -88,10 +88,11 @@ Regex NumberRegexes::Negative(Regex magnitude) {
   return pool_.Concat(pool_.Literal("-"), magnitude);
 }
 
-// A point and digits, or nothing, whose value is at least 0.`fraction`, or greater.
+// Matches a point and digits, or nothing. The value is at least 0.`fraction` (kIncluded), or
+// greater than 0.`fraction` (kExcluded).
 Regex NumberRegexes::FractionFrom(absl::string_view fraction, Bound bound) {
   const Regex point = pool_.Literal(".");
-  // After all digits of `fraction`.
+  // The digits that may follow after all digits of `fraction`, if the value must be greater.
   const Regex positive = pool_.Concat(digits_, pool_.Concat(Digits(&pool_, '1', '9'), digits_));
   if (fraction.empty()) {
     return bound == Bound::kIncluded ? fraction_ : pool_.Concat(point, positive);
@@ -105,7 +106,8 @@ Regex NumberRegexes::FractionFrom(absl::string_view fraction, Bound bound) {
   return pool_.Concat(point, rest);
 }
 
-// The decimals without a sign that are at least |value|, or greater.
+// Matches the decimals without a sign that are at least |value| (kIncluded), or greater than
+// |value| (kExcluded).
 Regex NumberRegexes::Magnitude(const Decimal& value, Bound bound) {
   const std::string& whole = value.whole;
   Regex rest = FractionFrom(value.fraction, bound);

@@ -1,7 +1,8 @@
 // Regular expressions for the texts of JSON numbers.
 //
-// A number has many spellings: 5, 5.0 and 5e0. Full numbers have all spellings of the JSON grammar.
-// Decimals are the numbers without an exponent; every constraint on a value is a set of decimals.
+// A number has many spellings: 5, 5.0 and 5e0. "Full numbers" are all spellings of the JSON
+// grammar. "Decimals" are the spellings without an exponent. A constraint on a number's value
+// allows only decimals.
 #ifndef TIDEPOOL_ENGINE_GRAMMAR_NUMBER_REGEX_H_
 #define TIDEPOOL_ENGINE_GRAMMAR_NUMBER_REGEX_H_
 
@@ -32,7 +33,7 @@ struct Decimal {
   bool operator==(const Decimal&) const = default;
 };
 
-// Thread-compatible. Builds expressions in `pool`, which must outlive it.
+// Thread-compatible. Builds expressions in `pool`, which must outlive this object.
 class NumberRegexes {
  public:
   explicit NumberRegexes(RegexPool* pool);
@@ -40,16 +41,18 @@ class NumberRegexes {
   Regex full() const { return full_; }
   // Decimals, without -0.
   Regex decimal() const { return decimal_; }
-  // Integers without a point, with -0, as other JSON grammars have them.
+  // Integers without a point. They include -0, as in other JSON grammars.
   Regex integer() const { return integer_; }
   // Decimals whose value is an integer, such as 5.00.
   Regex integral() const { return integral_; }
 
-  // All decimals that are equal to `value`, at least it, and so on. These include -0.
+  // Equal: all decimals that are equal to `value`. The other functions: all decimals for which the
+  // comparison with `value` is true. These include -0.
   Regex Equal(const Decimal& value);
   Regex AtLeast(const Decimal& value);
   Regex GreaterThan(const Decimal& value);
-  // Multiples, without an exponent and with -0. Returns nullopt if the divisor has too many digits.
+  // All decimals that are multiples of `divisor`. These include -0. Returns nullopt if the divisor
+  // has too many digits.
   std::optional<Regex> MultipleOf(const Decimal& divisor);
   // Intersects two sets. Faster than RegexPool::And for multiples that are integers.
   Regex Intersect(Regex a, Regex b);
@@ -72,7 +75,8 @@ class NumberRegexes {
   Regex decimal_;
   Regex integer_;
   Regex integral_;
-  absl::flat_hash_map<Regex, Decimal> divisors_;  // of the expressions that MultipleOf returned
+  // divisors of the expressions that MultipleOf returned
+  absl::flat_hash_map<Regex, Decimal> divisors_;
 };
 
 }  // namespace tidepool::engine::grammar

@@ -7,8 +7,8 @@
 //   ASSIGN_OR_RETURN(const Expr json, EmitGrammar(source, &tokenizer, &ir));
 //   ir.set_start(AfterReasoning(think, json, OpenEnd::kRefused, &ir));
 //
-// Control tokens have no text in a response. In the parts here they match only where a grammar
-// names them.
+// Control tokens have no text in a response. In the expressions of this file, they match only where
+// a grammar names them.
 #ifndef TIDEPOOL_ENGINE_GRAMMAR_OUTPUT_REGIONS_H_
 #define TIDEPOOL_ENGINE_GRAMMAR_OUTPUT_REGIONS_H_
 
@@ -23,8 +23,8 @@
 
 namespace tidepool::engine::grammar {
 
-// Thread-safe: immutable. Writes texts of a format as a vocabulary spells them: a marker that is a
-// control token of the vocabulary is this token, and nothing else.
+// Thread-safe: immutable. Builds expressions for the texts of a format. If a marker is a control
+// token of the vocabulary, it is matched by this token only, and not by text.
 class ResponseTexts {
  public:
   // `markers` are the texts that may be control tokens. `tokenizer` may be null if there are none.
@@ -36,11 +36,12 @@ class ResponseTexts {
   Regex Match(absl::string_view text, RegexPool* pool) const;
 
  private:
-  std::vector<Marker> control_;  // longer ones first
+  std::vector<Marker> control_;  // longer markers first
   std::vector<int32_t> stop_ids_;
 };
 
-// Match any bytes in which the marker does not occur, and which end with its first occurrence.
+// TextWithout matches any bytes in which the marker does not occur. TextThrough matches any bytes
+// that end with the first occurrence of the marker.
 Regex TextWithout(const Marker& marker, RegexPool* pool);
 Regex TextThrough(const Marker& marker, RegexPool* pool);
 // Matches any bytes that do not begin with `first`, after white space.
@@ -56,7 +57,7 @@ enum class ReasoningStart : uint8_t {
 struct Reasoning {
   Regex begin = kNoRegex;
   Marker end;
-  Regex after = kEmptyRegex;  // what follows the end marker
+  Regex after = kEmptyRegex;  // the text that follows the end marker
   ReasoningStart start = ReasoningStart::kNone;
 };
 
@@ -64,7 +65,7 @@ struct Reasoning {
 enum class OpenEnd : uint8_t { kRefused, kAllowed };
 
 // Returns the reasoning, followed by `response`. The end marker cannot occur inside of the
-// reasoning. In `response` the markers have no meaning.
+// reasoning. In `response`, the markers of reasoning have no special meaning.
 Expr AfterReasoning(const Reasoning& reasoning, Expr response, OpenEnd open_end, GrammarIr* ir);
 
 // How many parts a text may have.

@@ -10,19 +10,19 @@
 namespace tidepool::engine::grammar {
 namespace {
 
-// Where a JSON string is.
+// A position inside a JSON string.
 enum Phase : int32_t {
   kStart = 0,
   kBody = 1,
   kBackslash = 2,   // after a backslash
   kDigits = 3,      // after \u and 0 to 3 hexadecimal digits: kDigits to kDigits + 3
   kPair = 7,        // after a high surrogate
-  kPairSlash = 8,   // after the backslash that follows it
-  kPairDigits = 9,  // after its \u and 0 to 3 digits
+  kPairSlash = 8,   // after the backslash that follows a high surrogate
+  kPairDigits = 9,  // after the \u that follows a high surrogate, and 0 to 3 digits
 };
-constexpr int32_t kNeededBit = 64;  // of Node::y, besides the phase
+constexpr int32_t kNeededBit = 64;  // bit of Node::y, in addition to the phase
 
-// Where a multiple is, besides after the point.
+// A position inside a multiple, before the point.
 enum Place : int32_t {
   kMultipleStart = -3,
   kZero = -2,   // after a first digit 0
@@ -117,9 +117,11 @@ Regex RegexPool::Characters(absl::Span<const CodePoints> ranges) {
   return CharacterBytes(parts, 0);
 }
 
-// The bytes from index `at` on. The ranges are sorted, and their bytes before `at` are equal.
+// Matches the bytes of the ranges from index `at` on. Requires: the ranges are sorted, and their
+// bytes before `at` are equal.
 Regex RegexPool::CharacterBytes(absl::Span<const Utf8Range> parts, int at) {
-  std::map<Regex, ByteSet> by_rest;  // the first bytes, by what follows them
+  // the bytes at index `at`, by the expression for the bytes after them
+  std::map<Regex, ByteSet> by_rest;
   for (size_t begin = 0; begin < parts.size();) {
     const Utf8Range& first = parts[begin];
     size_t end = begin + 1;
@@ -138,7 +140,7 @@ Regex RegexPool::CharacterBytes(absl::Span<const Utf8Range> parts, int at) {
   return Or(std::move(choices));
 }
 
-// Separates the classes of the bytes that mean something in a JSON string.
+// Separates the classes of the bytes that have a special meaning in a JSON string.
 void RegexPool::RefineForQuoted() {
   if (refined_for_quoted_) return;
   refined_for_quoted_ = true;
@@ -176,7 +178,8 @@ int32_t RegexPool::FreeCharacters(Regex regex) const {
   if (string.kind != Kind::kQuoted || (string.y & ~kNeededBit) != kBody) return 0;
   const Node& content = nodes_[string.x];
   if (content.kind == Kind::kRepeat && content.x == any_character_) return content.z;
-  // After every text, all but a finite number of texts may come.
+  // Only a finite number of texts is excluded, so some text may come after any number of
+  // characters.
   return IsAllButFinite(content) ? kNoLimit : 0;
 }
 
@@ -225,10 +228,10 @@ Regex RegexPool::DeriveEscape(const Node& node, uint8_t byte) {
   if (phase != kBackslash) {
     const int digit = HexValue(byte);
     if (digit < 0) return kNoRegex;
-    // A pair has eight digits, which fill all bits.
+    // A surrogate pair has eight hexadecimal digits, which fill all 32 bits.
     value = static_cast<int32_t>(static_cast<uint32_t>(value) * 16 + static_cast<uint32_t>(digit));
   }
-  // `value` has the digits of the high surrogate before those of the low one.
+  // `value` has the digits of the high surrogate, followed by those of the low surrogate.
   const int shift = 4 * (4 - digits);
   if (is_low) {
     const char32_t high = (static_cast<char32_t>(value) >> (4 * digits)) - 0xD800;
@@ -270,7 +273,7 @@ Regex RegexPool::DeriveCharacter(Regex content, char32_t character) {
   return content;
 }
 
-// Returns whether some character from `low` to `high` continues `content`.
+// Returns whether a text of `content` can begin with a character from `low` to `high`.
 bool RegexPool::AnyOf(Regex content, char32_t low, char32_t high) {
   std::vector<Utf8Range> parts;
   SplitRange(low, high, &parts);
@@ -306,15 +309,15 @@ Regex RegexPool::Multiple(int64_t divisor, int32_t scale, MultipleForm form) {
 }
 
 // `place` is kMultipleStart, kZero, kWhole, or the number of digits after the point. Returns
-// kNoRegex if no text continues.
+// kNoRegex if no text can follow.
 Regex RegexPool::MultipleAt(int32_t divisor, int32_t place, int64_t remainder) {
   Divisor& spec = divisors_[divisor];
   const int64_t limit = spec.divisor;
   bool complete = place != 0 && remainder == 0;
   if (place > 0 || place == kWhole) {
-    // The digits that are missing count as zeros.
+    // Missing digits count as zeros.
     int64_t whole = remainder;
-    int64_t values = 1;  // of the digits that may follow and matter
+    int64_t values = 1;  // number of values of the digits that may follow and are significant
     for (int32_t i = std::max(place, 0); i < spec.scale; ++i) {
       whole = static_cast<int64_t>(static_cast<__int128>(whole) * 10 % limit);
       values *= 10;

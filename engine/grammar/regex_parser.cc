@@ -16,8 +16,8 @@ namespace {
 
 using Node = RegexNode;
 
-// Builds a parsed expression. `rest` is what must match after a node, so that $ and look-ahead are
-// intersections with it.
+// Builds a parsed expression. `rest` is the expression for the text after a node. So $ and
+// look-ahead become intersections with `rest`.
 class Builder {
  public:
   Builder(const std::vector<Node>& nodes, RegexPool* pool) : nodes_(nodes), pool_(*pool) {}
@@ -53,7 +53,7 @@ class Builder {
           const Regex inner = Build(node.kids[0], kEmptyRegex, Position::kInside);
           return pool_.Concat(pool_.Repeat(inner, node.min, node.max), rest);
         }
-        // The parser accepts at most one repetition of an assertion.
+        // The parser refuses repetitions of an assertion whose maximum is above 1.
         const Regex once = Build(node.kids[0], rest, position);
         return node.min == 0 ? pool_.Or({rest, once}) : once;
       }
@@ -76,8 +76,9 @@ class Builder {
     return rest;
   }
 
-  // Builds the kids from `first` at the start of the text, where a later kid has a ^: either the
-  // first kid matches nothing, or the others are inside the text.
+  // Builds the kids from `first` on, at the start of the text, if a later kid has a ^. There are
+  // two cases: the first kid matches the empty text, or the other kids are not at the start of the
+  // text.
   Regex BuildSplit(const Node& node, size_t first, Regex rest) {
     Regex inside = rest;
     for (size_t i = node.kids.size(); i-- > first + 1;) {

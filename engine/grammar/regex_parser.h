@@ -1,5 +1,5 @@
-// Parses regular expressions in the syntax of ECMAScript (ECMA-262, with code points as characters,
-// as under its flag u) and builds them in a RegexPool.
+// Parses regular expressions in the syntax of ECMAScript and builds them in a RegexPool. A
+// character is a code point, as with ECMAScript's flag u.
 //
 // Supported: alternatives, groups, classes, \d \w \s \p{category} and their complements,
 // quantifiers (greedy and lazy ones match the same texts), ^ and $, and look-ahead where the caller

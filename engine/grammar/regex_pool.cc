@@ -115,7 +115,7 @@ Regex RegexPool::Literal(absl::string_view text) {
 Regex RegexPool::Literals(std::vector<std::string> texts) {
   std::sort(texts.begin(), texts.end());
   texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
-  // What follows each beginning of the last text: alternatives, by the size of the beginning.
+  // open[n]: the alternatives for the text after the first n bytes of `last`.
   std::vector<std::vector<Regex>> open(1);
   absl::string_view last;
   const auto close = [&](size_t size) {
@@ -183,7 +183,7 @@ Regex RegexPool::Or(std::vector<Regex> parts) {
   SortUnique(&flat);
   if (flat.empty()) return kNoRegex;
   if (flat.size() == 1) return flat[0];
-  // Every alternative is text, so none adds anything to any text.
+  // All alternatives match only UTF-8 text, so none adds anything to AnyText.
   if (any_text_ != kNoRegex && std::binary_search(flat.begin(), flat.end(), any_text_)) {
     return any_text_;
   }
@@ -223,7 +223,7 @@ Regex RegexPool::And(std::vector<Regex> parts) {
   if (std::binary_search(flat.begin(), flat.end(), kEmptyRegex)) {
     return result.nullable ? kEmptyRegex : kNoRegex;
   }
-  // Plain expressions match only text.
+  // Plain expressions match only UTF-8 text, so AnyText excludes nothing.
   if (has_plain) {
     flat.erase(std::remove(flat.begin(), flat.end(), any_text_), flat.end());
     if (flat.size() == 1) return flat[0];
@@ -231,7 +231,8 @@ Regex RegexPool::And(std::vector<Regex> parts) {
   return Intern(result, flat);
 }
 
-// Returns whether one of the sorted parts is the complement of another, or of some others together.
+// Returns whether one of the parts is the complement of another part, or of the intersection of
+// other parts. Requires: the parts are sorted.
 bool RegexPool::Contradicts(absl::Span<const Regex> parts) const {
   const auto has = [parts](Regex part) {
     return std::binary_search(parts.begin(), parts.end(), part);
@@ -287,8 +288,9 @@ Regex RegexPool::RawDerivative(Regex regex, int32_t byte_class) {
   return result;
 }
 
-// The pool's vectors grow during a derivative, so nothing keeps a reference into them. Parts that
-// match nothing are not removed: to find them here, the search would call itself for each byte.
+// The pool's vectors grow while a derivative is computed, so no reference into them is kept. Parts
+// that match nothing are not removed: they are found by a search, which would then call itself for
+// each byte.
 Regex RegexPool::DeriveRaw(Regex regex, int32_t byte_class) {
   const Node node = nodes_[regex];
   switch (node.kind) {
@@ -362,7 +364,7 @@ bool RegexPool::Search(Regex regex) {
   constexpr size_t kMaxSearch = 20'000;
   struct Step {
     Regex regex;
-    int32_t from;  // the step before, or -1
+    int32_t from;  // index of the previous step, or -1
   };
   absl::flat_hash_set<Regex> seen = {regex};
   std::vector<Step> steps = {{regex, -1}};

@@ -42,7 +42,7 @@ ByteSet ByteRange(uint8_t low, uint8_t high);
 using CodePoints = std::pair<char32_t, char32_t>;
 
 // The bytes of UTF-8 text for a range of code points that have the same size: one range per byte.
-// Every combination of the bytes is in the range.
+// Every combination of bytes in these ranges is the text of a code point in the range.
 struct Utf8Range {
   std::array<uint8_t, 4> low;
   std::array<uint8_t, 4> high;
@@ -91,12 +91,13 @@ class RegexPool {
   Regex Multiple(int64_t divisor, int32_t scale, MultipleForm form);
 
   bool nullable(Regex regex) const { return nodes_[regex].nullable; }
-  // Returns kNoRegex if no text continues.
+  // Returns the derivative; kNoRegex if no text begins with this byte.
   Regex Derive(Regex regex, uint8_t byte) { return DeriveClass(regex, class_of_[byte]); }
   Regex DeriveClass(Regex regex, int32_t byte_class);
   bool Matches(Regex regex, absl::string_view text);
-  // Returns the number of characters that may certainly come next, whatever they are, as long as
-  // none needs an escape: `regex` must be inside of a JSON string. Returns 0 if it does not know.
+  // Requires: `regex` begins inside of a JSON string. Returns a number of characters: any
+  // characters that need no escape may come next, up to this number. Returns 0 if the number is
+  // unknown.
   int32_t FreeCharacters(Regex regex) const;
   // Returns whether no text matches.
   bool IsNothing(Regex regex) { return !Viable(regex); }
@@ -112,14 +113,14 @@ class RegexPool {
   // IsNothing gives up and returns false once the pool has this number of expressions, or after
   // 20,000 derivatives of one expression.
   void set_limit(size_t limit) { limit_ = limit; }
-  // Returns whether it gave up, or must give up now.
+  // Returns whether IsNothing gave up, or would give up now.
   bool over_limit() const { return gave_up_ || nodes_.size() > limit_; }
 
  private:
   enum class Kind : uint8_t {
     kNothing,
     kEmpty,
-    kBytes,     // x: number of the set
+    kBytes,     // x: number of the byte set
     kConcat,    // x: head, y: tail. The head is not a kConcat
     kOr,        // x: first of kids_, y: number of kids
     kAnd,       // the same
@@ -131,13 +132,15 @@ class RegexPool {
   struct Node {
     Kind kind = Kind::kNothing;
     bool nullable = false;
-    bool plain = false;   // without complement, intersection and multiples: some text matches
+    // some text matches, because there is no complement and no intersection, except inside of a
+    // JSON string
+    bool plain = false;
     bool finite = false;  // certainly matches only a finite number of texts
     int8_t viable = 0;    // 1: some text matches, -1: none, 0: not known yet
     int32_t x = 0;
     int32_t y = 0;
     int32_t z = 0;
-    int32_t row = -1;   // of the derivatives in rows_
+    int32_t row = -1;   // index of the derivatives in rows_
     int32_t next = -1;  // the next expression with the same hash
   };
   struct Divisor {

@@ -20,8 +20,7 @@ using Kind = RegexNode::Kind;
 
 constexpr int kMaxGroupDepth = 100;
 
-// A recursive-descent parser. Every Parse function stops at the first character that is not its
-// own.
+// A recursive-descent parser. Every Parse function stops after its construct.
 class Parser {
  public:
   Parser(absl::string_view pattern, LookAhead ahead) : pattern_(pattern), ahead_(ahead) {}
@@ -89,7 +88,7 @@ class Parser {
     return parts.size() == 1 ? parts[0] : Add({.kind = Kind::kConcat, .kids = std::move(parts)});
   }
 
-  // The nodes before a ^ must be plain, or nothing but assertions.
+  // Returns an error if a node before a ^ contains an assertion and is not itself an assertion.
   absl::Status CheckSplit(const std::vector<int32_t>& parts) const {
     for (const int32_t part : parts) {
       const Kind kind = nodes_[part].kind;
@@ -178,7 +177,7 @@ class Parser {
     return Add({.kind = Kind::kRepeat, .kids = {atom}, .min = min, .max = max});
   }
 
-  // Returns nullopt, and takes nothing, if this is not {m}, {m,} or {m,n}.
+  // If the text does not continue with {m}, {m,} or {m,n}, returns nullopt and consumes nothing.
   std::optional<std::pair<int64_t, int64_t>> ParseCounts() {
     size_t at = at_ + 1;
     const auto number = [&]() -> std::optional<int64_t> {

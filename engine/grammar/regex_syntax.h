@@ -1,4 +1,4 @@
-// The syntax tree of a regular expression. ParseRegex makes it and builds the expression.
+// The syntax tree of a regular expression. ParseRegex builds the expression from this tree.
 #ifndef TIDEPOOL_ENGINE_GRAMMAR_REGEX_SYNTAX_H_
 #define TIDEPOOL_ENGINE_GRAMMAR_REGEX_SYNTAX_H_
 
@@ -24,9 +24,9 @@ struct RegexNode {
     kNotAhead,  // (?!...)
   };
   Kind kind = Kind::kEmpty;
-  CodePointSet set;           // of kSet
-  std::vector<int32_t> kids;  // their numbers
-  int32_t min = 0;            // of kRepeat
+  CodePointSet set;           // only for kSet
+  std::vector<int32_t> kids;  // numbers of the child nodes
+  int32_t min = 0;            // only for kRepeat
   int32_t max = 0;
   bool asserts = false;    // contains ^, $ or look-ahead
   bool has_start = false;  // contains ^

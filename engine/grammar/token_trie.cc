@@ -8,7 +8,7 @@ namespace tidepool::engine::grammar {
 namespace {
 
 // Returns the number of characters, or 0 if some are not ordinary characters of JSON strings. Line
-// separators are none, because "." in patterns does not match them.
+// separators do not count as ordinary, because "." in patterns does not match them.
 int32_t PlainCharacters(absl::string_view text) {
   int32_t count = 0;
   while (!text.empty()) {

@@ -1,9 +1,9 @@
 // TokenTrie: the bytes of a vocabulary's tokens as tries, so that one walk finds all tokens that
 // may come next.
 //
-// Tokens that are nothing but ordinary characters of JSON strings are in slices, by their number of
-// characters. If every such text of a slice may come next, as inside of most strings, the slice is
-// not walked (the idea is llguidance's).
+// Tokens that consist only of ordinary characters of JSON strings are divided into slices, by their
+// number of characters. If every text of a slice may come next, as inside of most strings, the
+// slice is not walked (an idea of llguidance).
 #ifndef TIDEPOOL_ENGINE_GRAMMAR_TOKEN_TRIE_H_
 #define TIDEPOOL_ENGINE_GRAMMAR_TOKEN_TRIE_H_
 
@@ -24,10 +24,11 @@ namespace tidepool::engine::grammar {
 // The maximum number of characters of the tokens of each slice. Longer tokens are in no slice.
 inline constexpr std::array<int32_t, 4> kSliceCharacters = {3, 8, 20, 64};
 
-// The byte that begins the encoding of a token as itself. It is in no UTF-8 text.
+// The first byte of a TokenTerm. It occurs in no UTF-8 text.
 inline constexpr uint8_t kTokenByte = 0xFF;
 inline constexpr int kTokenTermBytes = 5;
-// Returns kTokenByte and four bytes with 7 bits each, for a token term of a grammar.
+// Returns the bytes that represent a token term of a grammar: kTokenByte, and the id in four bytes
+// with 7 bits each.
 std::string TokenTerm(int32_t id);
 
 // Thread-safe: immutable.
@@ -37,8 +38,9 @@ class TokenTrie {
   struct Trie {
     std::vector<uint8_t> bytes;
     std::vector<int16_t> depths;
-    std::vector<int32_t> ends;         // the first node that is not below this one
-    std::vector<int32_t> first_token;  // into tokens; the next node's entry is the end
+    std::vector<int32_t> ends;  // the first node that is not below this one
+    // index of the node's first token in `tokens`; the next node's entry is the end
+    std::vector<int32_t> first_token;
     std::vector<int32_t> tokens;
     int32_t max_depth = 0;
   };
@@ -49,7 +51,7 @@ class TokenTrie {
 
   // Control tokens have no text. Stop tokens end a generation.
   explicit TokenTrie(const Tokenizer& tokenizer);
-  // `texts` are the bytes of the tokens, by id; empty for tokens without text.
+  // `texts` are the bytes of the tokens, by id. A token without text has no bytes.
   TokenTrie(const std::vector<std::string>& texts, absl::Span<const int32_t> stop_ids);
 
   int32_t vocab_size() const { return vocab_size_; }

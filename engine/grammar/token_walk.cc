@@ -7,7 +7,7 @@
 namespace tidepool::engine::grammar {
 namespace {
 
-// Past this number of pairs, a slice is walked instead.
+// If Contains must compare more pairs of expressions than this, the slice is walked instead.
 constexpr size_t kMaxPairs = 512;
 // Number of nodes between two times when other threads may use the automaton.
 constexpr int32_t kNodesAlone = 32;
@@ -17,7 +17,9 @@ constexpr int32_t kNodesAlone = 32;
 bool TokenWalk::Run(State state, TokenMask* mask, absl::FunctionRef<bool()> give_up) {
   const base::MutexLock lock(&shared_.mutex);
   if (!Walk(trie_.others(), state, mask, give_up)) return false;
-  bool contains = true;  // a slice begins the texts of the next one
+  // once false, it stays false, because each text of a slice is the beginning of a text of the next
+  // slice
+  bool contains = true;
   for (int32_t i = 0; i < static_cast<int32_t>(trie_.slices().size()); ++i) {
     const TokenTrie::Slice& slice = trie_.slices()[i];
     if (slice.trie.tokens.empty()) continue;
@@ -62,7 +64,7 @@ bool TokenWalk::Walk(const TokenTrie::Trie& trie, State state, TokenMask* mask,
   return true;
 }
 
-// `prefix` has the first `digits` groups of 7 bits of the ids to walk.
+// Walks the token terms whose ids begin with `prefix`: `digits` groups of 7 bits.
 void TokenWalk::WalkTerms(State state, int32_t prefix, int digits, TokenMask* mask) {
   if (digits == kTokenTermBytes - 1) {
     mask->Set(prefix);

@@ -17,8 +17,8 @@ class TokenWalk {
  public:
   TokenWalk(const TokenTrie& trie, SharedAutomaton* shared) : trie_(trie), shared_(*shared) {}
 
-  // Adds the tokens to `mask`. Calls `give_up` again and again. If it returns true, returns false,
-  // and the mask is not complete. Requires: state != kDead.
+  // Adds the tokens to `mask`. Calls `give_up` repeatedly. If `give_up` returns true, returns
+  // false, and the mask is not complete. Requires: state != kDead.
   bool Run(State state, TokenMask* mask, absl::FunctionRef<bool()> give_up)
       TIDEPOOL_EXCLUDES(shared_.mutex);
 

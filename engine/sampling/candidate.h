@@ -11,7 +11,7 @@ struct Candidate {
   int32_t id = 0;
 };
 
-// The order of candidates: by value, and of equal values the lower id first.
+// The order of candidates: the higher value is first. If values are equal, the lower id is first.
 inline bool Better(const Candidate& a, const Candidate& b) {
   return a.value != b.value ? a.value > b.value : a.id < b.id;
 }

@@ -90,11 +90,11 @@ void DryPenalty::Note(int32_t next_token, int64_t length) {
   longest = std::max(longest, static_cast<int32_t>(length + 1));
 }
 
-// Notes each token that would continue a repetition of at least `allowed` tokens. Repetitions have
-// at most `limit` tokens. This is the Z-algorithm on the reversed tokens: lengths_[d] is the number
-// of equal tokens, going back from the end and from the token that is `d` before it. In [left,
-// right], the reversed tokens equal those at their beginning, so lengths in it are known from
-// lengths that were computed before. Each token is compared once. `right` increases.
+// Records each token that would continue a repetition of at least `allowed` tokens. Repetitions
+// have at most `limit` tokens. This is the Z-algorithm on the reversed tokens. lengths_[d] is the
+// number of reversed tokens from `d` on that equal the first reversed tokens. The reversed tokens
+// in [left, right] equal the first right - left + 1 reversed tokens, so lengths in this range
+// follow from earlier lengths. `right` only increases, so each token is compared once.
 void DryPenalty::FindRepetitions(absl::Span<const int32_t> tokens, int64_t allowed, int64_t limit) {
   const int64_t size = tokens.size();
   const auto at = [&tokens, size](int64_t distance) { return tokens[size - 1 - distance]; };
@@ -103,7 +103,7 @@ void DryPenalty::FindRepetitions(absl::Span<const int32_t> tokens, int64_t allow
   int64_t right = 0;
   for (int64_t d = 1; d < size; ++d) {
     if (d > right && allowed > 0) {
-      // Without an equal token there is no repetition, so go to the next one.
+      // Without an equal token there is no repetition, so go to the next equal token.
       d = size - 1 - FindBefore(tokens, size - d, tokens.back());
       if (d >= size) break;
     }

@@ -1,10 +1,10 @@
 // DRY ("don't repeat yourself"): a penalty for tokens that would continue a repetition. Source:
 // oobabooga/text-generation-webui#5677. The results are those of llama.cpp.
 //
-// The last tokens of the prompt and the output are searched for places that end with the same
-// tokens as the whole. If n tokens are equal, the token after such a place would continue a
-// repetition of n tokens. From n = allowed_length on, its logit is lowered by multiplier *
-// base^(n - allowed_length). A repetition does not reach over a sequence breaker.
+// The last tokens of the prompt and the output are the text. The text is searched for earlier
+// places that end with the same n tokens as the whole text. The token after such a place would
+// continue a repetition of n tokens. If n >= allowed_length, this token's logit is lowered by
+// multiplier * base^(n - allowed_length). A repetition never contains a sequence breaker.
 #ifndef TIDEPOOL_ENGINE_SAMPLING_DRY_H_
 #define TIDEPOOL_ENGINE_SAMPLING_DRY_H_
 
@@ -35,7 +35,7 @@ class DryHistory {
   int64_t SinceBreaker(int64_t window) const;
 
  private:
-  // A sequence that has begun, and how far it matches.
+  // A breaker whose first tokens have been found, and the position in its trie.
   struct Match {
     int64_t begin;
     int32_t node;
@@ -44,12 +44,13 @@ class DryHistory {
   std::shared_ptr<const DryBreakers> breakers_;
   std::vector<Match> matches_;
   int64_t size_ = 0;
-  // The sequence that began last. If several began with the same token, the longest of them.
+  // The breaker that began last. If several began with the same token, the longest of these.
   int64_t begin_ = -1;
   int64_t end_ = -1;  // its last token
 };
 
-// Thread-compatible. Keeps scratch memory of the size of the vocabulary and of the context.
+// Thread-compatible. Keeps scratch memory for each token of the vocabulary and for each position of
+// the context.
 class DryPenalty {
  public:
   // Lowers the logits of the tokens that would continue a repetition. Takes O(tokens) time.

@@ -47,7 +47,7 @@ absl::Status DryBreakers::AddToken(absl::Span<const std::string> sorted, int32_t
                                    const Tokenizer& tokenizer) {
   const absl::string_view text = tokenizer.TokenBytes(token);
   for (size_t begin = 0; begin < text.size(); ++begin) {
-    // The breakers that begin with the token's text from `begin` to `at`, and are longer.
+    // The breakers that begin with the token's text in [begin, at) and are longer than this text.
     absl::Span<const std::string> open = sorted;
     size_t at = begin;
     while (at < text.size() && !open.empty()) {
@@ -84,7 +84,7 @@ absl::StatusOr<int32_t> DryBreakers::RestsOf(absl::Span<const std::string> break
 }
 
 void DryBreakers::AddRest(int32_t root, absl::Span<const int32_t> tokens) {
-  if (tokens.empty()) return;  // the vocabulary has no tokens for it
+  if (tokens.empty()) return;  // the vocabulary has no tokens for the rest
   int32_t node = root;
   for (const int32_t token : tokens) {
     const auto [found, is_new] =

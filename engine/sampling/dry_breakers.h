@@ -1,8 +1,9 @@
 // DryBreakers: the sequence breakers of DRY, as sequences of tokens.
 //
-// As in llama.cpp and KoboldCpp, a token that contains a breaker is a sequence. So is a token whose
-// end is the beginning of a breaker, followed by the tokens of the breaker's rest (at most 20 of
-// them). Breakers in other tokens are not found.
+// As in llama.cpp and KoboldCpp, there are two kinds of sequences. One is a single token that
+// contains a breaker. The other is a token that ends with the beginning of a breaker, followed by
+// the tokens of the breaker's rest (at most 20 tokens). A breaker that the text's tokens split in
+// any other way is not found.
 #ifndef TIDEPOOL_ENGINE_SAMPLING_DRY_BREAKERS_H_
 #define TIDEPOOL_ENGINE_SAMPLING_DRY_BREAKERS_H_
 
@@ -23,7 +24,8 @@
 
 namespace tidepool::engine {
 
-// Immutable. The rests of the breakers are tries of tokens. A node is a number, and kNone is none.
+// Immutable. The rests of the breakers are tries of tokens. A node is a number, and kNone means no
+// node.
 class DryBreakers {
  public:
   static constexpr int32_t kNone = -1;
@@ -57,8 +59,8 @@ class DryBreakers {
   absl::flat_hash_map<std::string, int32_t> roots_;  // by the beginnings of breakers
 };
 
-// Thread-safe. Keeps the breakers that were used last, at most 8, because creating them reads the
-// whole vocabulary. The tokenizer must outlive it.
+// Thread-safe. Keeps the 8 DryBreakers that were used last, because creating one reads the whole
+// vocabulary. The tokenizer must outlive the cache.
 class DryBreakerCache {
  public:
   explicit DryBreakerCache(const Tokenizer* tokenizer) : tokenizer_(tokenizer) {}

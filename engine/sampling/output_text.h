@@ -26,8 +26,8 @@ class OutputText {
     std::optional<FinishReason> finish;
   };
   // Requires: the last step did not finish. The token that finishes the generation also releases
-  // the text that was held back, with U+FFFD for an incomplete character. A stop string (unless
-  // include_stop is set) and the text after it are not released.
+  // the text that was held back, with U+FFFD for an incomplete character. The text after a stop
+  // string is not released, nor is the stop string unless include_stop is set.
   Step Add(int32_t token);
   // Ends the generation without a token. Returns the text that was held back.
   std::string End() { return matcher_.TakeHeld() + decoder_.Flush(); }

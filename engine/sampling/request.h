@@ -76,13 +76,12 @@ inline constexpr int32_t kMaxTopLogprobs = 20;
 // A limit on the tokens of reasoning at the beginning of a response.
 struct ReasoningLimit {
   bool open = false;  // the prompt ends inside of the reasoning
-  // What the reasoning begins with, if it is not open: this text, or these tokens. Not empty.
+  // If `open` is false: the reasoning begins with this text, or with these tokens. Not empty.
   std::string begin;
   std::vector<int32_t> begin_tokens;
   grammar::Marker end;
   int64_t max_tokens = 0;
-  // After max_tokens tokens of reasoning, these tokens come next: those of the end marker. Not
-  // empty.
+  // The tokens of the end marker. They follow after max_tokens tokens of reasoning. Not empty.
   std::vector<int32_t> end_tokens;
 };
 
@@ -101,12 +100,12 @@ struct GenerationRequest {
   std::optional<ReasoningLimit> reasoning_limit;
   std::shared_ptr<const grammar::TokenTrie> token_trie;
   // `logprobs` says whether to report the log-probability of each output token. `top_logprobs` is
-  // the number of alternatives to report for each. With `processed_logprobs`, they are those of the
-  // distribution from which the token was drawn (sampler.h).
+  // the number of alternatives to report for each. With `processed_logprobs`, log-probabilities are
+  // those of the distribution from which the token was drawn (sampler.h).
   bool logprobs = false;
   int32_t top_logprobs = 0;
   bool processed_logprobs = false;
-  // If set, report the log-probability of each prompt token, and this many alternatives. Each
+  // If set, report the log-probability of each prompt token, and this number of alternatives. Each
   // reported token uses one credit. The KV of these tokens is computed and not taken from a cache.
   std::optional<int32_t> prompt_logprobs;
   // The first prompt token to report. An earlier attempt reported the tokens before it.
@@ -114,8 +113,8 @@ struct GenerationRequest {
   bool progress = false;                               // report how many prompt tokens are computed
   int32_t priority = 0;                                // requests with a higher priority run first
   absl::Duration deadline = absl::InfiniteDuration();  // on the engine's monotonic clock
-  // Number of tokens that may be generated before the caller must grant more. The first new token
-  // is the first that counts.
+  // Number of new tokens that may be generated before the caller must grant more. Output tokens of
+  // earlier attempts do not count.
   int64_t credit = 256;
   std::string principal;  // the caller; principals of the same priority share the engine fairly
   // Separates the prefix caches of callers that must not observe each other's timing. The block

@@ -48,9 +48,9 @@ double Log(double x) {
 }
 
 // Replaces each value x <= best by e^((x - best) / temperature), with an error of at most 3 ulp.
-// Values below e^-87 become 0. Uses four lanes of plain IEEE operations, so that whole vocabularies
-// are fast, and results are the same, on every machine. The constants are those of kernels::Exp.
-// That function uses fused operations, which are slow on CPUs that emulate them.
+// Values below e^-87 become 0. Uses four lanes of plain IEEE operations. So a whole vocabulary
+// takes little time, and every machine computes the same results. The constants are those of
+// kernels::Exp. That function uses fused operations, which are slow on CPUs that emulate them.
 void ExpBelow(float best, float temperature, std::vector<float>* values) {
   using Floats = float __attribute__((vector_size(16)));
   using Words = uint32_t __attribute__((vector_size(16)));
@@ -85,7 +85,7 @@ void SetFinite(float value, float* logit) {
   if (std::isfinite(*logit)) *logit = std::clamp(value, -kLargest, kLargest);
 }
 
-// What a random number is for.
+// The purpose of a random number.
 enum class Purpose : uint32_t { kDraw = 0, kXtc = 1 };
 
 // Returns a uniform random number in [0, 1), with 53 bits.
@@ -120,7 +120,7 @@ kernels::ArgMax FindArgMax(absl::Span<const float> logits) {
   return best;
 }
 
-// The error if the model's logits are sound, and the request excludes all tokens.
+// Returns the error for a request that excludes all tokens, although the model's logits are valid.
 absl::Status NothingLeft(const SampleInput& input) {
   std::vector<const char*> limits;
   if (input.allowed != nullptr) limits.push_back("the constraint");
@@ -184,7 +184,8 @@ absl::StatusOr<TokenLogprob> Sampler::Score(absl::Span<const float> logits, int3
   return scored;
 }
 
-// Returns the logits after the first four steps. If they change nothing, returns the same span.
+// Returns the logits after the first four steps. If these steps change nothing, returns the same
+// span.
 absl::Span<const float> Sampler::Adjust(absl::Span<const float> logits, const SampleInput& input) {
   const SamplerState& state = *input.state;
   const bool filtered =
@@ -252,8 +253,8 @@ void Sampler::SortFrom(size_t first) {
     const float value = begin->value;
     auto end = begin + 1;
     while (end != candidates_.end() && end->value == value) ++end;
-    // Ids with equal values are usually ascending, because they were before, and the sort is
-    // stable.
+    // Ids with equal values are usually ascending, because the sort is stable and ids were
+    // ascending before.
     if (!std::is_sorted(begin, end, Better)) std::sort(begin, end, Better);
     begin = end;
   }
@@ -291,7 +292,7 @@ void Sampler::SelectTop(absl::Span<const float> logits, size_t count) {
 void Sampler::KeepTopP(double top_p) {
   double total = 0;
   for (const Candidate& candidate : candidates_) total += candidate.value;
-  // All candidates with weights below this have less weight together than top_p excludes.
+  // The candidates with smaller weights than this have, together, less weight than top_p excludes.
   const double negligible = (1 - top_p) * total / static_cast<double>(candidates_.size()) * 0.999;
   std::erase_if(candidates_, [negligible](const Candidate& c) { return c.value < negligible; });
   double mass = 0;
@@ -315,9 +316,9 @@ void Sampler::KeepTopP(double top_p) {
   reached(few, candidates_.size());
 }
 
-// Removes candidates from candidates_, which have weights. top_n_sigma is here and not before the
-// temperature, because it removes logits below a limit, as min_p and top_k do. The order of these
-// three steps changes nothing.
+// Removes candidates from candidates_. Requires: the candidates have weights. top_n_sigma is here
+// and not before the temperature, because it removes logits below a limit, as min_p and top_k do.
+// The order of these three steps changes nothing.
 void Sampler::Truncate(absl::Span<const float> logits, float best, const SampleInput& input) {
   const SamplingParams& params = *input.params;
   if (params.top_n_sigma > 0) KeepTopNSigma(logits, best, params.top_n_sigma, &candidates_);

@@ -2,11 +2,12 @@
 //
 // The steps, in order:
 //  1. logit bias
-//  2. the tokens that min_tokens, allowed_token_ids, bad_words and a constraint allow: before the
-//     steps that look at all tokens, so that they only see tokens that may be sampled
+//  2. removal of all tokens that min_tokens, allowed_token_ids, bad_words or a constraint forbids.
+//     It comes early, so that the later steps only see tokens that may be sampled.
 //  3. repetition, frequency and presence penalties
-//  4. DRY: a penalty too, so before everything that removes tokens, as in llama.cpp
-//  5. top_n_sigma: on logits, before the temperature, because its result does not depend on it
+//  4. DRY: it is a penalty too, so it comes before the steps that remove tokens, as in llama.cpp
+//  5. top_n_sigma: on logits, before the temperature, because the temperature does not change the
+//     result of this step
 //  6. temperature: before all steps that look at probabilities, as in vLLM and transformers
 //  7. min_p
 //  8. top_k
@@ -15,7 +16,7 @@
 // 11. XTC: last, because it removes the most probable of the tokens that the other steps kept
 // 12. random draw
 // If the temperature is 0, the token with the largest logit after step 4 is chosen, and steps 5 to
-// 12 do nothing. If tokens are equal, the lower id is chosen.
+// 12 do nothing. If the logits of tokens are equal, the lower id is chosen.
 //
 // Random numbers are from Philox4x32-10 with key `seed` and counter (position, choice, purpose),
 // and depend on nothing else. The purpose is 0 for the draw, and 1 for whether XTC acts. exp and
@@ -23,8 +24,9 @@
 // every machine.
 //
 // Reported log-probabilities are those of the model: the log-softmax of the logits before all of
-// these steps. Processed ones are those of the draw: the shares of the tokens that are left for
-// step 12, or, if the temperature is 0, the log-softmax of the logits after step 4.
+// these steps. Processed log-probabilities are those of the draw: the logarithms of the
+// probabilities with which step 12 draws. If the temperature is 0, they are the log-softmax of the
+// logits after step 4.
 #ifndef TIDEPOOL_ENGINE_SAMPLING_SAMPLER_H_
 #define TIDEPOOL_ENGINE_SAMPLING_SAMPLER_H_
 
@@ -45,7 +47,7 @@ namespace tidepool::engine {
 
 struct SampleInput {
   const SamplingParams* params = nullptr;
-  const SamplerState* state = nullptr;  // of `params` and `tokens`
+  const SamplerState* state = nullptr;  // the state after `tokens`, for `params`
   // The prompt and the output. Only read for DRY and bad_words.
   absl::Span<const int32_t> tokens;
   int32_t choice = 0;
@@ -53,7 +55,7 @@ struct SampleInput {
   absl::Span<const int32_t> forbidden;  // tokens that must not be sampled
   const grammar::TokenMask* allowed = nullptr;  // if set, only these tokens may be sampled
   std::optional<int32_t>
-      top_logprobs;  // if set, report the token's log-probability and this many alternatives
+      top_logprobs;  // if set, report the token's log-probability and this number of alternatives
   bool processed_logprobs = false;
 };
 
@@ -91,7 +93,7 @@ class Sampler {
   void SortFrom(size_t first);
   int32_t Draw(absl::Span<const float> logits, float best, const SampleInput& input);
   TokenLogprob Logprob(absl::Span<const float> logits, int32_t token, int32_t top);
-  // The same for the distribution of the latest Draw.
+  // Like Score, for the distribution of the latest Draw.
   TokenLogprob DrawnLogprob(int32_t token, int32_t top);
 
   std::vector<float> adjusted_;

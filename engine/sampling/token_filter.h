@@ -13,7 +13,7 @@
 
 namespace tidepool::engine {
 
-// Sets the logits of all other tokens to -infinity.
+// Sets the logits of all tokens that are not in `allowed` to -infinity.
 void KeepOnly(const grammar::TokenMask& allowed, absl::Span<float> logits);
 
 // Immutable.

@@ -17,7 +17,7 @@ double TotalWeight(const std::vector<Candidate>& candidates) {
   return total;
 }
 
-// The standard deviation of the logits that are not -infinity. `best` is the largest one.
+// Returns the standard deviation of the logits that are not -infinity. `best` is the largest logit.
 double Deviation(absl::Span<const float> logits, float best) {
   // Each lane adds every eighth value, so that additions do not wait for each other.
   constexpr size_t kLanes = 8;
@@ -45,14 +45,15 @@ double Deviation(absl::Span<const float> logits, float best) {
   return std::sqrt(std::max(squares[0] / counts[0] - mean * mean, 0.0));
 }
 
-// Returns the bits of the smallest distance up to which the weights add up to `target`. Bits of
-// floats that are not negative have the order of the floats. They are found from the highest to the
-// lowest ones: each round adds the weights by their next bits.
+// Returns the smallest distance, as the bits of its float, such that the candidates up to this
+// distance have at least the weight `target`. The bits of non-negative floats have the same order
+// as the floats. The bits are found in three steps, from the highest to the lowest. Each step sums
+// the weights by the next bits of the distances.
 uint32_t FindReach(const std::vector<Candidate>& candidates, const std::vector<float>& distances,
                    double target) {
   uint32_t found = 0;
-  double below =
-      0;  // the weight of the distances whose high bits are smaller than those of `found`
+  // weight of the distances whose high bits are smaller than those of `found`
+  double below = 0;
   for (const auto& [shift, bits] : {std::pair(20, 12), {8, 12}, {0, 8}}) {
     double weights[1 << 12] = {};
     const uint64_t high = uint64_t{found} >> (shift + bits);

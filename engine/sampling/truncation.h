@@ -17,7 +17,7 @@ namespace tidepool::engine {
 void KeepTopNSigma(absl::Span<const float> logits, float best, float n,
                    std::vector<Candidate>* candidates);
 
-// What the weights of candidates were computed from.
+// The values from which the weights of candidates were computed.
 struct Softmax {
   absl::Span<const float> logits;
   float best = 0;  // the largest logit
@@ -31,9 +31,9 @@ struct Softmax {
 void KeepTypical(const Softmax& softmax, float mass, std::vector<Candidate>* candidates,
                  std::vector<float>* distances);
 
-// Removes all candidates whose probability is at least `threshold`, except the last one of them in
-// the order of Better. This is the case in which XTC (exclude top choices) acts; the caller draws
-// whether it does. Source: oobabooga/text-generation-webui#6335.
+// Implements XTC (exclude top choices), for a step in which it acts: the caller draws whether it
+// does. Removes all candidates whose probability is at least `threshold`, except the last of these
+// in the order of Better. Source: oobabooga/text-generation-webui#6335.
 void ExcludeTopChoices(float threshold, std::vector<Candidate>* candidates);
 
 }  // namespace tidepool::engine

@@ -78,7 +78,7 @@ Admission::Outcome Admission::AdmitInPlaceOfLower(Sequence* sequence, AdmissionR
   return outcome;
 }
 
-// If sequences were preempted for others, those others are the first to get the places and blocks.
+// The sequences for which others were preempted are the first to get places and blocks.
 void Admission::AdmitOwed(AdmissionRoom* room) {
   std::vector<Sequence*> owed;
   for (const auto& sequence : parts_.waiting->sequences()) {
@@ -173,7 +173,8 @@ Admission::Outcome Admission::TryAdmit(Sequence* sequence, AdmissionRoom* room) 
     room->KeepForRestored(sequence);
     return Outcome::kRestoring;
   }
-  // The disk no longer has tokens that KnownTokens counted.
+  // There may be more rows to compute than before, if the disk no longer has tokens that
+  // KnownTokens counted.
   if (parts_.restores != nullptr &&
       JudgeRows(*sequence, parts_.decoder->PendingRows(*sequence)) != Outcome::kAdmitted) {
     lease.Reset();
@@ -235,7 +236,7 @@ void Admission::Admit(Sequence* sequence) {
   }
   state.outputs_before = sequence->outputs();
   state.left_to_compute = parts_.decoder->PendingRows(*sequence);
-  // Tokens are charged only once. If others took the sequence's KV, its principal does not pay
+  // Tokens are charged only once. If the sequence lost its KV to others, its principal does not pay
   // again.
   if (!std::exchange(state.charged, true)) {
     parts_.waiting->ChargePrompt(*sequence, state.left_to_compute);

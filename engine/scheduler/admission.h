@@ -5,7 +5,7 @@
 //   (max_sequences), rows and KV blocks. If there is no place or there are not enough blocks for
 //   the first sequence, the sequences after it must wait, too. A sequence whose prompt would get no
 //   rows yet does not block shorter prompts after it. A sequence waits while a running sequence
-//   computes a prefix that it can use.
+//   computes a prefix that the waiting sequence can use.
 // - A sequence with a higher priority takes places and blocks from running sequences with a lower
 //   priority. A principal takes places and blocks from principals that hold more places
 //   (FairVictims).
@@ -44,7 +44,7 @@ class Admission {
   // RunningSequences::BeginStep was called, and no running sequence is planned yet.
   void Run(const KvRestores::Terms& terms);
 
-  // Takes the KV of a running sequence. The sequence waits again, and its KV must be computed
+  // Frees the KV of a running sequence. The sequence waits again, and its KV must be computed
   // again.
   void Preempt(Sequence* sequence);
   // Ends a restore whose priority is at most `max_priority`, so that its blocks become free.

@@ -43,7 +43,7 @@ class AdmissionQueue {
   std::unique_ptr<Sequence> Take(const Sequence* sequence);
   std::vector<EndedSequence> TakeFailed(absl::FunctionRef<absl::Status(Sequence*)> judge);
 
-  // Charge computed tokens to the sequence's principal.
+  // Both charge computed tokens to the sequence's principal.
   void ChargePrompt(const Sequence& sequence, int64_t tokens);
   void ChargeOutput(const Sequence& sequence, int64_t tokens);
 

@@ -23,8 +23,8 @@ int64_t AdmissionRoom::BlocksFor(const Sequence& sequence) const {
   return parts_.cache->BlocksFor(sequence.tokens.size(), parts_.prefill_chunk);
 }
 
-// Returns the blocks for the rest of the sequence's prompt, and one more for each group. Without
-// these, the next step would have to preempt a sequence.
+// Returns the number of blocks for the rest of the sequence's prompt, plus one for each group of
+// the cache. Without these, the next step would have to preempt a sequence.
 int64_t AdmissionRoom::BlocksStillNeeded(const Sequence& running) const {
   return std::max<int64_t>(0, BlocksFor(running) - running.lease.blocks_held()) +
          parts_.cache->groups();

@@ -30,8 +30,8 @@ class AdmissionRoom {
   // All parts must outlive this object.
   explicit AdmissionRoom(const Parts& parts) : parts_(parts) {}
 
-  // If the sequence waits for its KV to be read from a disk, reserves a place and the KV
-  // blocks that it needs, and returns true.
+  // If the sequence waits for its KV to be read from a disk, reserves a place and the KV blocks
+  // that the sequence needs, and returns true.
   bool KeepForRestored(Sequence* sequence);
   // The sequences for which places are reserved.
   absl::Span<const Sequence* const> restoring() const { return restoring_; }

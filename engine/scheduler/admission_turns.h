@@ -46,12 +46,13 @@ class AdmissionTurns {
   // The sequences of one principal that have the same priority.
   struct Line {
     std::vector<Sequence*> sequences;  // in the order of arrival
-    size_t at = 0;                     // index of the current sequence; those before had their turn
+    // index of the current sequence; the sequences before it had their turn
+    size_t at = 0;
     int passed_over = 0;
   };
   // The sort key of a line. The line with the smallest key has the next turn.
   struct Claim {
-    int64_t served = 0;    // how much its principal was served
+    int64_t served = 0;    // how much the line's principal was served
     uint64_t arrival = 0;  // arrival of the line's first sequence
     size_t line = 0;
     friend auto operator<=>(const Claim&, const Claim&) = default;

@@ -120,14 +120,14 @@ void BatchScheduler::PlanRunning(StepPlan* plan) {
   }
 }
 
-// Preempts other sequences until there are blocks for this one. If this one is the last in order,
-// preempts this one.
+// Preempts other sequences until there are blocks for `sequence`. If `sequence` is the last in
+// order, preempts `sequence` itself.
 void BatchScheduler::PlanOrPreempt(Sequence* sequence, int64_t max_rows, StepPlan* plan) {
   while (!PlanSequence(sequence, max_rows, plan)) {
     if (admission_.GiveBackRestore(sequence->request.priority)) continue;
     Sequence* victim = Victim(sequence);
-    // A single sequence can use every block, if there are no restores. EndDoomed checked that these
-    // are enough.
+    // A single sequence can use every block, if there are no restores. EndDoomed has checked that
+    // all blocks together are enough.
     CHECK(victim != sequence || running_.size() > 1 ||
           (restores_ != nullptr && restores_->running() > 0))
         << "no KV blocks for the only sequence";
@@ -174,8 +174,8 @@ void BatchScheduler::PlanCheckpoints(StepPlan* plan) {
 }
 
 // Returns the sequence that loses its KV to `for_whom`. Returns `for_whom` itself if all others are
-// before it in order. Never returns a sequence that is already in the plan, because these have
-// credit and are before `for_whom`.
+// before it in order. Never returns a sequence that is already in the plan, because planned
+// sequences have credit and are before `for_whom`.
 Sequence* BatchScheduler::Victim(const Sequence* for_whom) const {
   Sequence* stalled = running_.LastStalled();
   return stalled != nullptr && stalled != for_whom ? stalled : running_.last();

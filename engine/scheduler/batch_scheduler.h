@@ -10,8 +10,8 @@
 //   needs the blocks.
 // - A sequence that cannot have its first token before its deadline is refused (DeadlineJudge).
 //
-// For n waiting sequences, a plan takes O(n log n) time, multiplied by the number of different
-// lengths of prefixes in flight. The tokens of a sequence are hashed once, not in every plan.
+// For n waiting sequences and p different lengths of prefixes in flight, a plan takes O(p n log n)
+// time. The tokens of a sequence are hashed once, not in every plan.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_BATCH_SCHEDULER_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_BATCH_SCHEDULER_H_
 
@@ -86,9 +86,9 @@ class BatchScheduler {
   int64_t admissions() const { return admission_.admissions(); }
   int64_t preemptions() const { return admission_.preemptions(); }
   int64_t deadline_refusals() const { return deadlines_.refusals(); }
-  // Number of waiting sequences that were examined, to check new ones and to find the next turn.
-  // This measures the cost of plans when many sequences wait. It does not include the checks of
-  // each sequence's deadline and credit.
+  // Number of times that a waiting sequence was examined, when it was new or when the next turn was
+  // chosen. This measures the cost of plans when many sequences wait. It does not include the
+  // checks of each sequence's deadline and credit.
   int64_t looks() const { return deadlines_.looks() + admission_.looks(); }
   // Number of rows that sequences must still compute before their next token. Sequences that decode
   // are not counted.

@@ -51,10 +51,10 @@ bool SequenceConstraint::TryComputeMask(absl::Span<const int32_t> forbidden,
   return true;
 }
 
-// Applies what else limits the next token.
+// Applies the other limits on the next token: the limit on reasoning, and `forbidden`.
 void SequenceConstraint::Restrict(absl::Span<const int32_t> forbidden) {
   if (const std::optional<int32_t> token = forced(); token.has_value()) {
-    // A grammar that has no place for the marker here is stronger.
+    // If the grammar does not allow the marker here, the grammar has precedence.
     if (!matcher_.has_value() || mask_.Test(*token)) {
       mask_.Clear();
       mask_.Set(*token);

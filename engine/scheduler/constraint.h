@@ -1,5 +1,5 @@
-// The constraint of a sequence: its grammar's state, its limit on reasoning, and the tokens that
-// they allow next.
+// The constraint of a sequence: the state of its grammar and of its limit on reasoning, and the
+// tokens that may come next.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_CONSTRAINT_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_CONSTRAINT_H_
 
@@ -24,30 +24,30 @@ namespace tidepool::engine {
 // state depends only on the output tokens.
 class SequenceConstraint {
  public:
-  // The CPU time from which on a mask is slow.
+  // A mask that takes at least this CPU time is slow.
   static constexpr absl::Duration kMaxQuickMask = absl::Milliseconds(2);
 
   // Returns null if the request has neither a grammar nor a limit on reasoning. Replays the output
-  // tokens of earlier attempts. Returns INVALID_ARGUMENT if the grammar does not allow them, or
-  // cannot be combined with the request's other fields.
+  // tokens of earlier attempts. Returns INVALID_ARGUMENT if the grammar does not allow these
+  // tokens, or cannot be combined with the request's other fields.
   static absl::StatusOr<std::shared_ptr<SequenceConstraint>> Create(
       const GenerationRequest& request);
 
   // Returns whether every token may come next.
   bool allows_all() const { return !matcher_.has_value() && !forced().has_value(); }
-  // Whether the tokens that may come next are known: all, or those of mask().
+  // Whether it is known which tokens may come next: all tokens, or those of mask().
   bool ready() const { return allows_all() || mask_state_ == MaskState::kReady; }
   // Whether another thread computes the mask, or will do so.
   bool computing() const { return mask_state_ == MaskState::kComputing; }
   // Call it before another thread calls ComputeMask. Requires: !ready() && !computing().
   void BeginMask() { mask_state_ = MaskState::kComputing; }
-  // Computes the mask. Tokens that end the response may be sampled if nothing else may, although
-  // `forbidden` has them.
+  // Computes the mask, without the tokens of `forbidden`. If no other tokens may come next, the
+  // mask has tokens that end the response, even forbidden ones.
   void ComputeMask(absl::Span<const int32_t> forbidden);
-  // The same, but calls `give_up` again and again. If it returns true, returns false, and the mask
-  // must be computed again.
+  // Like ComputeMask, but calls `give_up` repeatedly. If `give_up` returns true, returns false, and
+  // the mask must be computed again.
   bool TryComputeMask(absl::Span<const int32_t> forbidden, absl::FunctionRef<bool()> give_up);
-  // The CPU time that the latest mask took. The next one may take as long. Requires: !computing().
+  // The CPU time that the latest mask took. The next mask may take as long. Requires: !computing().
   absl::Duration mask_time() const { return mask_time_; }
   bool slow() const { return mask_time_ > kMaxQuickMask; }
   // For the caller of TryComputeMask, if it gave up after kMaxQuickMask.

@@ -54,7 +54,7 @@ absl::Status DeadlineJudge::Judge(Sequence* sequence, absl::Duration left, int64
     queue =
         absl::Seconds(kCertainShare * static_cast<double>(ahead) / rates_.admissions_per_second);
   }
-  // A look into the cache must hash the prompt. So only do it if the result matters.
+  // A lookup in the cache must hash the prompt. So the lookup is only made if its result matters.
   if (queue + PromptTime(*sequence, /*cached=*/0) <= left) return absl::OkStatus();
   const absl::Duration own =
       PromptTime(*sequence, sequence->lease.FindPrefix(sequence->reusable()).tokens);

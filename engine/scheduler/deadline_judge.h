@@ -22,9 +22,9 @@ class DeadlineJudge {
   void SetRates(const MeasuredRates& rates) { rates_ = rates; }
   const MeasuredRates& rates() const { return rates_; }
 
-  // Checks the sequences that arrived since the last call. Removes the refused ones from the queue,
-  // and returns them. Each sequence is checked once. A sequence that another engine began is not
-  // checked.
+  // Checks the sequences that arrived since the last call. Removes the refused sequences from the
+  // queue, and returns them. Each sequence is checked once. A sequence with output tokens of an
+  // earlier attempt is not checked.
   std::vector<EndedSequence> TakeRefused(absl::Duration now, AdmissionQueue* waiting);
 
   // Checks whether a sequence can have its first token within `left`. `ahead` is the number of

@@ -85,7 +85,8 @@ class AutoregressiveDecoder final : public Decoder {
       return accepted;
     }
     const GenerationRequest& request = sequence.request;
-    // The mask of a constraint has no forbidden tokens, except where nothing else is possible.
+    // A constraint's mask already excludes the forbidden tokens, unless no other tokens are
+    // possible.
     const grammar::TokenMask* mask =
         sequence.constraint == nullptr ? nullptr : sequence.constraint->mask();
     const SampleInput input = {

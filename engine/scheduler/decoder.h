@@ -26,7 +26,7 @@ class OutputCursor {
   absl::Span<const float> NextLogits() {
     return absl::MakeConstSpan(output_.logits.Row(logit_row_++), output_.logits.cols);
   }
-  // The number of the next row of logits. GoToLogits sets it.
+  // The number of the next row of logits. GoToLogits sets this number.
   int64_t logit_row() const { return logit_row_; }
   void GoToLogits(int64_t row) { logit_row_ = row; }
   const kernels::ArgMax& NextArgMax() { return output_.argmax[argmax_row_++]; }
@@ -42,7 +42,7 @@ struct SpanOutput {
   // log-probabilities of prompt tokens, from Sequence::prompt_reported on
   std::vector<TokenLogprob> prompt;
   std::vector<SampledToken> tokens;  // the next output tokens
-  // The constraint's mask is not ready, so nothing was taken from the rows. They must not be
+  // The constraint's mask is not ready, so no token was sampled. The span's rows must not be
   // committed, and are computed again later.
   bool deferred = false;
 };
@@ -63,8 +63,9 @@ class Decoder {
   // >= 1.
   virtual RowSpan NextSpan(const Sequence& sequence, int64_t max_rows) const = 0;
 
-  // Returns the result of `span`. The rows that it requested are the next ones in `output`, and
-  // `output` always moves past them. Does not change the sequence. Returns the errors of Sampler.
+  // Returns the result of `span`. The rows that the span requested are the next rows in `output`,
+  // and `output` always moves past these. Does not change the sequence. Returns the errors of
+  // Sampler.
   virtual absl::StatusOr<SpanOutput> Accept(const Sequence& sequence, const RowSpan& span,
                                             OutputCursor* output) = 0;
 };

@@ -3,8 +3,9 @@
 // So a waiting principal gets a place after a bounded number of output tokens, even if the
 // responses of the others are long.
 //
-// After each admission, a sequence keeps its place for a quantum of output tokens. This bounds the
-// work that must be done twice. A sequence never loses its place to a request of its own principal.
+// After each admission, a sequence keeps its place for a quantum of output tokens. This limits the
+// amount of KV that must be computed again. A sequence never loses its place to a request of its
+// own principal.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_FAIR_PREEMPTION_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_FAIR_PREEMPTION_H_
 

@@ -13,7 +13,7 @@ void FairShare::BeginWaiting(const std::string& principal) {
   if (++account.waiting > 1) return;
   if (!added) idle_.erase({account.served, found->first});
   // A principal that returns gets at least the counter of the waiting principal that was served
-  // least. So a principal collects no credit while it is absent.
+  // least. So a principal gets no advantage from the time without requests.
   const int64_t least = waiting_.empty() ? last_left_served_ : waiting_.begin()->first;
   account.served = std::max(account.served, least);
   waiting_.emplace(account.served, found->first);
@@ -41,8 +41,8 @@ void FairShare::Charge(const std::string& principal, int64_t cost) {
   order.insert(std::move(place));
 }
 
-// Forgets the idle principal that was served least. Forgetting this one changes the least, because
-// its counter would be increased anyway when it returns.
+// Forgets the idle principal that was served least. Forgetting this principal has the smallest
+// effect, because its counter would be increased anyway when it returns.
 void FairShare::ForgetIdle() {
   const auto account = accounts_.find(idle_.begin()->second);
   idle_.erase(idle_.begin());

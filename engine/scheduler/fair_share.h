@@ -1,13 +1,13 @@
-// FairShare: counts how much each principal was served. The principal that was served least is the
-// next.
+// FairShare: counts how much each principal was served. The principal that was served least is
+// served next.
 //
 // The method is the virtual token counters of Y. Sheng et al., "Fairness in Serving Large Language
 // Models" (OSDI 2024). Each token that is computed for a principal increases the principal's
-// counter. A principal without waiting requests collects no credit for that time. Of the waiting
-// principals, the one with the lowest counter is the next. If two principals always have waiting
-// requests, the difference of their counters is bounded, whatever the number of requests that each
-// sends. The bound is twice the larger of two costs: the cost of the most expensive prompt, and
-// that of the output that the running sequences can still generate.
+// counter. While a principal has no waiting requests, it gets no advantage for later. The waiting
+// principal with the lowest counter is served next. If two principals always have waiting requests,
+// the difference of their counters is bounded, whatever the number of requests that each sends. The
+// bound is twice the larger of two costs: the cost of the most expensive prompt, and that of the
+// output that the running sequences can still generate.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_FAIR_SHARE_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_FAIR_SHARE_H_
 
@@ -55,7 +55,7 @@ class FairShare {
   void ForgetIdle();
 
   std::map<std::string, Account, std::less<>> accounts_;
-  // Each account is in one of the next two.
+  // Each account is in one of these two orders.
   Order waiting_;
   Order idle_;                    // principals without waiting requests
   int64_t last_left_served_ = 0;  // cost of the principal that stopped waiting last

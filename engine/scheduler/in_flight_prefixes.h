@@ -21,8 +21,9 @@ class InFlightPrefixes {
   // compute.
   void Add(Sequence* sequence);
 
-  // Returns whether this sequence can use one of the blocks. If it can, it has the same salt and
-  // the same tokens from the start, and the block does not contain the sequence's last token.
+  // Returns whether this sequence can use one of the blocks. A sequence can use a block if it has
+  // the same salt and the same tokens up to the block's end, and its last token is not in the
+  // block.
   bool Hold(Sequence* sequence) const;
 
  private:

@@ -10,8 +10,8 @@ namespace tidepool::engine {
 namespace {
 
 constexpr int64_t kBlockTokens = kernels::kKvBlockTokens;
-// The minimum time that a restore may take. It is used if computing takes less time, or if the rate
-// of computing is unknown.
+// The minimum of the time limit of a restore. It applies if computing takes less time, or if the
+// rate of computing is unknown.
 constexpr absl::Duration kMinPatience = absl::Milliseconds(100);
 constexpr absl::Duration kUnknownPatience = absl::Seconds(10);
 // If no block arrives in kSilence, the disk is assumed to be stuck. No reads begin for the time
@@ -55,8 +55,8 @@ void KvRestores::TakeIn(const KvDisk::Read& read, absl::Duration now) {
     ++restore.arrived;
   }
   const bool whole = restore.arrived == restore.prefix.on_disk.size();
-  // Other sequences may take the blocks before it is this sequence's turn. Its KV may then be read
-  // from the disk again.
+  // The blocks may be evicted for other sequences before it is this sequence's turn. Then its KV
+  // may be read from the disk again.
   if (whole) restore.owner->admission.restore_tried = false;
   if (held == kNoBlock || whole) End(found - restores_.begin());
 }
@@ -89,8 +89,9 @@ std::optional<int64_t> KvRestores::CoveredBlocks(Sequence* sequence) {
   return std::nullopt;
 }
 
-// Returns whether reading takes less time than computing. This includes the reads that are queued
-// before. If the speed of the disk is unknown, returns true, so that it is measured.
+// Returns whether reading takes less time than computing. The time of reading includes the reads
+// that are queued before. If the speed of the disk is unknown, returns true, so that it is
+// measured.
 bool KvRestores::IsWorthIt(const KvPrefix& prefix, const Terms& terms) const {
   const double bytes_per_second = disk_->read_bytes_per_second();
   if (terms.prompt_rows_per_second <= 0 || bytes_per_second <= 0) return true;

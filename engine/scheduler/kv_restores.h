@@ -2,8 +2,8 @@
 // it. No call blocks: blocks arrive between steps. Meanwhile, the sequences that need them wait,
 // and other sequences are planned.
 //
-//   if (restores->CoveredBlocks(sequence).has_value()) ...       // it waits for blocks
-//   else if (there is room && restores->Begin(sequence, terms)) ...   // from now on
+//   if (restores->CoveredBlocks(sequence).has_value()) ...            // it waits for blocks
+//   else if (there is room && restores->Begin(sequence, terms)) ...   // it waits from now on
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_KV_RESTORES_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_KV_RESTORES_H_
 
@@ -31,26 +31,27 @@ class KvRestores {
   // would.
   void Poll(absl::Duration now);
 
-  // What decides whether a restore begins.
+  // The inputs of the decision whether a restore begins.
   struct Terms {
     absl::Duration now;
     double prompt_rows_per_second = 0;  // 0: unknown
   };
   // Begins to read the KV of this sequence that is on the disk and not in memory. Returns false if
-  // there is none, or if computing it is faster. A restore that was interrupted is not tried again
-  // while the sequence stays in the queue, unless GiveBack ended it. Requires: the sequence waits;
-  // its lease holds no block; there is room for all its blocks; and the sequence exists until the
-  // restore has ended or Forget is called.
+  // there is no such KV, or if computing it is faster. An interrupted restore is not tried again
+  // while the sequence stays in the queue, unless GiveBack interrupted it. Requires: the sequence
+  // waits; its lease holds no block; there is room for all its blocks; and the sequence exists
+  // until the restore has ended or Forget is called.
   bool Begin(Sequence* sequence, const Terms& terms);
   // Returns a value if the sequence must wait for blocks that are being read, either for itself or
-  // for another sequence with the same first tokens. That other sequence is admitted first. The
-  // value is the number of the sequence's blocks that are held already, or reserved for the other
-  // sequence. Returns nullopt if it does not have to wait.
+  // for another sequence with the same first tokens, which is then admitted first. The value is the
+  // number of the sequence's blocks that are held already, or reserved for the other sequence.
+  // Returns nullopt if the sequence does not have to wait.
   std::optional<int64_t> CoveredBlocks(Sequence* sequence);
 
-  // Ends the restore with the lowest priority, if that is at most `max_priority`. Among equal
-  // priorities, it ends the latest restore. Other sequences can then use the blocks that it has
-  // read, and its sequence may begin another restore. Returns false if there is no such restore.
+  // Ends the restore with the lowest priority, if this priority is at most `max_priority`. Among
+  // equal priorities, ends the latest restore. Other sequences can then use the blocks that the
+  // restore has read, and its sequence may begin another restore. Returns false if there is no such
+  // restore.
   bool GiveBack(int64_t max_priority);
   // Number of blocks that become free if GiveBack ends all restores with a lower priority than
   // this.

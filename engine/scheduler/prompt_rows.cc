@@ -85,7 +85,7 @@ class RowShares {
   }
 
   // Max-min fairness: principals that need few rows are first, and leave the rows that they do not
-  // need to the others. If rows cannot be divided evenly, earlier principals get one more.
+  // need to the others. If rows cannot be divided evenly, earlier principals get one row more.
   int64_t ShareAmongPrincipals(size_t begin, size_t end, int64_t rows) {
     std::vector<Group> groups = GroupsOf(begin, end);
     std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {

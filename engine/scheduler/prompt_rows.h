@@ -2,8 +2,8 @@
 // prompt may begin.
 //
 // - Prompts with a higher priority get rows first. The others share the rest.
-// - Principals with the same priority get equal shares. If one does not need all of its share, the
-//   others get the rest.
+// - Principals with the same priority get equal shares. If a principal does not need all of its
+//   share, the others get the rest.
 // - Of a principal's prompts, the one with the fewest rows left comes first (shortest remaining
 //   time). But the principal's oldest prompt always gets a quarter of its rows, so that it does not
 //   starve.
@@ -45,8 +45,8 @@ struct PromptRowLimits {
   // this depth, a prompt gets half of `prompt` rows, so that its last steps take no longer than its
   // first ones. 0: all rows cost the same.
   int64_t attention_depth = 0;
-  int64_t beside_ending = 0;  // number of rows; explained above
-  int64_t unfinished = 1;     // number of prompts; explained above
+  int64_t beside_ending = 0;  // number of rows; see the top of this file
+  int64_t unfinished = 1;     // number of prompts; see the top of this file
 };
 
 // Returns the maximum rows per step of a prompt at this depth.

@@ -1,4 +1,5 @@
-// ReasoningTracker: counts the tokens of a response's reasoning, and says when it must end.
+// ReasoningTracker: counts the tokens of a response's reasoning, and reports when the reasoning
+// must end.
 #ifndef TIDEPOOL_ENGINE_SCHEDULER_REASONING_TRACKER_H_
 #define TIDEPOOL_ENGINE_SCHEDULER_REASONING_TRACKER_H_
 
@@ -32,9 +33,9 @@ class ReasoningTracker {
   const ReasoningLimit limit_;
   const std::shared_ptr<const grammar::TokenTrie> trie_;
   Phase phase_ = Phase::kBefore;
-  size_t begun_ = 0;   // number of tokens of begin_tokens
+  size_t begun_ = 0;   // number of begin_tokens that were found
   std::string text_;   // the last text, which may be a part of the next marker
-  int64_t count_ = 0;  // of reasoning tokens
+  int64_t count_ = 0;  // number of reasoning tokens
   size_t forced_ = 0;  // number of tokens of the end marker that were forced
 };
 

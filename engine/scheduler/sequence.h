@@ -65,8 +65,8 @@ struct Sequence {
     return request.prompt_length + std::max<int64_t>(request.stopping.max_tokens, 1) - 1;
   }
 
-  // Returns whether the next `pending` rows are those of the last sampled token and of the forced
-  // tokens after it, so that they are computed like one row of a sequence that decodes.
+  // Returns whether the next `pending` rows are only those of the last sampled token and of the
+  // forced tokens after it. The sequence then decodes.
   bool decodes(int64_t pending) const { return pending <= 1 + forced; }
 
   // Returns whether log-probabilities of prompt tokens must still be reported.
@@ -92,20 +92,22 @@ struct Sequence {
   GenerationRequest request;
   std::vector<int32_t> tokens;  // prompt and output; the last token has no KV yet
   KvLease lease;  // managed by the scheduler; holds no blocks while the sequence waits
-  // number of output tokens that were added after the last sampled one, because nothing else could
-  // follow
+  // number of output tokens that were added after the last sampled token, because no other token
+  // could follow
   int64_t forced = 0;
   bool admitted = false;  // whether the sequence is running
-  // whether it could continue at the start of the current plan: it had credit, and its constraint
-  // was not computing a mask
+  // whether the sequence could continue at the start of the current plan: it had credit, and its
+  // constraint was not computing a mask
   bool has_credit = false;
   AdmissionState admission;
-  // number of prompt tokens that are already reported; all, if no log-probabilities are requested
+  // number of prompt tokens that were already reported; the length of the prompt if no
+  // log-probabilities are requested
   int64_t prompt_reported = 0;
-  // tokens that are forbidden while must_go_on(); only set if there is a min_tokens
+  // tokens that are forbidden while must_go_on(); only set if min_tokens is above 0
   std::vector<int32_t> end_tokens;
   std::shared_ptr<SequenceConstraint> constraint;  // null: none
-  SamplerState sampler;                            // of the request's parameters and `tokens`
+  // the state after `tokens`, for the request's parameters
+  SamplerState sampler;
   OutputText text;
   Usage usage;
   absl::Duration submitted_at;  // time of submission, on the engine's monotonic clock

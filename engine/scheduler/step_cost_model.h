@@ -52,8 +52,8 @@ class StepCostModel {
     int64_t admissions = 0;  // total number of admissions so far
   };
   // Counts the admissions since the previous look, if the queue was not empty at both looks.
-  // Otherwise nobody waited in between, and the rate says nothing about waiting. If the queue is
-  // empty, the rate for the next queue is unknown.
+  // Otherwise the queue was empty in between, so the rate does not show how fast a queue moves. If
+  // the queue is empty now, the rate for the next queue is unknown.
   void AddQueueLook(const QueueLook& look);
 
   // Measured in steps that consist mostly of prefill. 0: not measured yet.
@@ -61,7 +61,7 @@ class StepCostModel {
   MeasuredRates rates() const;
 
   // Maximum prompt rows of a step that also has decodes. With this number of rows, the step takes
-  // at most twice the time of its decodes, or at most kMinExtra more than they take, whichever is
+  // at most twice the time of its decodes, or at most kMinExtra more than this time, whichever is
   // longer. The result is at least kMinRows, so that prompts make progress, and at most `most`.
   // Returns `most` if nothing is measured yet.
   static constexpr absl::Duration kMinExtra = absl::Milliseconds(50);

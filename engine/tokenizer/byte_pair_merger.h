@@ -22,8 +22,8 @@ class BytePairMerger {
   // outlive the merger. If several tokens have the same bytes, the lowest id is used.
   explicit BytePairMerger(absl::Span<const std::string> token_bytes);
 
-  // Adds a merge. Earlier merges have precedence. If the pair already has a merge, keeps that one
-  // and returns false.
+  // Adds a merge. Earlier merges have precedence. If the pair already has a merge, keeps the
+  // earlier merge and returns false.
   bool AddMerge(absl::string_view left, absl::string_view right);
 
   // Must be called after the last AddMerge. Finds the tokens whose own bytes merge to that token,

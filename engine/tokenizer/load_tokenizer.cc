@@ -14,8 +14,8 @@ namespace tidepool::engine {
 namespace {
 
 // Adds the file's name to an error of Create, which does not know the name. The error begins with a
-// key, which gets the name that it has in the file. Also limits the message, because it may quote
-// untrusted text of the file.
+// key, which is replaced by the key's name in the file. Also limits the message, because it may
+// quote untrusted text of the file.
 absl::Status InFile(const Checkpoint& file, const absl::Status& status) {
   constexpr size_t kMaxBytes = 1000;
   const std::string whole(status.message());

@@ -17,8 +17,8 @@ class PairMerger {
   // A unit of a word. Negative symbols have no rules.
   using Symbol = int32_t;
 
-  // Adds a rule. If the pair already has a rule, keeps that one and returns false. Requires:
-  // symbols are not negative, and rank < 2^32 - 1.
+  // Adds a rule. If the pair already has a rule, keeps the earlier rule and returns false.
+  // Requires: symbols are not negative, and rank < 2^32 - 1.
   bool AddRule(Symbol left, Symbol right, uint32_t rank, Symbol result);
 
   // Merges in place. The result is at the start of `symbols`; returns its size. For n symbols,
@@ -44,7 +44,7 @@ class PairMerger {
   size_t MergeShort(absl::Span<Symbol> symbols) const;
   size_t MergeLong(absl::Span<Symbol> symbols) const;
 
-  absl::flat_hash_map<uint64_t, Rule> rules_;  // the key is that of PairKey
+  absl::flat_hash_map<uint64_t, Rule> rules_;  // the keys are from PairKey
 };
 
 }  // namespace tidepool::engine

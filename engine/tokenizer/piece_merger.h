@@ -29,7 +29,8 @@ class PieceMerger {
   struct Fallback {
     // the token of each byte; all are -1 if there are no byte tokens
     std::array<int32_t, 256> byte_ids;
-    // used if there are no byte tokens: one for each run of such characters
+    // used if there are no byte tokens: one unknown token for each run of characters without a
+    // piece
     int32_t unknown_id = -1;
   };
 
@@ -43,8 +44,8 @@ class PieceMerger {
   // squared lengths in bytes.
   void AddScores(absl::Span<const float> scores, const std::vector<bool>& is_unused);
 
-  // Adds a merge. Earlier merges have precedence. If the pair already has a merge, keeps that one
-  // and returns false.
+  // Adds a merge. Earlier merges have precedence. If the pair already has a merge, keeps the
+  // earlier merge and returns false.
   bool AddMerge(absl::string_view left, absl::string_view right);
 
   // Must be called after the last rule.
@@ -84,8 +85,8 @@ class PieceMerger {
   // the symbols of single ASCII bytes, copied from symbols_
   std::array<Symbol, 128> ascii_symbols_;
   PairMerger merger_;
-  // The pieces into which each unused piece is split.
-  absl::flat_hash_map<Symbol, std::vector<Symbol>> unused_parts_;  // none of these pieces is unused
+  // The pieces into which each unused piece is split. None of these parts is unused.
+  absl::flat_hash_map<Symbol, std::vector<Symbol>> unused_parts_;
   // True if no rule produces a space after another character. Texts can then be merged word by
   // word.
   bool words_begin_at_space_ = true;

@@ -13,10 +13,10 @@
 
 namespace tidepool::engine {
 
-// The rules that a value of tokenizer.ggml.pre means.
+// The rules for one value of tokenizer.ggml.pre.
 struct PreTokenizerRules {
-  // Regular expressions (Unicode, Perl's syntax). Each one is applied to the pieces that the
-  // previous one produced. Both the matches and the gaps between them become pieces.
+  // Regular expressions (Unicode, Perl's syntax). Each expression is applied to the pieces that the
+  // previous expression produced. Both the matches and the gaps between them become pieces.
   std::vector<std::string> passes;
   bool ignore_merges = false;  // if a whole piece is a token, it is used without merging
   bool add_bos = false;        // whether to add BOS if the file does not say so
@@ -39,7 +39,7 @@ class PreTokenizer {
   PreTokenizer& operator=(PreTokenizer&&) noexcept;
   ~PreTokenizer();
 
-  // Calls `emit` with the pieces of `text` in order. Concatenated, the pieces are the text.
+  // Calls `emit` with the pieces of `text` in order. The concatenation of all pieces is `text`.
   // Requires: `text` is valid UTF-8. Returns RESOURCE_EXHAUSTED if a match takes more steps than is
   // plausible for a text of this length.
   absl::Status Split(absl::string_view text, absl::FunctionRef<void(absl::string_view)> emit) const;

@@ -205,7 +205,7 @@ absl::Status SentencePieceTokenizer::EncodeText(absl::string_view text, SpacePre
     single = RemoveExtraSpaces(text);
     text = single;
   }
-  // The vocabulary does not distinguish a space from "▁", so they are the same in texts, too.
+  // The vocabulary does not distinguish a space from "▁", so texts do not distinguish them, either.
   std::string spaced;
   if (text.find(kMark) != absl::string_view::npos) {
     spaced = WithSpaces(text);

@@ -22,8 +22,8 @@ namespace tidepool::engine {
 //
 // There are three models. "llama" is SentencePiece's byte-pair encoding: neighbours are merged in
 // the order of the scores of the merged pieces. "t5" is a unigram model: the most probable pieces
-// are chosen. "gemma4" merges characters by a list of merges, and never across lines. In all of
-// them, a space is written as "▁" in the file, and text for which there is no piece becomes the
+// are chosen. "gemma4" merges characters by a list of merges, and never across lines. In all three
+// models, a space is written as "▁" in the file, and text for which there is no piece becomes the
 // tokens of its bytes.
 class SentencePieceTokenizer final : public Tokenizer {
  public:

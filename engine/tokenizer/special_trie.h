@@ -14,7 +14,8 @@
 namespace tidepool::engine {
 
 // A set of byte strings, which are the names of tokens. A search finds the leftmost match. If
-// several names match there, it finds the longest. Thread-safe while no names are added.
+// several names match at this position, the search finds the longest name. Thread-safe while no
+// names are added.
 class SpecialTrie {
  public:
   enum class Kind : uint8_t {
@@ -27,7 +28,7 @@ class SpecialTrie {
     size_t size = 0;
   };
 
-  // Which text beside its name a match includes or excludes.
+  // Conditions on the text before and after a token's name.
   struct Edges {
     bool strip_before = false;  // the match includes the white space before it
     bool strip_after = false;   // the match includes the white space after it
@@ -58,8 +59,8 @@ class SpecialTrie {
   Edges& edges(int32_t id) { return edges_[id]; }
 
   // Returns the range of `text` that the match at byte `at` covers. The range includes the white
-  // space that belongs to the match, but no byte before `first`. Returns an empty range if there is
-  // no match, because the name is inside a word.
+  // space that belongs to the match, but no byte before `first`. Returns an empty range if the name
+  // is inside a word and the token's edges forbid this.
   Range Widen(absl::string_view text, size_t first, size_t at, Match match) const;
 
  private:

@@ -307,7 +307,7 @@ absl::StatusOr<std::string> Tokenizer::DecodeBytes(absl::Span<const int32_t> ids
       drop_space = false;
     }
     text.append(bytes.data(), bytes.size());
-    // A BOS is before the prefix of the text.
+    // If the first token is BOS, the text's space prefix comes after BOS.
     const bool first = spec_.extras.space_prefix_first && !(i == 0 && id == spec_.bos_id);
     if (IsSpecial(id)) drop_space = add_space_prefix_ && !first;
   }

@@ -10,9 +10,9 @@
 //
 // The ids are the same as those of Hugging Face's tokenizers and of SentencePiece, with two
 // exceptions. First, text is normalised to Unicode NFC only if the checkpoint requires it. A GGUF
-// file cannot require it, so decomposed accents in text get other ids. Second, a vocabulary's space
-// prefix is also added after every special token, as in llama.cpp. Invalid UTF-8 is not replaced:
-// it becomes the tokens of its bytes.
+// file cannot require this, so for GGUF files decomposed accents in text get other ids. Second, a
+// vocabulary's space prefix is also added after every special token, as in llama.cpp. Invalid UTF-8
+// is not replaced: it becomes the tokens of its bytes.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_TOKENIZER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_TOKENIZER_H_
 
@@ -128,7 +128,7 @@ class Tokenizer {
   // Returns the id of the token whose text in the vocabulary's notation is `token_text`.
   std::optional<int32_t> FindToken(absl::string_view token_text) const;
 
-  // The spec that the tokenizer was created from. It has, for example, the chat templates.
+  // The spec that the tokenizer was created from. It contains, for example, the chat templates.
   const TokenizerSpec& spec() const { return spec_; }
 
  protected:
@@ -139,11 +139,11 @@ class Tokenizer {
   // What is wrong with a merge.
   enum class MergeFault : uint8_t { kNone, kAlphabet, kRepeated };
 
-  // Checks the spec and sets all members below. Before it calls this, a subclass sets its defaults
-  // of add_bos_ and add_eos_.
+  // Checks the spec and sets all members below. A subclass sets its defaults of add_bos_ and
+  // add_eos_ before it calls Init.
   absl::Status Init();
 
-  // Fills token_bytes_, by types_. token_bytes_ already has its final size.
+  // Fills token_bytes_ according to types_. token_bytes_ already has its final size.
   virtual void FillTokenBytes() = 0;
 
   // Appends the ids of `text`. Requires: `text` contains no special tokens and is not empty.

@@ -27,7 +27,7 @@ struct TokenizerExtras {
   std::vector<int32_t> rstrip_ids;
   std::vector<int32_t> single_word_ids;
   Normalizer normalizer = Normalizer::kNone;
-  // The next four apply to vocabularies of characters and "▁", not to byte-level ones.
+  // The next four apply to vocabularies of characters and "▁", not to byte-level vocabularies.
   // merge in the order of `merges`, as Hugging Face does, not by `scores`
   bool merges_by_rank = false;
   bool space_prefix_first = false;  // add no space prefix after special tokens

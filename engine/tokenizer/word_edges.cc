@@ -50,7 +50,7 @@ bool IsSpace(utf8proc_int32_t code) {
 bool IsWord(utf8proc_int32_t code) {
   if (code < 0) return false;
   if (code == 0x200C || code == 0x200D) return true;
-  // Circled and squared letters are of the category symbol, but they are alphabetic.
+  // Circled and squared letters are in the category of symbols, but they are alphabetic.
   if ((code >= 0x24B6 && code <= 0x24E9) || (code >= 0x1F130 && code <= 0x1F149) ||
       (code >= 0x1F150 && code <= 0x1F169) || (code >= 0x1F170 && code <= 0x1F189)) {
     return true;

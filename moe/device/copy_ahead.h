@@ -1,5 +1,5 @@
 // CopyAhead: the experts that were copied to a device because of hints, and that no layer has
-// requested yet. It is for a device what ExpertPrefetcher is for the host.
+// requested yet. It does for a device what ExpertPrefetcher does for the host.
 #ifndef TIDEPOOL_MOE_DEVICE_COPY_AHEAD_H_
 #define TIDEPOOL_MOE_DEVICE_COPY_AHEAD_H_
 

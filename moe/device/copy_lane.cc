@@ -17,8 +17,8 @@ kernels::CopyTicket CopyLane::Begin(const ExpertCopy& copy) {
   return ticket;
 }
 
-// If earlier copies into the same memory were not awaited, awaits them too. This takes no more
-// time, because the device runs them first.
+// If earlier copies into the same memory were not awaited, awaits these copies too. This takes no
+// more time, because the device runs them first.
 void CopyLane::Await(kernels::CopyTicket copy) {
   const auto found = std::find_if(in_flight_.begin(), in_flight_.end(),
                                   [copy](const Copy& other) { return other.ticket == copy; });
@@ -48,8 +48,8 @@ std::vector<CopyLane::Ended> CopyLane::Poll() {
   return ended;
 }
 
-// On a device, Sync usually also waits for the copies that were awaited. The loop is for the
-// others.
+// On a device, Sync usually also waits for the copies that the device waits for. The loop waits for
+// the other copies.
 std::vector<CopyLane::Ended> CopyLane::AwaitAll() {
   if (in_flight_.empty()) return {};
   const absl::Duration start = clock_->Monotonic();

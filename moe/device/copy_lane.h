@@ -28,7 +28,7 @@ struct ExpertCopy {
 
 // Totals since the start.
 struct CopyCounters {
-  int64_t bytes = 0;         // of the copies that have ended
+  int64_t bytes = 0;         // bytes of the copies that have ended
   absl::Duration time;       // sum of their times
   absl::Duration wait_time;  // total time in AwaitAll
 };

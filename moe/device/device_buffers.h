@@ -1,5 +1,5 @@
 // DeviceBuffers: records which expert uses which buffer of a DevicePool, and who still needs the
-// expert. It is for a device what ExpertBuffers is for the host, with copies instead of reads.
+// expert. It does for a device what ExpertBuffers does for the host, with copies instead of reads.
 //
 // A buffer may be used again before the copy into it has ended, because the device runs copies into
 // the same memory in order, and after all ops that were called before.
@@ -37,7 +37,7 @@ class DeviceBuffers {
   void Vacate(int64_t expert);
 
   // See Holder. Holder::kPrefetch is for experts that were copied ahead. Holder::kCopy is not used.
-  // When an expert has lost its last holder, its buffer is freed.
+  // When an expert loses its last holder, its buffer is freed.
   void Hold(int64_t expert, Holder holder);
   void Drop(int64_t expert, Holder holder);
   bool IsHeld(int64_t expert, Holder holder) const;

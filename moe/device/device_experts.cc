@@ -47,8 +47,8 @@ absl::Status DeviceExperts::LoadResidents(const std::function<void(double fracti
 }
 
 // With HostLane::kOn, hits are given out before the placement decides, so that the device computes
-// them meanwhile. Without it, the caller needs to know early which experts leave (see
-// BoundedMoeLayer). A layer then has many rows, so the time of a decision does not matter.
+// them meanwhile. With HostLane::kOff, the caller needs to know early which experts leave (see
+// BoundedMoeLayer). The layer then has many rows, so the time of a decision does not matter.
 void DeviceExperts::Request(const LayerRouting& routing, absl::Span<const int32_t> experts) {
   fetcher_.Begin(routing, experts);
   if (routing.host_lane == HostLane::kOff) Decide();

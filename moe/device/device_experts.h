@@ -9,17 +9,17 @@
 //
 // Slots, staging buffers and policies are those of TieredExperts, one tier higher: a Placement
 // decides which experts are resident in the device's memory. A layer first gets its experts that
-// are on the device. The others are requested from the host tier. When one of them is in the host's
-// memory, LaneCosts decides what is done with it:
+// are on the device. The others are requested from the host tier. When such an expert is in the
+// host's memory, LaneCosts decides what is done with it:
 //   - It is copied to the device, and given out with Place::kBackend. The device waits for the
 //     copy; the host does not.
 //   - It is given out with Place::kHost, so that the CPU computes it. If the placement wants to
 //   keep
 //     it, it is also copied for later layers.
-// With HostLane::kOff, all of them are copied.
+// With HostLane::kOff, all requested experts are copied.
 //
-// The choice never changes the bits of the results. A copy reads the host's buffer until it has
-// ended, so the host tier keeps the expert until then (Holder::kCopy).
+// The choice never changes the bits of the results. A copy reads the host's buffer. So the host
+// tier keeps the expert until the copy has ended (Holder::kCopy).
 #ifndef TIDEPOOL_MOE_DEVICE_DEVICE_EXPERTS_H_
 #define TIDEPOOL_MOE_DEVICE_DEVICE_EXPERTS_H_
 

@@ -26,7 +26,7 @@ DeviceFetcher::DeviceFetcher(const Parts& parts, DevicePool pool, const DeviceFe
 DeviceFetcher::~DeviceFetcher() { EndCopies(copies_.AwaitAll()); }
 
 absl::Status DeviceFetcher::LoadResidents() {
-  // Only a few copies at a time, because each one needs memory of the driver.
+  // Limits the copies in flight at the start, because each copy needs memory of the driver.
   constexpr int kMaxInFlight = 64;
   int in_flight = 0;
   for (const ExpertRef ref : placement_.residents()) {
@@ -54,7 +54,7 @@ void DeviceFetcher::Begin(const LayerRouting& routing, absl::Span<const int32_t>
 
 std::vector<ReadyExpert> DeviceFetcher::TakeHits() {
   std::vector<ReadyExpert> hits;
-  // Later, hits are in the lists of the request.
+  // After RequestMissing, hits are in the lists of the request.
   if (request_.has_lookups()) return hits;
   for (const int32_t id : request_.experts()) {
     const int64_t expert = request_.IndexOf(id);
@@ -122,7 +122,7 @@ void DeviceFetcher::Divide(absl::Span<const ReadyExpert> wave) {
   }
   size_t copies = misses.size();
   if (request_.routing().host_lane == HostLane::kOn) {
-    // Only copies that can begin now.
+    // Allow only copies that can begin now.
     const auto buffers = static_cast<size_t>(buffers_.pool().available()) + ahead_.size();
     const size_t taken = std::min(buffers, request_.lists().waiting.size());
     copies =
@@ -147,9 +147,9 @@ void DeviceFetcher::Divide(absl::Span<const ReadyExpert> wave) {
   }
 }
 
-// The host keeps the expert until it is released. If the placement wants it on the device, a copy
-// for later begins when a buffer is free. It does not begin if the copies are late already, or if
-// the host's memory is needed for other experts.
+// The host keeps the expert until its release. If the placement wants the expert on the device, a
+// copy for later requests begins when a buffer is free. No such copy begins while other copies take
+// too long, or if the host's memory is needed for other experts.
 void DeviceFetcher::GiveToCpu(const ReadyExpert& ready) {
   const int64_t expert = request_.IndexOf(ready.expert);
   request_.AddForCpu(expert, ready.weights);
@@ -161,7 +161,7 @@ void DeviceFetcher::GiveToCpu(const ReadyExpert& ready) {
   later_.push_back({expert, host_.BeginCopy(RefOf(expert))});
 }
 
-// Returns the estimated time until all copies have ended, with those that have not begun.
+// Returns the estimated time until all copies have ended, including the copies that have not begun.
 double DeviceFetcher::SecondsAhead() const {
   const auto waiting = static_cast<double>(request_.lists().waiting.size() + later_.size());
   return copies_.SecondsAhead() + waiting * costs_.CopySeconds(buffers_.pool().buffer_bytes());
@@ -191,8 +191,9 @@ bool DeviceFetcher::BeginCopy(const WaitingCopy& copy) {
   return true;
 }
 
-// Gives out all experts that can be computed now. If copies wait for buffers, only gives out the
-// older half of those in flight: the device then computes them while the others are copied.
+// Gives out all experts that can be computed now. If copies wait for buffers, gives out only the
+// older half of the experts whose copies are in flight. The device then computes these while the
+// others are copied.
 std::vector<ReadyExpert> DeviceFetcher::GiveOut() {
   DeviceRequest::Lists& lists = request_.lists();
   std::vector<ReadyExpert> wave;
@@ -256,8 +257,8 @@ void DeviceFetcher::Release(int32_t expert) {
   BeginCopies();
 }
 
-// If the host still has the expert, it is copied again. Otherwise the host tier must be asked for
-// it again, after its current request.
+// If the host still has the expert, the expert is copied again. Otherwise the expert must be
+// requested from the host tier again, after the current request of the host tier.
 void DeviceFetcher::Postpone(int32_t expert) {
   const int64_t index = request_.IndexOf(expert);
   CHECK(request_.of(index).place == Place::kBackend && !buffers_.IsHeld(index, Holder::kPlacement))
@@ -332,8 +333,8 @@ void DeviceFetcher::PrefetchHint(int layer, absl::Span<const int32_t> experts) {
   if (request_.done()) UseHint();
 }
 
-// Copies expected experts ahead if the host has them in memory. Passes the others to the host tier.
-// The copies of the current layer have precedence.
+// Copies the experts of the hint ahead if the host has them in memory. Passes the other experts to
+// the host tier. The copies of the current layer have precedence.
 void DeviceFetcher::UseHint() {
   if (hint_.layer < 0 || !request_.lists().waiting.empty()) return;
   const Hint hint = std::exchange(hint_, Hint());

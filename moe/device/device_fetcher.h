@@ -8,7 +8,7 @@
 //     ... fetcher.Release(expert);
 //   }
 //
-// It is for a device what ExpertFetcher is for the host's memory.
+// It does for a device what ExpertFetcher does for the host's memory.
 #ifndef TIDEPOOL_MOE_DEVICE_DEVICE_FETCHER_H_
 #define TIDEPOOL_MOE_DEVICE_DEVICE_FETCHER_H_
 
@@ -133,8 +133,9 @@ class DeviceFetcher {
   std::vector<int32_t> missing_;    // the experts of the host tier's request
   std::vector<WaitingCopy> later_;  // copies that no layer waits for, and that need a buffer
   Hint hint_;                       // not used yet; layer -1: there is none
-  absl::Status copy_error_;         // of a copy; the current or the next request fails with it
-  LaneCounters counters_;           // only the counters that no other member counts
+  // error of a copy; the current or the next request fails with it
+  absl::Status copy_error_;
+  LaneCounters counters_;  // only the counters that no other member counts
 };
 
 }  // namespace tidepool::moe

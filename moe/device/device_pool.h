@@ -33,9 +33,9 @@ class DevicePool {
   // Requires: the buffer is in use.
   void GiveBack(int32_t buffer);
 
-  // Changes the maximum number of buffers in use. If it grows, allocates memory; returns
-  // RESOURCE_EXHAUSTED if there is not enough, and then changes nothing. If it shrinks, frees the
-  // chunks that are not needed, so that less than one chunk more than the limit remains. Requires:
+  // Changes the maximum number of buffers in use. If the limit grows, allocates memory. If there is
+  // not enough, returns RESOURCE_EXHAUSTED and changes nothing. If the limit shrinks, frees the
+  // chunks that are not needed. The rest then exceeds the limit by less than one chunk. Requires:
   // all buffers in use are below SizeFor(limit), and there are at most `limit` of them.
   absl::Status SetLimit(int32_t limit);
   // Returns the number of buffers that have memory after SetLimit(limit) has reduced the limit.
@@ -62,7 +62,7 @@ class DevicePool {
   DevicePoolOptions options_;
   kernels::Memory* memory_;
   std::vector<Chunk> chunks_;
-  std::vector<std::byte*> data_;  // of all buffers that have memory
+  std::vector<std::byte*> data_;  // addresses of all buffers that have memory
   std::vector<int32_t> free_;     // a heap; the lowest number is on top
   int32_t in_use_ = 0;
 };

@@ -96,7 +96,7 @@ class DeviceRequest {
   int64_t given_out_ = 0;
   std::vector<Entry> entries_;  // [experts_per_layer]
   Lists lists_;
-  std::vector<int32_t> reduced_ids_;  // of the last Reduced
+  std::vector<int32_t> reduced_ids_;  // ids of the last Reduced
 };
 
 }  // namespace tidepool::moe

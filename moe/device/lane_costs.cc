@@ -5,15 +5,15 @@
 namespace tidepool::moe {
 namespace {
 
-// Weight of the earlier measurements when one is added.
+// Factor by which the weight of earlier measurements shrinks when one is added.
 constexpr double kCopyDecay = 0.98;
 constexpr double kHostDecay = 0.95;
-// Factor of the estimate of a lane for each layer that does not use it. After 700 layers, the
-// estimate is half.
+// Factor by which a lane's estimate shrinks for each layer that does not use the lane. After 700
+// such layers, the estimate is half.
 constexpr double kUnusedDecay = 0.999;
 
 // The estimates before there are measurements. If all experts have the same number of rows, only
-// the sum of both parts can be measured. Then these values determine how it is divided.
+// the sum of both parts can be measured. Then these values determine how the sum is divided.
 constexpr double kPriorByteSeconds = 1 / 20e9;
 constexpr double kPriorRowByteSeconds = 1 / 100e9;
 constexpr double kPriorBytes = 1e5;

@@ -1,5 +1,5 @@
-// LaneCosts: estimates what an expert costs if it is copied to the device and if the CPU computes
-// it, and divides the misses of a layer between these two lanes.
+// LaneCosts: estimates the cost of copying an expert to the device, and the cost of computing it on
+// the CPU. Divides the misses of a layer between these two lanes.
 //
 //   const size_t copies = costs.Split({.seconds_ahead = 2e-5, .max_copies = 8}, &misses);
 //   // misses[0, copies) are copied, the others are computed by the CPU
@@ -43,8 +43,8 @@ class LaneCosts {
   double CopySeconds(int64_t bytes) const;
   double HostSeconds(int64_t bytes, int64_t rows) const;
 
-  // The same as bytes in a second; 0 before the first measurement. The second is for experts with
-  // one row.
+  // The estimates as bytes per second; 0 before the first measurement. HostBytesPerSecond is for
+  // experts with one row.
   double CopyBytesPerSecond() const {
     return copy_seconds_ > 0 ? copied_bytes_ / copy_seconds_ : 0;
   }
@@ -52,20 +52,21 @@ class LaneCosts {
     return host_trust_ > 0 ? 1 / (byte_seconds_ + row_byte_seconds_) : 0;
   }
 
-  // Sorts the misses and returns how many of them to copy; these are the first ones. The lanes then
-  // end as soon as possible. Prefers to copy experts that are kept, and those with many rows. A
-  // lane that was not measured yet costs nothing, so it is tried. The longer a lane is not used,
-  // the lower its estimate becomes, so that a wrong estimate is corrected.
+  // Sorts the misses, and returns the number of misses to copy: these are the first ones. With this
+  // number, both lanes end as soon as possible. Prefers to copy experts that are kept, and experts
+  // with many rows. A lane that was not measured yet costs nothing, so it is tried. The longer a
+  // lane is not used, the lower its estimate becomes, so that a wrong estimate is corrected.
   size_t Split(const LaneLimits& limits, std::vector<LaneMiss>* misses);
 
-  // Returns whether a copy that no layer waits for may begin now. It may not if it would delay a
-  // layer's copies by too much.
+  // Returns whether a copy that no layer waits for may begin now. Returns false if this copy would
+  // delay a layer's copies by too much.
   bool MayCopyForLater(int64_t bytes, double seconds_ahead) const {
     return seconds_ahead <= kMaxLaterCopies * CopySeconds(bytes);
   }
 
  private:
-  // If more copies than this are in flight, copies that no layer waits for do not begin.
+  // Copies that no layer waits for do not begin while the copies in flight need longer than this
+  // number of copies.
   static constexpr double kMaxLaterCopies = 4;
 
   void FitHost();

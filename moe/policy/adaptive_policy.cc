@@ -8,13 +8,14 @@
 namespace tidepool::moe {
 namespace {
 
-// How much the price changes in one forward pass, relative to the mean value of the experts that
-// get no slot.
+// Change of the price in one forward pass, relative to the mean value of the experts that get no
+// slot.
 constexpr float kPriceStep = 0.2f;
 // If all experts have slots, there is nothing to decide. But the number of slots may become smaller
 // later. So the policy still learns, but only from one in this number of forward passes.
 constexpr uint8_t kIdleForwards = 8;
-// Drafts that are worth this share of the price more than the last victims are finished, too.
+// Drafts are also finished if they are worth more than the last victims by at most this share of
+// the price.
 constexpr float kMargin = 0.5f;
 // Rounding changes a value by less than this share of its terms.
 constexpr float kRounding = 1e-5f;
@@ -111,8 +112,8 @@ float AdaptivePolicy::MaxLoss(int layer) const {
 
 // Layers are visited in the order of the least values that their residents may have, so most layers
 // are never visited. First, only the drafts that are worth about as little as the last victims are
-// finished. Usually, no other draft is then worth less than the victims. If one is, all drafts that
-// may be worth less are finished.
+// finished. Usually, all other drafts are then worth at least as much as the victims. Otherwise,
+// all drafts that may be worth less than the victims are finished.
 std::vector<Ranked<float>> AdaptivePolicy::FindVictims(const Residency& residency, int64_t count,
                                                        float value) {
   const PoolShape& shape = residency.shape();

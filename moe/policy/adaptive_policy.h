@@ -31,9 +31,9 @@ class AdaptivePolicy final : public PlacementPolicy {
   // have slots.
   bool SkipsLearning(const Residency& residency);
 
-  // What the value of an expert depends on, besides its forecast.
+  // The inputs of an expert's value, besides its forecast.
   struct Terms {
-    float cost;    // of a miss
+    float cost;    // cost of a miss
     float rent;    // price of the slot until the layer runs next
     float excess;  // share of the layer's unlikely experts that are counted as certain
   };
@@ -42,13 +42,13 @@ class AdaptivePolicy final : public PlacementPolicy {
   template <typename T>
   T Value(const Terms& terms, T chance, T forwards) const;
 
-  // Sets values_ of a layer. The value of a draft is the least value that the finished forecast may
-  // have.
+  // Sets values_ of a layer. An expert with a draft gets the least value that the finished forecast
+  // may have.
   void ComputeValues(const PoolShape& shape, int layer);
   // Finishes the drafts of the layer's residents that may be worth at most `value`. Sets values_ of
   // the layer.
   void FinishBelow(const Residency& residency, int layer, float value);
-  // By how much the layer's finished forecasts may be worth less than their drafts.
+  // Returns the maximum by which a finished forecast of the layer may be worth less than its draft.
   float MaxLoss(int layer) const;
   // See FindLeastValuable and SwapByValue.
   std::vector<Ranked<float>> FindVictims(const Residency& residency, int64_t count, float value);

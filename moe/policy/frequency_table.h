@@ -1,4 +1,4 @@
-// FrequencyTable: counts how often an event happened, in each of several cases.
+// FrequencyTable: counts how often an event happened, separately for each of several cases.
 #ifndef TIDEPOOL_MOE_POLICY_FREQUENCY_TABLE_H_
 #define TIDEPOOL_MOE_POLICY_FREQUENCY_TABLE_H_
 

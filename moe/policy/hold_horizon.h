@@ -1,4 +1,4 @@
-// HoldHorizon: decides for how many forward passes to hold a slot for an expert. It needs the
+// HoldHorizon: decides for how many forward passes to hold a slot for an expert. Its input is the
 // expert's hazard (chance of a use) at each coming forward.
 #ifndef TIDEPOOL_MOE_POLICY_HOLD_HORIZON_H_
 #define TIDEPOOL_MOE_POLICY_HOLD_HORIZON_H_
@@ -23,7 +23,7 @@ class HoldHorizon {
   // whether the gain of any expert can still increase if more forwards are added.
   bool Add(const std::vector<float>& hazards);
 
-  // Both are [count]. chance(): the chance of a use while the slot is held. forwards(): the
+  // Both results are [count]. chance(): the chance of a use while the slot is held. forwards(): the
   // expected number of forward passes, after the next one, until this use or until the slot is
   // given up.
   const std::vector<float>& chance() const { return chance_; }

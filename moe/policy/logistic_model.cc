@@ -9,7 +9,8 @@
 namespace tidepool::moe {
 namespace {
 
-// Because of this, weights change little until some dozens of samples agree.
+// The larger this number, the more samples must agree before the weights change much. Here it takes
+// some dozens.
 constexpr double kRidge = 32;
 constexpr float kMaxLogit = 8;
 constexpr float kLog2E = 1.44269504f;
@@ -23,7 +24,7 @@ double SumProducts(const std::vector<float>& a, const float* b) {
   return SumLanes(sum);
 }
 
-// Does the same for four rows of `b`, faster than four calls.
+// Like SumProducts, for four rows of `b`. Faster than four calls.
 void SumProducts4(const std::vector<float>& a, const float* b, int stride, double* sums) {
   Vec4 sum0 = Vec4{};
   Vec4 sum1 = Vec4{};
@@ -76,7 +77,7 @@ void LogisticWeights::Predict(const Samples& samples, float* chances) const {
         logit += weights[f] * Load4(samples.values + f * samples.stride + i);
       }
       const Vec4 chance = 1.0f / (1.0f + Exp4(Clamp4(logit, -kMaxLogit, kMaxLogit) * -kLog2E));
-      // What lanes after the group's end write is overwritten by the next group.
+      // The values that lanes write after the group's end are overwritten by the next group.
       if (i + kLanes <= samples.count()) {
         Store4(chance, chances + i);
       } else {
@@ -148,7 +149,8 @@ void LogisticModel::AddCurvature(double forgetting, Part* part) const {
   }
 }
 
-// Each of the eight elements belongs to one of the parts. Those past the last part repeat it.
+// Each of the eight elements belongs to one of the parts. The elements past the last part repeat
+// this part.
 void LogisticModel::Step(absl::Span<Part* const> parts) {
   std::array<const Part*, Double8::kSize> lanes;
   for (size_t i = 0; i < lanes.size(); ++i) lanes[i] = parts[std::min(i, parts.size() - 1)];

@@ -11,8 +11,8 @@
 namespace tidepool::moe {
 
 // Samples with features. Feature f of sample i is values[f * stride + i]. The samples of group g
-// are begins[g] to begins[g + 1] - 1. Up to three more values after the last sample are read. They
-// must be finite, and do not change results.
+// are begins[g] to begins[g + 1] - 1. Up to three more values after the last sample are read. These
+// values must be finite, and do not change results.
 struct Samples {
   const float* values = nullptr;
   int stride = 0;
@@ -58,7 +58,7 @@ class LogisticModel {
   struct Part {
     std::vector<double> weights;    // [size]
     std::vector<double> curvature;  // [size, size], and padding; only the lower half is used
-    std::vector<double> gradient;   // [size]: that of one call of Learn
+    std::vector<double> gradient;   // [size]: gradient of one call of Learn
   };
 
   Part MakePart(const std::vector<double>& weights) const;

@@ -26,7 +26,7 @@
 namespace tidepool::moe {
 
 enum class LookupAction : uint8_t {
-  kHit,          // it was resident when the routing became known
+  kHit,          // the expert was resident when the routing became known
   kInsert,       // a miss that becomes resident, in a free slot or in the slot of a victim
   kPassThrough,  // a miss that is used once and then dropped
 };
@@ -75,8 +75,8 @@ class Placement {
   // 0 <= layer < layers, and tokens * top_k ids in [0, experts).
   absl::Span<const Lookup> Decide(const LayerRouting& routing);
 
-  // If the expert has a slot, frees it, for example after a failed read. Requires: the expert is
-  // not pinned.
+  // If the expert has a slot, frees the slot, for example after a failed read. Requires: the expert
+  // is not pinned.
   void Forget(ExpertRef expert);
 
   // Pinned experts are never evicted. Each Pin needs its own Unpin. Requires: Pin needs a resident

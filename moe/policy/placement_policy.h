@@ -29,12 +29,13 @@ struct LayerRouting {
   int layer = 0;     // number of the MoE layer, from 0
   int64_t tokens = 0;
   // [tokens, top_k]: distinct for each token, and in descending order of weight. A trace may have
-  // them in another order. Policies then predict less well. kNoExpert, at any position and any
-  // number of times, is a choice that a tier above has served, so that this pool does not see it.
+  // them in another order. Policies then predict less well. kNoExpert replaces a choice that a tier
+  // above has served: this pool does not see the choice. It may occur at any positions.
   absl::Span<const int32_t> ids;
-  absl::Span<const float> weights;      // [tokens, top_k], or empty
-  absl::Span<const Phase> phases;       // [tokens], or one value for all tokens; empty means decode
-  absl::Span<const int64_t> requests;   // numbers of the tokens' sequences; as many as `phases`
+  absl::Span<const float> weights;  // [tokens, top_k], or empty
+  absl::Span<const Phase> phases;   // [tokens], or one value for all tokens; empty means decode
+  // number of the sequence of each token; same size as `phases`
+  absl::Span<const int64_t> requests;
   HostLane host_lane = HostLane::kOff;  // policies ignore it
 
   static constexpr int32_t kNoExpert = -1;
@@ -71,9 +72,9 @@ class PlacementPolicy {
   // Called once for each layer of a forward pass, when the layer's routing is known. Appends to
   // `swaps`, which is empty, the missing experts that become resident. Other misses are used once
   // and dropped. The result must satisfy these conditions: experts are distinct, needed and not
-  // resident; victims are distinct, resident and not pinned; no more free slots are used than there
-  // are. A victim may be an expert that this layer needs. Then it runs before its slot is used
-  // again.
+  // resident; victims are distinct, resident and not pinned; the swaps use at most free_slots()
+  // free slots. A victim may be an expert that this layer needs. Then the victim is computed before
+  // its slot is used again.
   virtual void Decide(const LayerNeeds& needs, const Residency& residency,
                       std::vector<Swap>* swaps) = 0;
 

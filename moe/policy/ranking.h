@@ -100,8 +100,9 @@ std::vector<Ranked<T>> FindLeastValuable(const Residency& residency, absl::Span<
 
 // Implements PlacementPolicy::Decide: misses get free slots first, then the slots of residents with
 // lower values. `missing` must be from CollectMissing. It is sorted, so that the misses that become
-// resident are first. find_victims(count, value) returns what FindLeastValuable returns. Residents
-// that are not worth less than `value` may be left out, and need not have their right values.
+// resident are first. find_victims(count, value) returns what FindLeastValuable returns. It may
+// omit residents whose value is not below `value`, or return other values for them that are not
+// below `value`.
 template <typename T, typename FindVictims>
 void SwapByValue(const Residency& residency, const FindVictims& find_victims,
                  std::vector<Ranked<T>>* missing, std::vector<Swap>* swaps) {

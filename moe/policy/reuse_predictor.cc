@@ -48,8 +48,9 @@ ReusePredictor::ReusePredictor(const PoolShape& shape)
 void ReusePredictor::Update(const LayerNeeds& needs, const Residency& residency, float slot_price) {
   if (needs.routing.tokens == 0) return;
   const int index = needs.routing.layer;
-  // This Update makes no forecast of an expert that has lost its slot, so the last one stays. A
-  // policy finishes the forecasts of its victims. But an expert may also be lost by a failed read.
+  // This Update makes no forecast of an expert that has lost its slot, so its last forecast stays
+  // and must not be a draft. A policy finishes the forecasts of its victims, but an expert can also
+  // lose its slot because of a failed read.
   lost_.clear();
   for (int32_t e = 0; e < experts_; ++e) {
     const ExpertRef ref{index, e};
@@ -112,7 +113,7 @@ void ReusePredictor::Draft(int index, const Residency& residency, float slot_pri
     forecast_.is_draft[at] = 1;
     least_chance = std::min(least_chance, layer.chances[i]);
   }
-  // No slot is held for longer than even a certain use pays for.
+  // A slot is given up before it costs more than a certain use is worth.
   const float paid = slot_price > 1 / kMaxForwards ? 1 / slot_price : kMaxForwards;
   layer.slot_price = slot_price;
   layer.limits = {slot_price, least_chance, paid};

@@ -14,8 +14,8 @@
 
 namespace tidepool::moe {
 
-// What is expected if a slot is held for an expert as long as that is worth its price. Valid for
-// residents, and for the experts that a layer needed in its latest forward pass.
+// The expected use of a slot that is held for an expert as long as this is worth the slot's price.
+// Valid for residents, and for the experts that a layer needed in its latest forward pass.
 struct ReuseForecast {
   std::vector<float> chance;  // [layers, experts]: the chance of a use in that time
   // The same shape: for how many forward passes of the expert's layer the slot is expected to be
@@ -23,15 +23,16 @@ struct ReuseForecast {
   // counted.
   std::vector<float> forwards;
   // The same shape, 0 or 1: whether this is a draft, in which the slot is held only for the next
-  // forward pass. The finished forecast is worth at least as much, at the price at which it was
-  // made.
+  // forward pass. The finished forecast is worth at least as much, at the price for which the draft
+  // was made.
   std::vector<float> is_draft;
 };
 
-// What is true for the forecasts of all residents of a layer, both drafts and finished ones.
+// Limits that all forecasts of a layer's residents satisfy, both drafts and finished forecasts.
 struct ForecastLimits {
-  float slot_price;    // a price of a slot
-  float least_chance;  // at this price, each of them is worth at least this chance of a use
+  float slot_price;  // a price of a slot
+  // at this price, each forecast is worth at least as much as this chance of a use
+  float least_chance;
   float max_forwards;  // the greatest possible ReuseForecast::forwards
 };
 
@@ -45,9 +46,9 @@ class ReusePredictor {
   // layer.
   void Update(const LayerNeeds& needs, const Residency& residency, float slot_price);
 
-  // Finishes forecasts of a layer with what was known at its last Update. Few forecasts decide
-  // anything, and finishing one costs about as much as learning from a layer. So only those are
-  // finished that may decide something. Requires: the forecasts are drafts.
+  // Finishes forecasts of a layer with what was known at its last Update. Finishing one forecast
+  // costs about as much as learning from a layer, and few forecasts affect a decision. So the
+  // caller finishes only forecasts that may affect one. Requires: the forecasts are drafts.
   void Finish(int layer, absl::Span<const int32_t> experts);
 
   const ReuseForecast& forecast() const { return forecast_; }
@@ -71,7 +72,8 @@ class ReusePredictor {
     std::vector<int32_t> order;
     UsageFeatures features;
     std::vector<float> chances;  // empty before the layer's first forward pass
-    // What the forecasts are made of, besides the history. Other layers' updates do not change it.
+    // The forecasts are computed from these and from the history. Updates of other layers do not
+    // change them.
     HazardRates rates;
     LogisticWeights weights;
     float slot_price;

@@ -13,8 +13,8 @@ T EntryOf(absl::Span<const T> entries, int64_t token, T otherwise) {
   return entries.size() == 1 ? entries[0] : entries[token];
 }
 
-// Returns whether more than kBits bits are set. Without the instruction, which the baseline of x86
-// does not have, counting all bits is slower.
+// Returns whether more than kBits bits are set. This is faster than counting all bits, because the
+// baseline of x86 has no instruction to count them.
 template <int kBits>
 int HasMoreThan(uint32_t bits) {
   for (int i = 0; i < kBits; ++i) bits &= bits - 1;  // clears the lowest bit that is set
@@ -64,7 +64,7 @@ void RowHistory::Add(const LayerRouting& routing, FrequencyTable* table) {
 
 void RowHistory::UseChances(absl::Span<const int32_t> experts, int32_t idle,
                             absl::Span<const float> rates, float* chances) const {
-  std::fill_n(chances, experts.size(), 1.0f);  // that it is not used
+  std::fill_n(chances, experts.size(), 1.0f);  // chances that the expert is not used
   for (const int position : active_) {
     const std::vector<uint32_t>& uses = rows_[position].uses;
     for (size_t i = 0; i < experts.size(); ++i) {

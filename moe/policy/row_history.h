@@ -21,7 +21,7 @@ namespace tidepool::moe {
 // depending on how the row used the expert in its last 32 steps (see CaseOf).
 class RowHistory {
  public:
-  // Maximum number of rows. If a batch has more, the others are ignored.
+  // Maximum number of rows. If a batch has more rows, the others are ignored.
   static constexpr int kMaxRows = 32;
   // Number of steps that are remembered for each row. Of a prompt, only the last kSteps tokens are
   // used.

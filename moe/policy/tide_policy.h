@@ -29,7 +29,7 @@ class TidePolicy final : public PlacementPolicy {
   void Decide(const LayerNeeds& needs, const Residency& residency,
               std::vector<Swap>* swaps) override;
   // Evicts from each layer the residents above B, the lowest numbers first. This may not be enough,
-  // because a layer may have more than B pinned experts. Then it uses a smaller B.
+  // because a layer may have more than B pinned experts. Then Shed uses a smaller B.
   std::vector<ExpertRef> Shed(const Residency& residency, int64_t slots) override;
   void RefreshSoon() override;
 
@@ -38,7 +38,7 @@ class TidePolicy final : public PlacementPolicy {
 
   const int64_t refresh_interval_;
   std::vector<bool> refresh_soon_;  // [layers]
-  // those of the last Decide; the one with the most tokens is first
+  // the targets of the last Decide; the expert with the most tokens is first
   std::vector<ExpertNeed> targets_;
   std::vector<bool> is_target_;  // [experts]
 };

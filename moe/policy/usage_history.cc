@@ -8,17 +8,18 @@ namespace {
 
 // Number of forward passes after which a count is halved; 0: never.
 constexpr float kHalfLives[kRates] = {1, 3, 9, 27, 81, 0, 2, 10, 50};
-// The weight of each rate's prior, as a number of forward passes. The other features have none.
+// The weight of each rate's prior, as a number of forward passes.
 constexpr float kPriorForwards[kFeatures] = {1, 2, 4, 6, 6, 6, 2, 4, 6};
 constexpr float kMinOdds = 5e-4f;
 constexpr float kMaxOdds = 1e3f;
 constexpr float kLn2 = 0.693147181f;
 
 constexpr int32_t kNeverUsed = 1000;
-constexpr int kGapAges = 32;  // the last age stands for all higher ages
-constexpr int kGaps = 33;     // the last gap stands for all longer gaps
+constexpr int kGapAges = 32;  // the last age also counts all higher ages
+constexpr int kGaps = 33;     // the last gap also counts all longer gaps
 
-// Returns the factors by which counts decay in one forward pass. Those of the other features are 0.
+// Returns the factors by which counts decay in one forward pass. The factors of the features that
+// are not counts are 0.
 const std::array<float, kFeatures>& Decays() {
   static const auto kDecays = [] {
     std::array<float, kFeatures> decays{};

@@ -116,8 +116,9 @@ class UsageProjection {
   void Compute(const HazardRates& rates, UsageFeatures* features) const;
 
  private:
-  // So few experts are computed one by one, with the rates as the elements of vectors. All others
-  // are computed rate by rate, with the experts as the elements. Both ways give the same bits.
+  // At most this number of experts is computed one by one, with the rates as the elements of
+  // vectors. More experts are computed rate by rate, with the experts as the elements. Both ways
+  // give the same bits.
   static constexpr size_t kFew = 2;
 
   bool has_few() const { return order_.size() <= kFew; }
@@ -133,7 +134,7 @@ class UsageProjection {
   // Counts by position: [kRates, stride], or, if there are few experts, [experts, kFeatures], of
   // which the first kRates are used.
   std::vector<float> counts_;
-  std::array<float, kFeatures> totals_{};  // of the rates, and then 1
+  std::array<float, kFeatures> totals_{};  // the totals of the rates, followed by ones
 };
 
 }  // namespace tidepool::moe

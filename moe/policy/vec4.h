@@ -30,7 +30,8 @@ inline Int4 LoadInt4(const int32_t* values) {
 }
 inline void Store4(Vec4 vector, float* values) { std::memcpy(values, &vector, sizeof vector); }
 
-// Sets row[i] to the elements i of `a` and `b`, and two further elements of them.
+// Sets the first two elements of row[i] to element i of `a` and of `b`. The other two are not
+// specified.
 inline void Interleave4(Vec4 a, Vec4 b, Vec4 row[4]) {
   row[0] = __builtin_shufflevector(a, b, 0, 4, 1, 5);
   row[1] = __builtin_shufflevector(a, b, 1, 5, 0, 4);
@@ -96,7 +97,8 @@ inline bool AnyOf4(Int4 which) {
 }
 
 #if defined(__SSE2__)
-// The instructions do the same as the conditions below, but GCC 12 does not find them.
+// The instructions do the same as the conditions below, but GCC 12 does not generate them from the
+// conditions.
 inline Vec4 Max4(Vec4 a, Vec4 b) { return _mm_max_ps(a, b); }
 inline Vec4 Min4(Vec4 a, Vec4 b) { return _mm_min_ps(a, b); }
 #else

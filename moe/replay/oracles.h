@@ -12,11 +12,11 @@
 namespace tidepool::moe {
 
 // The offline optimum (Belady). At the start, the slots contain the experts that are needed first.
-// Later, residents and misses compete for the slots, and the experts whose next use is latest lose.
-// (An expert that stays resident between two of its uses occupies a slot for that interval. So the
-// task is to choose as many intervals as possible such that at most `slots` overlap. It is optimal
-// to choose intervals with the nearest end first.) Requires: Decide is called for every entry of
-// the trace, in order.
+// Later, the slots go to the residents and misses whose next uses are nearest. (An expert that
+// stays resident between two of its uses occupies a slot for that interval. So the task is to
+// choose as many intervals as possible such that at most `slots` overlap. It is optimal to choose
+// intervals with the nearest end first.) Requires: Decide is called for every entry of the trace,
+// in order.
 std::unique_ptr<PlacementPolicy> MakeBelady(const Trace& trace);
 
 // The best fixed placement: the experts with the most uses in the whole trace.

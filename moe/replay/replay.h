@@ -1,10 +1,10 @@
 // Replay: runs a trace through a placement. It counts hits and misses as an engine would, and
 // estimates the time of the steps.
 //
-// The cost model: a layer first runs its resident experts, one after the other. Meanwhile its
-// missing experts are read, one after the other. A missing expert runs when it has been read and
-// the previous expert has run. A run takes expert_bytes / memory_bandwidth, whatever the number of
-// tokens, and a read takes expert_bytes / read_bandwidth. The next layer begins when the last
+// The cost model: a layer first runs its resident experts, one after the other. At the same time,
+// its missing experts are read, one after the other. A missing expert runs when it has been read
+// and the previous expert has run. A run takes expert_bytes / memory_bandwidth, whatever the number
+// of tokens, and a read takes expert_bytes / read_bandwidth. The next layer begins when the last
 // expert has run. Attention and all other work of a step are ignored.
 #ifndef TIDEPOOL_MOE_REPLAY_REPLAY_H_
 #define TIDEPOOL_MOE_REPLAY_REPLAY_H_

@@ -43,7 +43,7 @@ absl::Status Wrong(const std::string& name, absl::string_view what) {
       absl::StrCat(name, ": ", what, "; moe/replay/tier_costs.h describes a costs file"));
 }
 
-// Takes the field out of `json`.
+// Removes the field from `json` and returns its value.
 absl::StatusOr<double> Take(const std::string& name, const char* field, double least, double most,
                             Json* json) {
   const auto found = json->find(field);

@@ -49,10 +49,10 @@ class TierSimulation {
   struct Expert {
     bool has_buffer = false;
     bool is_ready = false;      // ops may use the buffer
-    bool is_requested = false;  // by the current layer, which was given it or not
+    bool is_requested = false;  // the current layer has requested the expert and not released it
     int64_t rows = 0;           // in the current layer
     int64_t copy = 0;           // number of the last copy
-    double copied_at = 0;       // when it ends
+    double copied_at = 0;       // when this copy ends
   };
   struct Copy {
     int64_t expert = 0;
@@ -93,10 +93,10 @@ class TierSimulation {
   std::deque<Copy> in_flight_;  // also has copies that have ended since the last PollCopies
   int64_t copies_ = 0;          // number of copies so far
 
-  double now_ = 0;          // the thread that calls ops, and which also is the CPU lane
+  double now_ = 0;          // the time of the thread that calls ops, which is also the CPU lane
   double device_free_ = 0;  // when all ops that were called have run
   double lane_free_ = 0;    // when all copies that have begun have ended
-  double lane_guess_ = 0;   // the same, as LaneCosts estimated it
+  double lane_guess_ = 0;   // the same time, as LaneCosts estimates it
   double forward_begin_ = 0;
   int64_t forward_decode_rows_ = 0;
   TierResult result_;
@@ -187,7 +187,7 @@ void TierSimulation::BeginCopies() {
   }
 }
 
-// Calls an op, which runs after the earlier ones. Returns when it ends.
+// Simulates an op that runs after all earlier ops. Returns the time at which the op ends.
 double TierSimulation::RunOnDevice(double seconds) {
   device_free_ = std::max(device_free_, now_) + seconds;
   result_.device_seconds += seconds;
@@ -232,7 +232,7 @@ void TierSimulation::RunLayer(const LayerRouting& routing) {
   Decide(routing);
   std::vector<int64_t> missing;
   for (const int64_t expert : needed_) {
-    if (!experts_[expert].is_requested) continue;  // it was a hit and is released
+    if (!experts_[expert].is_requested) continue;  // a hit that was released already
     (experts_[expert].has_buffer ? lists_.on_device : missing).push_back(expert);
   }
   PollCopies();
@@ -289,7 +289,7 @@ void TierSimulation::Divide(const std::vector<int64_t>& missing, HostLane host_l
 }
 
 // Gives out all experts that can be computed now, and computes them. If copies wait for buffers,
-// only gives out the older half of those in flight.
+// gives out only the older half of the experts whose copies are in flight.
 void TierSimulation::RunWave() {
   PollCopies();
   BeginCopies();
@@ -308,7 +308,7 @@ void TierSimulation::RunWave() {
   BeginCopies();
 }
 
-// One op for all of them, which waits for their copies.
+// Simulates one op that computes all these experts. The op waits until they are copied.
 void TierSimulation::ComputeOnDevice(const std::vector<int64_t>& experts) {
   if (experts.empty()) return;
   double copied_at = 0;

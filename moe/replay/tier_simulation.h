@@ -11,12 +11,12 @@
 // There are three resources:
 //   - The device runs ops in the order in which they are called.
 //   - The copy lane runs copies one after the other. A copy begins after all ops that were called
-//     before it, because KernelBackend::BeginCopyIn orders them.
+//     before it, as with KernelBackend::BeginCopyIn.
 //   - The CPU computes experts while the device runs.
 // A layer first runs its part without routed experts on the device. Then the routing is known, and
 // the device computes the experts that it has. LaneCosts divides the others between the copy lane
-// and the CPU. The device computes those that are copied when the last of them has been copied. The
-// layer ends when the device and the CPU have finished.
+// and the CPU. When the last copy has ended, the device computes the copied experts. The layer ends
+// when the device and the CPU have finished.
 //
 // Not simulated: hints (a trace has none), a host's memory that is smaller than all experts, the
 // time of the placement's decisions, and the order in which BoundedMoeLayer computes long prompts.
@@ -44,7 +44,7 @@ struct TierResult {
   PlacementCounters counters;
   int64_t forwards = 0;
 
-  // Each miss is counted once in the first two.
+  // Each miss is counted once, in `copied` or in `computed_on_cpu`.
   int64_t copied = 0;            // copied and then computed by the device
   int64_t computed_on_cpu = 0;   // computed by the CPU
   int64_t copied_for_later = 0;  // part of computed_on_cpu that was also copied

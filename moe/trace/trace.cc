@@ -20,7 +20,8 @@ namespace {
 
 constexpr absl::string_view kZstdMagic("\x28\xb5\x2f\xfd", 4);
 
-// Passes the bytes of a file or a string to the parser in pieces. Decompresses them if necessary.
+// Passes the bytes of a file or a string to the parser in pieces. Decompresses the bytes if
+// necessary.
 class Inflater {
  public:
   Inflater(const std::string& name, TraceParser* parser) : name_(name), parser_(parser) {}

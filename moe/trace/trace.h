@@ -41,7 +41,7 @@ struct TraceEntry {
   std::vector<int32_t> ids;    // [tokens, top_k]
   std::vector<float> weights;  // [tokens, top_k] or empty
   std::vector<Phase> phases;   // [tokens], or one for all tokens
-  // like phases; requests are numbered in the order of their first appearance
+  // [tokens], or one for all tokens; requests are numbered in the order of their first appearance
   std::vector<int64_t> requests;
 
   int64_t tokens(int top_k) const { return static_cast<int64_t>(ids.size()) / top_k; }
@@ -61,9 +61,10 @@ struct Trace {
   static constexpr int64_t kMaxIds = int64_t{1} << 28;
 };
 
-// Reads a whole file. Detects zstd by the first bytes. Errors name the file, the line and what is
-// wrong: NOT_FOUND or PERMISSION_DENIED for the file; INVALID_ARGUMENT for its contents; DATA_LOSS
-// if compressed data is damaged or truncated; RESOURCE_EXHAUSTED if a limit is exceeded.
+// Reads a whole file. Detects zstd compression by the file's first bytes. Errors name the file, the
+// line and what is wrong: NOT_FOUND or PERMISSION_DENIED for the file; INVALID_ARGUMENT for its
+// contents; DATA_LOSS if compressed data is damaged or truncated; RESOURCE_EXHAUSTED if a limit is
+// exceeded.
 absl::StatusOr<Trace> ReadTrace(const std::string& path);
 
 // Like ReadTrace, for bytes in memory. `name` is used as the file's name in errors.

@@ -36,7 +36,7 @@ class TraceParser {
 
   const std::string name_;
   Trace trace_;
-  std::string rest_;  // the start of an incomplete line
+  std::string rest_;  // the beginning of a line whose rest was not added yet
   int64_t line_ = 0;  // number of the current line
   int64_t ids_ = 0;   // number of ids in trace_ so far
   std::unordered_map<std::string, int64_t> requests_;

@@ -30,11 +30,11 @@ class TraceWriter {
   // Closes the file without reporting errors.
   ~TraceWriter();
 
-  // Writes one line. Requires: the routing matches the header. After the first error, writes
-  // nothing and returns that error again.
+  // Writes one line. Requires: the routing matches the header. After the first error, later calls
+  // write nothing and return the same error.
   absl::Status Write(const LayerRouting& routing);
 
-  // Passes all output to the operating system, so that whoever reads the file sees whole lines.
+  // Passes all output to the operating system, so that the file ends with a complete line.
   absl::Status Flush();
 
   // Completes and closes the file. Nothing may be written afterwards.

@@ -1,4 +1,4 @@
-// Arrays: items by index, with counts for "contains" and the values that were used for
+// Writes arrays: items by index, with counts for "contains", and with the values that were used for
 // "uniqueItems".
 #include <algorithm>
 #include <map>
@@ -19,8 +19,8 @@ constexpr size_t kMaxStates = 50'000;
 constexpr size_t kMaxContains = 3;
 constexpr size_t kMaxUniqueValues = 8;
 
-// A number of items, limited to what matters; the matches of each "contains", limited too; and the
-// values that were used.
+// The state after some items: the number of items, the number of matches of each "contains", and
+// the values that were used. Larger numbers that allow the same items are not distinguished.
 struct Count {
   int64_t items = 0;
   std::vector<int64_t> matches;
@@ -49,11 +49,12 @@ class ArrayWriter {
   Expr Item(int64_t index) { return emitter_.Value(array_.ItemAt(index)); }
   Expr More(Expr item) { return ir_.Seq({emitter_.tokens().comma, item}); }
 
-  // An array without conditions on more than one item.
+  // Writes an array without conditions that involve several items.
   Expr Simple() {
     const auto prefix = static_cast<int64_t>(array_.prefix.size());
     const JsonTokens& tokens = emitter_.tokens();
-    const int64_t first = std::max<int64_t>(prefix, 1);  // of the items that are all alike
+    // index of the first of the items that are all alike
+    const int64_t first = std::max<int64_t>(prefix, 1);
     Expr rest = kNoExpr;
     if (array_.max >= first) {
       const int64_t max = array_.max == kNoLimit ? kNoLimit : array_.max - first;
@@ -163,8 +164,8 @@ class ArrayWriter {
       }
       return;
     }
-    // For each "contains", the item matches, or not. If only a minimum counts, an item that matches
-    // may also be one that does not count.
+    // For each "contains", the item either matches and is counted, or is not counted. If there is
+    // no maximum, an item that is not counted may match, too.
     SchemaTerms& terms = emitter_.normalizer().terms();
     for (size_t bits = 0; bits < size_t{1} << array_.contains.size(); ++bits) {
       std::vector<Term> parts = {array_.ItemAt(count.items)};
@@ -189,8 +190,9 @@ class ArrayWriter {
   SchemaEmitter& emitter_;
   GrammarIr& ir_;
   bool unique_ = false;
-  std::vector<std::string> values_;                // JSON texts
-  std::vector<std::vector<std::string>> allowed_;  // by index; the last one for further items
+  std::vector<std::string> values_;  // JSON texts
+  // by index; the last element is for all further items
+  std::vector<std::vector<std::string>> allowed_;
   std::map<Count, int32_t> rules_;
   std::vector<Count> left_;
 };

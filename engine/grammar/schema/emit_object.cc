@@ -1,4 +1,4 @@
-// Objects: their named properties in order, and then the others.
+// Writes objects: the named properties in order, and then the other properties.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -29,13 +29,13 @@ class ObjectWriter {
   }
 
  private:
-  // A property with this name, or with one of these keys.
+  // A named property, or the properties whose keys are in one KeyClass.
   struct Member {
     Expr text;      // key, colon and value
-    bool required;  // of a named one
-    uint32_t bits;  // of object_.exists, for which this key counts
+    bool required;  // only for a named property
+    uint32_t bits;  // bit i: the key counts for object_.exists[i]
   };
-  // The part of the rules that the keys of a class match.
+  // A set of keys that match the same rules and conditions.
   struct KeyClass {
     Regex keys;
     std::vector<Term> values;
@@ -116,7 +116,8 @@ class ObjectWriter {
     return absl::OkStatus();
   }
 
-  // A key that is written twice counts once. A grammar can rule that out only for named properties.
+  // A key that occurs twice counts once. A grammar can exclude repeated keys only for named
+  // properties.
   absl::Status CheckCounts() {
     const auto required = static_cast<int64_t>(object_.required.size());
     min_ = object_.min > required ? object_.min : 0;
@@ -127,7 +128,7 @@ class ObjectWriter {
     }
     cap_ = object_.max < kNoLimit ? object_.max : min_;
     const auto members = static_cast<int64_t>(named_.size());
-    // More properties than there are cannot be.
+    // Without other properties, there are at most `members` properties.
     if (others_.empty() && object_.max >= members) cap_ = std::min(cap_, min_);
     if (cap_ > kMaxStates || (members + 1) * (cap_ + 1) << object_.exists.size() > kMaxStates) {
       return TooMany("properties for minProperties or maxProperties");
@@ -139,7 +140,8 @@ class ObjectWriter {
     return absl::InvalidArgumentError(absl::StrCat("the object has too many ", what));
   }
 
-  // Whether the object may end with `count` properties that met `bits`, before named_[next].
+  // Returns whether the object may end after `count` properties that satisfy the conditions in
+  // `bits`, before named_[next].
   bool MayClose(size_t next, int64_t count, uint32_t bits) const {
     const bool complete = bits + 1 == 1U << object_.exists.size();
     return next >= after_required_ && count >= min_ && complete;
@@ -149,8 +151,8 @@ class ObjectWriter {
     return std::min(count, cap_) << object_.exists.size() | bits;
   }
 
-  // From the last property to the first: `more` are the texts after a property, and `next` those
-  // that begin with one.
+  // Builds the texts from the last property to the first. For each state, `more` is the text after
+  // a property, and `next` is the text that begins with the next property.
   absl::StatusOr<Expr> Build() {
     const int64_t states = (cap_ + 1) << object_.exists.size();
     const size_t size = named_.size();
@@ -188,7 +190,7 @@ class ObjectWriter {
     return ir_.Seq({emitter_.tokens().open_object, ir_.Alt({empty, next[0]})});
   }
 
-  // The texts that begin with a property, which is named_[i] or a later one.
+  // Returns the texts that begin with named_[i] or with a later property.
   Expr Begin(size_t i, int64_t count, uint32_t bits, const std::vector<Expr>& more,
              const std::vector<Expr>& next) {
     std::vector<Expr> choices;
@@ -210,7 +212,7 @@ class ObjectWriter {
   const ObjectShape& object_;
   SchemaEmitter& emitter_;
   GrammarIr& ir_;
-  std::set<std::string> seen_;  // the names of named_, and of properties that cannot be
+  std::set<std::string> seen_;  // the names in named_, and those of impossible properties
   std::vector<Member> named_;
   std::vector<Member> others_;
   int64_t min_ = 0;

@@ -34,7 +34,7 @@ std::optional<std::vector<std::string>> FiniteValues(const Shapes& shapes, size_
   if (shapes.null) values.emplace_back("null");
   if (shapes.yes) values.emplace_back("true");
   if (shapes.no) values.emplace_back("false");
-  // The numbers of const and enum have one text each. A bounded set of decimals has no end.
+  // The numbers of const and enum have one text each. A range of numbers has infinitely many texts.
   if (shapes.numbers != kNoRegex && !AppendTexts(shapes.numbers, max, pool, &values)) {
     return std::nullopt;
   }

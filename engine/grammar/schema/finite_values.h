@@ -1,4 +1,4 @@
-// Lists the values of shapes that have few.
+// Lists the values of shapes that have only a few values.
 #ifndef TIDEPOOL_ENGINE_GRAMMAR_SCHEMA_FINITE_VALUES_H_
 #define TIDEPOOL_ENGINE_GRAMMAR_SCHEMA_FINITE_VALUES_H_
 

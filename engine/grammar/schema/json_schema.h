@@ -19,12 +19,12 @@
 
 namespace tidepool::engine::grammar {
 
-// Which values may match, besides those that the schema refuses.
+// Which values may match: all values that the schema allows, only objects, or all except strings.
 enum class RootValue : uint8_t { kAny, kObject, kNoString };
 
 struct JsonSchemaOptions {
-  // A regular expression for the text between two tokens; empty: as above. It may only match
-  // blanks, tabs and line breaks, and not endlessly many.
+  // A regular expression for the text between two tokens; empty: as described above. It may only
+  // match a limited number of blanks, tabs and line breaks.
   std::string whitespace_pattern;
   OneOf one_of = OneOf::kExact;
   RootValue root = RootValue::kAny;
@@ -37,8 +37,8 @@ absl::StatusOr<GrammarIr> CompileJsonSchema(absl::string_view schema,
                                             const GrammarLimits& limits = {});
 
 // Adds the JSON texts of a schema's values to a grammar, and returns them as an expression. Returns
-// the errors of CompileJsonSchema, except that it does not notice if no value is valid. Then the
-// expression is not productive when the grammar is finished.
+// the errors of CompileJsonSchema, except that it does not detect that no value is valid.
+// GrammarIr::Finish detects this, because the expression then matches no text.
 absl::StatusOr<Expr> EmitJsonSchema(absl::string_view schema, const JsonSchemaOptions& options,
                                     GrammarIr* ir);
 
@@ -47,7 +47,7 @@ absl::StatusOr<Expr> EmitJsonSchema(absl::string_view schema, const JsonSchemaOp
 // JSON can read them. Thread-compatible.
 class SubschemaEmitter {
  public:
-  // `ir` must outlive it. Returns INVALID_ARGUMENT if the schema is not valid as a whole.
+  // `ir` must outlive the emitter. Returns INVALID_ARGUMENT if the schema is not valid as a whole.
   static absl::StatusOr<std::unique_ptr<SubschemaEmitter>> Create(absl::string_view schema,
                                                                   GrammarIr* ir);
   virtual ~SubschemaEmitter() = default;

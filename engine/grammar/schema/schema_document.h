@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 inline constexpr size_t kMaxSchemaBytes = 1 << 20;
 inline constexpr int kMaxSchemaDepth = 64;
 
-// Which drafts the schema may be of, by its $schema.
+// The drafts that the schema may be written for, according to its $schema.
 enum class Dialect : uint8_t {
   kUnknown,  // no $schema: read as draft 2020-12, with the keywords of older drafts
   kUpTo7,
@@ -43,8 +43,8 @@ class SchemaDocument {
   // Returns the JSON pointer of a subschema, such as "/properties/a"; "" for the root.
   std::string PointerOf(const Json* schema) const;
 
-  // Returns the schema that `ref` refers to from `schema`. Returns INVALID_ARGUMENT if it is not in
-  // this document.
+  // Returns the schema that the reference `ref` in `schema` refers to. Returns INVALID_ARGUMENT if
+  // the result is not in this document.
   absl::StatusOr<const Json*> Resolve(const Json* schema, const std::string& ref);
   // Returns the number of $dynamicAnchor keywords with this name.
   int DynamicAnchors(const std::string& name) const;

@@ -27,11 +27,12 @@ struct JsonTokens {
 // Thread-compatible.
 class SchemaEmitter {
  public:
-  // The pointers must outlive it. `whitespace` is the text that may be between two tokens of JSON.
+  // The pointers must outlive this object. `whitespace` matches the text that may be between two
+  // tokens of JSON.
   SchemaEmitter(SchemaNormalizer* normalizer, Regex whitespace, GrammarIr* ir)
       : normalizer_(*normalizer), ir_(*ir), tokens_(whitespace, ir) {}
 
-  // Only numbers of this form are written from now on.
+  // Rules that are written after this call allow only numbers of this form.
   void LimitNumbers(Regex form) { number_form_ = form; }
 
   // Returns the JSON texts whose value matches `root`. Returns the errors of the normalizer, and
@@ -54,7 +55,7 @@ class SchemaEmitter {
   const JsonTokens tokens_;
   Regex number_form_ = kNoRegex;  // kNoRegex: any
   absl::flat_hash_map<Term, int32_t> rules_;
-  std::deque<Term> left_;  // their rules have no body yet
+  std::deque<Term> left_;  // terms whose rules have no body yet
 };
 
 absl::StatusOr<Expr> EmitArray(const ArrayShape& array, SchemaEmitter* emitter);

@@ -100,7 +100,8 @@ absl::StatusOr<Regex> SchemaNormalizer::NumbersOf(const Json& schema, absl::stri
   if (!number.has_value()) {
     return Error(schema, keyword, absl::StrCat(value.dump(), " is not a number of few digits"));
   }
-  // In draft 4, `exclusiveMinimum` and `exclusiveMaximum` say how to read the other limit.
+  // In draft 4, `exclusiveMinimum` and `exclusiveMaximum` are booleans: they say whether `minimum`
+  // and `maximum` themselves are excluded.
   const auto excludes = [&schema](const char* flag) {
     return schema.contains(flag) && schema[flag] == true;
   };
@@ -134,7 +135,7 @@ absl::StatusOr<std::vector<SchemaNormalizer::NumberLimit>> SchemaNormalizer::Num
     limits.push_back({keyword, numbers});
   }
   if (!schema.contains("format")) return limits;
-  // The ends of two's complement.
+  // The range of a number in two's complement is -`end` to `end` - 1.
   const char* end = schema["format"] == "int32"   ? "2147483648"
                     : schema["format"] == "int64" ? "9223372036854775808"
                                                   : nullptr;
@@ -248,7 +249,7 @@ absl::Status SchemaNormalizer::ApplyArrays(const Context& context, ArrayShape* a
   }
   const Shapes before = {.arrays = {*array}}, more = {.arrays = {own}};
   ASSIGN_OR_RETURN(const Shapes both, sets_.Intersect(before, more));
-  // An impossible array: more items than allowed.
+  // If nothing is left, use an impossible array: it needs more items than it may have.
   *array = both.arrays.empty() ? ArrayShape{.min = 1, .max = 0} : both.arrays[0];
   return absl::OkStatus();
 }
@@ -285,7 +286,7 @@ absl::StatusOr<std::vector<PropertyRule>> SchemaNormalizer::RulesOf(const Json& 
   return rules;
 }
 
-// The keys that "propertyNames" allows.
+// Returns the keys that "propertyNames" allows.
 absl::StatusOr<Regex> SchemaNormalizer::NamesRegex(const Json& schema) {
   ASSIGN_OR_RETURN(const Shapes* names, Normalize(terms_.Schema(schema["propertyNames"])));
   return names->strings;
@@ -337,7 +338,8 @@ Term SchemaNormalizer::AnyOfTerm(const Context& context, const Json& list) {
   std::vector<Term> branches;
   for (const Json& branch : list) branches.push_back(Child(context, branch));
   if (!context.tracked) return terms_.Or(std::move(branches));
-  // Every branch that matches evaluates properties, so all combinations are alternatives.
+  // Every branch that matches evaluates properties, so each combination of matching branches is an
+  // alternative.
   std::vector<Term> combinations;
   for (size_t bits = 1; bits < size_t{1} << branches.size(); ++bits) {
     std::vector<Term> both;

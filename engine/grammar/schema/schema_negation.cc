@@ -111,7 +111,8 @@ absl::Status SchemaNormalizer::NegateArrays(const Json& schema, Shapes* shapes) 
       others.push_back({.contains = {{.item = contains.item, .min = contains.max + 1}}});
     }
   }
-  // A schema without any of these keywords, or one that all arrays match, adds nothing.
+  // Alternatives that no array matches are left out. They come from keywords that all arrays
+  // satisfy.
   for (ArrayShape& other : others) {
     if (sets_.IsImpossible(other)) continue;
     RETURN_IF_ERROR(sets_.Add({.arrays = {std::move(other)}}, shapes));

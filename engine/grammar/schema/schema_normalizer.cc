@@ -48,7 +48,8 @@ absl::Status SchemaNormalizer::Located(Term term, const absl::Status& error) con
                      has_keyword ? message.substr(colon + 2) : message);
 }
 
-// A term under computation, or one with an error, is not known to be nothing.
+// Returns false for a term that is being computed, and for a term with an error: it is not known
+// whether these match a value.
 bool SchemaNormalizer::IsNothing(Term term) {
   if (term == kTrueTerm || term == kFalseTerm) return term == kFalseTerm;
   constexpr int kMaxDepth = 16;
@@ -137,7 +138,7 @@ absl::StatusOr<Shapes> SchemaNormalizer::ValueShapes(const Json& value) {
   return shapes;
 }
 
-// Everything but `value`.
+// Returns the shapes of all values except `value`.
 absl::StatusOr<Shapes> SchemaNormalizer::NotValue(const Json& value) {
   Shapes shapes = sets_.Everything();
   switch (value.type()) {
@@ -206,7 +207,7 @@ absl::StatusOr<Shapes> SchemaNormalizer::ComputeSchema(const Context& context) {
     RETURN_IF_ERROR(ApplyNumbers(schema, &shapes));
     RETURN_IF_ERROR(ApplyStrings(schema, &shapes));
     RETURN_IF_ERROR(ApplyContent(schema, &shapes));
-    // There is one alternative of each at most. It can be impossible.
+    // There is at most one alternative for arrays, and one for objects. Both may be impossible.
     if (!shapes.arrays.empty()) RETURN_IF_ERROR(ApplyArrays(own, &shapes.arrays[0]));
     if (!shapes.objects.empty()) RETURN_IF_ERROR(ApplyObjects(own, &shapes.objects[0]));
     if (!shapes.arrays.empty() && sets_.IsImpossible(shapes.arrays[0])) shapes.arrays.clear();

@@ -26,15 +26,15 @@ enum class OneOf : uint8_t { kExact, kAsAnyOf };
 // Thread-compatible. Large because each group of keywords has a meaning and a negation.
 class SchemaNormalizer {
  public:
-  // Both pointers must outlive it.
+  // Both pointers must outlive this object.
   SchemaNormalizer(SchemaDocument* document, RegexPool* pool, OneOf one_of);
 
   SchemaTerms& terms() { return terms_; }
   ShapeSets& sets() { return sets_; }
   RegexPool& pool() { return pool_; }
 
-  // Returns the shapes of a term, which live as long as this. Returns INVALID_ARGUMENT if a schema
-  // is wrong, or cannot be enforced exactly.
+  // Returns the shapes of a term, which are valid as long as this object. Returns INVALID_ARGUMENT
+  // if a schema is wrong, or cannot be enforced exactly.
   absl::StatusOr<const Shapes*> Normalize(Term term);
 
   // Adds the place of the term's schema to an error that has none.
@@ -44,7 +44,7 @@ class SchemaNormalizer {
   // One subschema under evaluation.
   struct Context {
     const Json& schema;
-    bool tracked;  // evaluated properties and items matter
+    bool tracked;  // whether to record which properties and items are evaluated
   };
   // A keyword that allows only some numbers.
   struct NumberLimit {
@@ -60,7 +60,7 @@ class SchemaNormalizer {
   absl::StatusOr<Shapes> ComputeSchema(const Context& context);
   absl::StatusOr<Shapes> ComputeNegation(const Json& schema);
 
-  // The keywords about the value itself restrict `shapes`.
+  // These functions restrict `shapes` by the keywords about the value itself.
   absl::Status ApplyType(const Json& schema, Shapes* shapes);
   absl::StatusOr<Shapes> TypeShapes(const Json& schema, bool negated);
   absl::Status ApplyValues(const Json& schema, Shapes* shapes);
@@ -69,7 +69,7 @@ class SchemaNormalizer {
   absl::Status ApplyContent(const Json& schema, Shapes* shapes);
   absl::Status ApplyArrays(const Context& context, ArrayShape* array);
   absl::Status ApplyObjects(const Context& context, ObjectShape* object);
-  // The keywords with schemas for the same value are terms.
+  // Returns the terms of the keywords that apply further schemas to the same value.
   absl::StatusOr<std::vector<Term>> InPlaceTerms(const Context& context);
   absl::Status AddConditions(const Context& context, std::vector<Term>* terms);
   absl::StatusOr<Term> OneOfTerm(const Context& context, const Json& list);
@@ -89,7 +89,7 @@ class SchemaNormalizer {
   absl::StatusOr<Regex> StringsOf(const Json& schema, absl::string_view keyword);
   absl::StatusOr<Regex> NumbersOf(const Json& schema, absl::string_view keyword);
   absl::StatusOr<std::vector<NumberLimit>> NumberLimits(const Json& schema);
-  // A schema for objects with, or for values without, the property `name`.
+  // Has: a schema for objects with the property `name`. Lacks: a schema for all other values.
   Term Has(const std::string& name);
   Term Lacks(const std::string& name);
 
@@ -108,9 +108,9 @@ class SchemaNormalizer {
   SchemaTerms terms_;
   NumberRegexes numbers_;
   ShapeSets sets_;
-  absl::flat_hash_map<Term, std::unique_ptr<Shapes>> known_;  // null: under computation
-  std::deque<Json> made_;  // schemas that stand for parts of others
-  int depth_ = 0;          // of calls of IsNothing
+  absl::flat_hash_map<Term, std::unique_ptr<Shapes>> known_;  // null: being computed
+  std::deque<Json> made_;  // schemas that were made from parts of other schemas
+  int depth_ = 0;          // depth of nested calls of IsNothing
   int left_ = 20'000;      // number of terms that IsNothing may still compute
 };
 

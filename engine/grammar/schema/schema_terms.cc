@@ -24,8 +24,8 @@ Term SchemaTerms::Schema(const Json& schema) {
 }
 
 Term SchemaTerms::Tracked(const Json& schema) {
-  // The schema true is not kTrueTerm here, which would absorb what the other branches of anyOf
-  // evaluate.
+  // The schema true must not become kTrueTerm here. In an anyOf, kTrueTerm would absorb the other
+  // branches, and the properties and items that these evaluate would be lost.
   if (Schema(schema) == kFalseTerm) return kFalseTerm;
   return Intern({.kind = Kind::kTracked, .json = &schema});
 }

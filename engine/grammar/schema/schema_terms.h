@@ -23,7 +23,7 @@ class SchemaTerms {
     kTrue,
     kFalse,
     kSchema,   // matches a schema
-    kTracked,  // the same, and records which properties and items it evaluates
+    kTracked,  // matches a schema, and records which properties and items the schema evaluates
     kValue,    // is equal to a JSON value
     kAnd,
     kOr,

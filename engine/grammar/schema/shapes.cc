@@ -77,7 +77,7 @@ absl::Status ShapeSets::Add(const Shapes& more, Shapes* shapes) {
     shapes->escapes = Escapes::kNeeded;
   }
   shapes->strings = pool_.Or({shapes->strings, more.strings});
-  // Any text is any text, in every spelling.
+  // If all texts are allowed, all spellings are allowed, too.
   if (shapes->strings == pool_.AnyText()) shapes->escapes = Escapes::kAny;
   for (const ArrayShape& array : more.arrays) {
     RETURN_IF_ERROR(AddAlternative(array, &shapes->arrays));

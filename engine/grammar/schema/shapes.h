@@ -1,5 +1,5 @@
-// Shapes: the values that a term matches, by type. A term's shapes are a union: any null, boolean,
-// number or string of the sets, or any array or object of one of the alternatives.
+// Shapes: the values that a term matches, by type. A term's shapes are a union of sets: null,
+// booleans, numbers, strings, and the arrays and objects of each alternative.
 #ifndef TIDEPOOL_ENGINE_GRAMMAR_SCHEMA_SHAPES_H_
 #define TIDEPOOL_ENGINE_GRAMMAR_SCHEMA_SHAPES_H_
 
@@ -18,7 +18,7 @@
 
 namespace tidepool::engine::grammar {
 
-// Between `min` and `max` of the items from index `from` on match `item`.
+// Of the items from index `from` on, at least `min` and at most `max` match `item`.
 struct Contains {
   int64_t from = 0;
   Term item = kTrueTerm;
@@ -28,13 +28,13 @@ struct Contains {
 };
 
 struct ArrayShape {
-  std::vector<Term> prefix;  // of the first items
-  Term items = kTrueTerm;    // of all further items
+  std::vector<Term> prefix;  // terms of the first items
+  Term items = kTrueTerm;    // term of all further items
   int64_t min = 0;           // number of items
   int64_t max = kNoLimit;
   std::vector<Contains> contains;
   bool unique = false;
-  int64_t evaluated = 0;  // number of first items that were evaluated; kNoLimit: all
+  int64_t evaluated = 0;  // number of items at the start that were evaluated; kNoLimit: all
 
   Term ItemAt(int64_t index) const {
     return index < static_cast<int64_t>(prefix.size()) ? prefix[index] : items;
@@ -45,16 +45,16 @@ struct ArrayShape {
 // The value of every property whose key matches `keys` matches `value`.
 struct PropertyRule {
   Regex keys = kNoRegex;
-  std::optional<std::string> name;  // if `keys` matches only this name
+  std::optional<std::string> name;  // set if `keys` matches only this name
   Term value = kTrueTerm;
   bool is_pattern = false;  // from patternProperties
   bool operator==(const PropertyRule&) const = default;
 };
 
 struct ObjectShape {
-  std::vector<PropertyRule> rules;  // named ones in the order of the output
+  std::vector<PropertyRule> rules;  // the rules with a name are in the order of the output
   std::vector<std::string> required;
-  std::vector<Regex> exists;  // for each of them, some key matches
+  std::vector<Regex> exists;  // at least one key matches each of these expressions
   int64_t min = 0;            // number of properties
   int64_t max = kNoLimit;
   Regex evaluated = kNoRegex;  // keys of the properties that were evaluated
@@ -66,7 +66,7 @@ struct Shapes {
   bool yes = false;  // the value true
   bool no = false;   // the value false
   Regex numbers = kNoRegex;
-  Regex strings = kNoRegex;  // their values, not their JSON texts
+  Regex strings = kNoRegex;  // matches the values of strings, not their JSON texts
   Escapes escapes = Escapes::kAny;
   std::vector<ArrayShape> arrays;
   std::vector<ObjectShape> objects;
@@ -79,10 +79,10 @@ struct Shapes {
 
 inline constexpr size_t kMaxAlternatives = 256;
 
-// Thread-compatible. The set operations.
+// Thread-compatible. Implements the set operations on shapes.
 class ShapeSets {
  public:
-  // Returns whether a term certainly matches no value. It may return false if it does not know.
+  // Returns whether a term certainly matches no value. May return false if this is unknown.
   using IsNothingFn = std::function<bool(Term)>;
 
   ShapeSets(RegexPool* pool, SchemaTerms* terms, NumberRegexes* numbers, IsNothingFn is_nothing)
@@ -92,12 +92,12 @@ class ShapeSets {
   // Returns INVALID_ARGUMENT if there are more than kMaxAlternatives alternatives.
   absl::StatusOr<Shapes> Intersect(const Shapes& a, const Shapes& b);
   absl::Status Add(const Shapes& more, Shapes* shapes);
-  // Returns whether no value is in both. It may return false if it does not know.
+  // Returns whether no value is in both `a` and `b`. May return false if this is unknown.
   bool Disjoint(const Shapes& a, const Shapes& b);
 
   Regex IntersectNumbers(Regex a, Regex b);
   Regex IntersectStrings(Regex a, Regex b);
-  // The terms of all rules for this key.
+  // The conjunction of the terms of all rules for this key.
   Term ValueOf(const ObjectShape& object, const std::string& key);
   // Returns whether the alternative certainly matches nothing.
   bool IsImpossible(const ObjectShape& object);

@@ -12,18 +12,19 @@ namespace tidepool::engine::grammar {
 namespace {
 
 struct Definition {
-  absl::string_view name;  // in the patterns, as <name>
+  absl::string_view name;  // patterns refer to the definition as <name>
   absl::string_view pattern;
 };
 
-// Each may use the ones above it. The names are those of RFC 3986, 3987, 5321, 6570 and 3339.
+// Each definition may use the definitions above it. The names are those of RFC 3986, 3987, 5321,
+// 6570 and 3339.
 constexpr Definition kParts[] = {
     {"leap", R"((?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00))"},
     {"date", R"((?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|)"
              R"((?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))|<leap>-02-29))"},
     {"minute", R"((?:[01][0-9]|2[0-3]):[0-5][0-9])"},
     {"zone", R"((?:[Zz]|[+\-]<minute>))"},
-    // A leap second ends a day in UTC.
+    // A leap second is the last second of a day in UTC.
     {"time", R"((?:<minute>:[0-5][0-9](?:\.[0-9]+)?<zone>|)"
              R"(23:59:60(?:\.[0-9]+)?(?:[Zz]|[+\-]00:00)))"},
     {"day", R"((?:[0-9]+D))"},
@@ -54,7 +55,7 @@ constexpr Definition kParts[] = {
     {"local", R"((?:<atext>+(?:\.<atext>+)*|)"
               R"("(?:[\x20\x21\x23-\x5B\x5D-\x7E]|\\[\x20-\x7E])*"))"},
     {"uuid", R"((?:<hex>{8}-<hex>{4}-<hex>{4}-<hex>{4}-<hex>{12}))"},
-    // What follows the version's digit in a UUID. RFC 9562, section 4.1: the variant is 10 in
+    // The part of a UUID after the version's digit. RFC 9562, section 4.1: the variant is 10 in
     // binary.
     {"variant", R"(<hex>{3}-[89ABab]<hex>{3}-<hex>{12})"},
     {"b64", R"([A-Za-z0-9+\/])"},
@@ -100,7 +101,8 @@ constexpr Definition kFormats[] = {
     {"iri-reference", "<uri>|<relative>"},
     {"uri-template", R"((?:[!#$&(-;=?-\[\]_a-z~<ucs><private>]|<pct>|)"
                      R"(\{[+#.\/;?&]?<varspec>(?:,<varspec>)*\})*)"},
-    // Those of pydantic's types. The encodings are those of RFC 4648, whose unused bits are 0.
+    // The formats of pydantic's types. The encodings are those of RFC 4648, and their unused bits
+    // are 0.
     {"uuid1", "<hex>{8}-<hex>{4}-1<variant>"},
     {"uuid3", "<hex>{8}-<hex>{4}-3<variant>"},
     {"uuid4", "<hex>{8}-<hex>{4}-4<variant>"},
@@ -116,7 +118,7 @@ constexpr Definition kFormats[] = {
     {"ipvanyinterface", "<ipv4><ipv4length>|<ipv6><ipv6length>"},
 };
 
-// The formats of OpenAPI and pydantic that every string has.
+// The formats of OpenAPI and pydantic that every string matches.
 constexpr absl::string_view kAnyText[] = {"binary", "double", "float",   "int32",
                                           "int64",  "path",   "password"};
 
