@@ -35,7 +35,7 @@ class AdaptivePolicy final : public PlacementPolicy {
   struct Terms {
     float cost;    // cost of a miss
     float rent;    // price of the slot until the layer runs next
-    float excess;  // share of the layer's unlikely experts that are counted as certain
+    float excess;  // how far the value moves toward that of a certain use: 0 to 1
   };
   Terms TermsOf(const PoolShape& shape, int layer) const;
   // `chance` and `forwards` are those of a ReuseForecast. T is float or Vec4.
