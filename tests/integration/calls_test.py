@@ -104,7 +104,7 @@ class CallsTest(unittest.TestCase):
 
     def finished(self, fields_of):
         """Sends a request for each of SEEDS seeds, with the fields that `fields_of(seed)` returns.
-        Returns the choices of those that finish."""
+        Returns the choices that finish."""
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             choices = list(pool.map(lambda seed: self.chat(seed=seed, **fields_of(seed)), range(SEEDS)))
         finished = [choice for choice in choices if choice.finish_reason != "length"]

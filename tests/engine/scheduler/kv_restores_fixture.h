@@ -133,7 +133,7 @@ class KvRestoresTest : public SchedulerTest {
     }
     ASSERT_TRUE(Settle());
   }
-  // Lets `blocks` reads complete, and tells the scheduler.
+  // Lets `blocks` reads complete, and notifies the scheduler.
   void LetRead(int blocks) {
     const int before = reads_.load();
     fake_.Allow(blocks);

@@ -73,7 +73,7 @@ TEST_F(DeviceExpertsTest, CopiesMissesAndUsesThem) {
   EXPECT_THAT(Where(*all, Place::kBackend, Found::kFetched), ElementsAre(5, 6, 7));
   EXPECT_EQ(Lanes().copied, 3);
   EXPECT_EQ(Lanes().computed_on_cpu, 0);
-  // LRU keeps them.
+  // LRU keeps the experts that were used last.
   const auto again = rig_->Use(0, {0, 5, 6, 7});
   ASSERT_TRUE(again.ok());
   EXPECT_THAT(Where(*again, Place::kBackend, Found::kResident), ElementsAre(0, 5, 6, 7));
@@ -141,8 +141,8 @@ TEST_F(DeviceExpertsTest, AVictimThatTheLayerNeedsIsComputedFirst) {
   }
 }
 
-// Takes experts in ascending order only, and holds those that come before their turn, like a
-// BoundedMoeLayer. Postpones some of them if there is no memory for the next one.
+// Takes experts in ascending order only, and holds experts that come before their turn, like a
+// BoundedMoeLayer. If there is no memory for the next expert, postpones some of the held ones.
 void DrainInOrder(int layer, const Ids& expected, const DeviceRig& rig) {
   std::map<int32_t, ReadyExpert> held;
   for (size_t next = 0; next < expected.size();) {

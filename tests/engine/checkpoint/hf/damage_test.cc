@@ -81,7 +81,7 @@ class Directory {
   // Puts a SentencePiece model in the place of tokenizer.json.
   void UseSentencePiece() const {
     fs::remove(path_ / "tokenizer.json");
-    // Names tokens that the model does not have.
+    // This file names tokens that the model does not have.
     fs::remove(path_ / "tokenizer_config.json");
     WriteAll(path_ / "tokenizer.model", SentencePieceModel());
   }
