@@ -1,4 +1,4 @@
-"""What 50 hostile schemas at once cost the other streams of a server.
+"""Measures how much 50 hostile schemas at once slow down the other streams of a server.
 
 Usage: hostile_schemas_bench.py [--model MODEL.gguf] [--threads 2] [--rounds 3] [--json]
 
@@ -33,7 +33,7 @@ def nested_one_of(depth, extra):
 
 
 def hostile_schemas():
-    """Different ones, some of which a server refuses."""
+    """Returns different schemas. A server refuses some of them."""
     text = {"type": "string"}
     for number in range(REQUESTS // 10):
         yield nested_one_of(8, number)

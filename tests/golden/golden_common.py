@@ -1,7 +1,8 @@
-"""What the golden-data scripts share: reading GGUF weights, tokenizers, greedy runs, writing files.
+"""Functions that the golden-data scripts share: reading GGUF weights, tokenizers, greedy runs,
+writing files.
 
-The reference ("truth") everywhere is transformers in float32 with eager attention on one thread, run
-on the weights as a GGUF file stores them, dequantised to float32 by the gguf package.
+The reference ("truth") is always transformers in float32 with eager attention on one thread. Its
+weights are those of a GGUF file, which the gguf package dequantises to float32.
 """
 
 import argparse

@@ -27,7 +27,8 @@ TINY = 1e-12
 
 
 def log_sum_exp(logits):
-    """float64 [n]: log of the sum of exp over a whole row, shifted by its maximum."""
+    """float64 [n]: log of the sum of exp over a whole row, computed relative to the row's
+    maximum."""
     rows = logits.astype(np.float64)
     top = rows.max(axis=1)
     return top + np.log(np.exp(rows - top[:, None]).sum(axis=1))
@@ -108,7 +109,8 @@ def run_llamacpp(path, ids, text, kv_cache="f16"):
 
 
 def write(out, model_name, ids, data, llamacpp, llamacpp_q8_0_kv):
-    """Everything a test reads; the sample goes to shards of ROWS_PER_SHARD positions."""
+    """Writes everything that a test reads. The sample is divided into shards of ROWS_PER_SHARD
+    positions."""
     out.mkdir(parents=True, exist_ok=True)
     shards = []
     for first in range(0, len(ids), ROWS_PER_SHARD):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes lm_eval/golden.json: what lm-eval measures of SmolLM2 with transformers.
+"""Makes lm_eval/golden.json: the results of lm-eval for SmolLM2 with transformers.
 
     tools/setup --tests --peers
     HF_HUB_OFFLINE=1 .cache/venv/bin/python tests/golden/make_lm_eval.py MODEL.gguf

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/tokenizers: small vocabularies, 11,000 lines, and the ids that references give.
+"""Makes tests/golden/tokenizers: small vocabularies, 11,000 lines, and the ids of reference
+implementations.
 
     python3 make_tokenizers.py [--out tokenizers] [--check]
 
@@ -25,7 +26,7 @@ import tokenizer_model
 import tokenizer_spm
 
 HERE = pathlib.Path(__file__).resolve().parent
-EXAMPLE_EVERY = 260  # of lines, those whose ids are written out
+EXAMPLE_EVERY = 260  # one line of this number has its ids in the file
 PACKAGES = ("numpy", "tokenizers", "gguf", "llama-cpp-python", "sentencepiece")
 
 

@@ -46,7 +46,7 @@ LAYER_NAMES = {
 
 
 def byte_to_text():
-    """GPT-2's printable stand-in for each of the 256 byte values."""
+    """Returns GPT-2's printable character for each of the 256 byte values."""
     keep = set(range(33, 127)) | set(range(161, 173)) | set(range(174, 256))
     spare = iter(range(256, 512))
     return [chr(b if b in keep else next(spare)) for b in range(256)]
@@ -178,7 +178,7 @@ def llama3_divisors(config):
 
 
 def add_keys(writer, config, name):
-    """Hyper-parameters, as converters of real checkpoints write them for each architecture."""
+    """Adds hyper-parameters, as converters of real checkpoints write them for each architecture."""
     arch, head_dim = ARCHS[config.model_type], head_dim_of(config)
     writer.add_name(name)
     writer.add_context_length(config.max_position_embeddings)

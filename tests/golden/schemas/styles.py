@@ -1,4 +1,4 @@
-"""Writes entities as JSON schemas, in the styles of the places that schemas come from."""
+"""Writes entities as JSON schemas, in the styles of the programs that generate schemas."""
 
 import dataclasses
 
@@ -222,7 +222,7 @@ def named(entities, name):
 
 
 def events(entities, names, group):
-    """One of several entities, told apart by a tag."""
+    """One of several entities, which a tag distinguishes."""
     writer = Writer(entities, STYLES["request"])
     branches = [{"type": "object", "properties": {
         "type": {"const": f"{group}.{name}"}, "id": {"type": "string", "format": "uuid"}, "data": writer.entity(name)},
