@@ -111,8 +111,8 @@ class SlowDisk {
   int64_t rows_ = 0;
 };
 
-// If a stream waits for its next token, a pass has only so few rows of a prompt that computing them
-// takes as long as the pass's reads.
+// If a stream waits for its next token, a pass has few rows of a prompt: computing them takes as
+// long as the pass's reads.
 TEST(EnginePrefillTest, BesideAnswersRowsFollowTheMissingBytes) {
   SlowDisk disk(/*slots=*/10);
   const auto answer = disk.Submit(MakeRequest({1}, 100));

@@ -83,8 +83,8 @@ FAULTS = [
 BLAMING = {"cut_links", "stop_worker", "stop_links"}
 OF_WORKERS = {"kill_worker", "kill_two_workers", "kill_again_and_again", "cut_links", "drain_worker",
               "stop_worker", "stop_links"}
-# At least half of the streams that a fault hit must not pause for longer than these seconds plus
-# waits_of() times the time to first token of a new stream in this run. A moved stream is computed
+# Limits in seconds for the pauses of half of the streams that a fault hit. waits_of() times the
+# time to first token of a new stream in this run is added to each limit. A moved stream is computed
 # again while other streams run. This takes longer on a slow or loaded machine, and must not fail
 # the test. The seconds here are for timeouts, back-off and restarts, which are equal on all
 # machines.

@@ -301,8 +301,8 @@ std::vector<float> BiasOf(Noise* noise, int experts, int kind) {
   return bias;
 }
 
-// Calls check(spec) for every way to divide the experts into groups, every number of kept groups,
-// and several values of top_k up to the number of experts that remain.
+// Calls check(spec) for every way to divide the experts into groups, and every number of kept
+// groups. Each has several values of top_k, up to the number of experts in the kept groups.
 template <typename Check>
 void ForShapes(Check check) {
   for (const int experts : {1, 2, 6, 8, 12, 33}) {

@@ -63,7 +63,7 @@ class Noise {
     return z ^ (z >> 31);
   }
   int Below(int n) { return static_cast<int>(Next() % n); }
-  // In [-1, 1).
+  // Returns a number in [-1, 1).
   float Unit() { return static_cast<float>(static_cast<int64_t>(Next()) * 0x1p-63); }
   std::vector<float> Floats(int64_t n, float scale = 1) {
     std::vector<float> values(n);

@@ -78,7 +78,7 @@ TEST_F(FairPreemptionTest, TheQuantumGrowsWithWhatTheAdmissionCost) {
   Step();
   EXPECT_EQ(PlaceQuantum(*sequences_["a1"]), 400 / kRecomputeShare);
   Add({.name = "b1", .prompt = 8, .principal = "b"});
-  // Both hold at most one place, so they take turns.
+  // Both principals hold at most one place, so they take turns.
   while (!sequences_["b1"]->admitted) Step();
   EXPECT_EQ(sequences_["a1"]->outputs(), kOnlyPlaceQuanta * 400 / kRecomputeShare);
   Add({.name = "b2", .prompt = 8, .principal = "b"});

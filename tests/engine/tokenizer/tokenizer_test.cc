@@ -433,7 +433,7 @@ TEST(StreamDecoderTest, WholeCharactersOnly) {
 
 TEST(StreamDecoderTest, ReplacesTheLongestPrefixThatCouldHaveBegunACharacter) {
   const auto tokenizer = Make(ByteSpec({}));
-  // Same results as Python's errors="replace" and Rust's from_utf8_lossy.
+  // The results are those of Python's errors="replace" and Rust's from_utf8_lossy.
   const std::string bytes = "a\xE2\x82z\xFF\x80\xED\xA0\x80\xF0\x9F";
   Ids ids;
   for (const char c : bytes) ids.push_back(static_cast<uint8_t>(c));

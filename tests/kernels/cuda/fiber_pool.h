@@ -19,7 +19,7 @@ class FiberPool {
 
   // Starts fiber `index`, or continues it after Pause. Returns when it pauses or its run ends.
   void Resume(int index);
-  // Only in a fiber: returns from Resume.
+  // Pauses the running fiber, so that Resume returns. Only a fiber may call this.
   void Pause();
   // Gives up the run of a paused fiber. The next Resume starts a new run on a new stack. Objects on
   // the old stack are not destroyed.

@@ -227,7 +227,7 @@ TEST_F(DeviceExpertsTest, ExpectedExpertsAreCopiedAhead) {
   rig_->experts->PrefetchHint(1, {7, 2, 8});
   const auto all = rig_->Use(1, {0, 1, 7, 9});
   ASSERT_TRUE(all.ok());
-  // It counts as a miss, but the device computes it.
+  // Expert 7 counts as a miss, but the device computes it.
   EXPECT_THAT(Where(*all, Place::kBackend, Found::kFetched), ElementsAre(7));
   EXPECT_THAT(Where(*all, Place::kHost, Found::kFetched), ElementsAre(9));
   EXPECT_EQ(Lanes().copied_ahead, 1);

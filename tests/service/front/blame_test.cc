@@ -394,7 +394,8 @@ TEST_F(BlameTest, TwoBrokenConnectionsLoseNothingAndThreeInARowEndTheStream) {
   EXPECT_GT(again->tokens.size(), 8);
 }
 
-// This happens with a proxy that ends only streams without messages.
+// For example, a proxy ends streams without messages: the run ends, but the stream of states
+// continues.
 TEST_F(BlameTest, AWorkerThatKeepsSayingItsStateHasNotCrashed) {
   const Client* client = Ask(1);
   Pass(absl::Seconds(1));
