@@ -97,7 +97,7 @@ class Refused(Exception):
 
 
 class Peer:
-    """llguidance. Times are in microseconds."""
+    """Computes masks with llguidance. Times are in microseconds."""
 
     def __init__(self, vocabulary):
         self.vocabulary = vocabulary
@@ -124,7 +124,7 @@ class Peer:
 
 
 class Tidepool:
-    """tests/bench/grammar_masks as a child process."""
+    """Computes masks with tests/bench/grammar_masks, which runs as a child process."""
 
     def __init__(self, program, vocabulary):
         self.child = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

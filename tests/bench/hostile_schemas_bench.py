@@ -85,7 +85,7 @@ class Streams:
         client.close()
 
     def p99_ms(self, beside):
-        """The 99th percentile while `beside` runs, and at least for SECONDS."""
+        """Returns the 99th percentile while `beside` runs, and at least for SECONDS."""
         self.gaps.clear()
         self.measuring = True
         begin = time.monotonic()

@@ -92,7 +92,7 @@ struct Figures {
   }
 };
 
-// Microseconds that `run` takes.
+// Returns the time of `run` in microseconds.
 template <typename Run>
 double Measure(Run run) {
   const auto start = std::chrono::steady_clock::now();

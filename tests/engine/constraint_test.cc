@@ -1,4 +1,4 @@
-// Constrained output through the engine.
+// Tests constrained output with an engine.
 #include <memory>
 #include <optional>
 #include <string>

@@ -63,7 +63,7 @@ EngineOptions Options() {
   return options;
 }
 
-// The model with an engine.
+// The model of a case, and an engine that uses it.
 struct FamilyEngine {
   FamilyEngine(const FamilyCase& family, const EngineOptions& options, int threads = 1,
                TestBackend backend = TestBackend::kFromEnvironment)
@@ -75,7 +75,7 @@ struct FamilyEngine {
     Start(options);
   }
 
-  // An engine without cached KV.
+  // Starts an engine without cached KV.
   void Start(const EngineOptions& options) {
     engine.reset();
     engine =

@@ -64,7 +64,7 @@ inline Answer ReadAll(Stream* stream) {
   return answer;
 }
 
-// A greedy request that ignores the model's end tokens.
+// Returns a greedy request that ignores the model's end tokens.
 inline GenerationRequest MakeRequest(std::vector<int32_t> prompt, int64_t max_tokens) {
   GenerationRequest request;
   request.prompt_length = prompt.size();
@@ -86,7 +86,7 @@ inline EngineOptions MakeOptions() {
   return options;
 }
 
-// Arena bytes for `blocks` blocks of a ScriptedModel with these options.
+// Returns the arena bytes for `blocks` blocks of a ScriptedModel with these options.
 inline size_t MemoryOfBlocks(int64_t blocks, const fakes::ScriptedModelOptions& model = {}) {
   const int full_layers = model.window > 0 ? (model.layers + 1) / 2 : model.layers;
   return blocks * full_layers * 3 * sizeof(float) * kernels::kKvBlockTokens;

@@ -45,7 +45,7 @@ struct RealEngine {
 
 class EngineModelTest : public testing::TestWithParam<const char*> {};
 
-// Requests with common prefixes and different lengths, greedy and sampled.
+// Returns greedy and sampled requests with common prefixes and different lengths.
 std::vector<GenerationRequest> MixedRequests(int count, int vocab_size) {
   std::vector<GenerationRequest> requests;
   for (int i = 0; i < count; ++i) {

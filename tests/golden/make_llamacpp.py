@@ -35,7 +35,8 @@ def log_sum_exp(logits):
 
 
 def compact(truth):
-    """The committed form of the truth [n, vocab]: a column sample, the top TOP, logsumexp."""
+    """Returns the committed form of the truth [n, vocab]: a sample of columns, the TOP largest
+    logits, logsumexp."""
     vocab = truth.shape[1]
     columns = np.sort(np.random.default_rng(SEED).choice(vocab, N_COLUMNS, replace=False))
     top_ids = np.argsort(-truth, axis=1, kind="stable")[:, :TOP]
@@ -83,7 +84,7 @@ def full_kl(truth, logits):
 
 
 def measure(data, truth, logits):
-    """The four metrics of README.md."""
+    """Returns the four metrics of README.md."""
     return {
         "sample_mean_abs_error": sample_error(data, logits),
         "bucket_mean_kl": bucket_kl(data, logits),

@@ -26,13 +26,13 @@ TASKS = ["tidepool_choice", "tidepool_until"]
 
 
 def wrapped(tokenizer):
-    """The tokenizer of make_smollm2 as a transformers tokenizer."""
+    """Returns the tokenizer of make_smollm2 as a transformers tokenizer."""
     return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>",
                                                 pad_token="<|im_end|>")
 
 
 def sample(task, one):
-    """The fields of one document that the test compares."""
+    """Returns the fields of one document that the test compares."""
     kept = {"doc_id": one["doc_id"]}
     if task == "tidepool_choice":
         kept["loglikelihoods"] = [float(response[0][0]) for response in one["resps"]]

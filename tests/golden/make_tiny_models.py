@@ -83,7 +83,7 @@ SPECS = (
 
 
 def build_model(spec):
-    """A freshly made, not yet initialised, transformers model of the spec."""
+    """Returns a freshly made, not yet initialised, transformers model of the spec."""
     settings = {
         "vocab_size": spec.n_vocab, "hidden_size": 64, "intermediate_size": 96,
         "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,

@@ -65,7 +65,7 @@ def sums_of(golden, lines):
 
 
 def sets(folder):
-    """Every tokenizer_lines.Set."""
+    """Returns every tokenizer_lines.Set."""
     yield from tokenizer_spm.sets(folder)
     yield from tokenizer_gemma4.sets(folder)
     yield from tokenizer_bpe.sets(folder)

@@ -153,7 +153,7 @@ def _encoder(fields, steps, ignore_merges):
 
 
 def ids_of(encode):
-    """The encoder without the sizes of words."""
+    """Returns the encoder without the sizes of words."""
     def ids(line):
         numbers = encode(line)
         return numbers[numbers.index(-1) + 1:] if -1 in numbers else numbers

@@ -13,7 +13,7 @@ CONTEXT = 4096
 
 
 def request(**changes):
-    """A valid request with one change: a dotted field and its value."""
+    """Returns a valid request with one change: a dotted field and its value."""
     built = make_request(text="Good", max_tokens=3)
     for path, value in changes.items():
         *parents, name = path.split("__")

@@ -297,7 +297,7 @@ class Received:
 
 
 def make_request(text=None, ids=None, chat=None, session=None, max_tokens=None, **sampling):
-    """A GenerateRequest; `chat` is a list of (role, content)."""
+    """Returns a GenerateRequest; `chat` is a list of (role, content)."""
     request = inference_pb.GenerateRequest()
     if text is not None:
         request.text = text

@@ -35,7 +35,7 @@ HOSTILE = (None, True, -1, 0, 1, 7, 1 << 24, (1 << 24) - 1, 1e308, -0.5, (1 << 6
 
 
 def paths_of(value, path=()):
-    """The path of every value below `value`."""
+    """Returns the path of every value below `value`."""
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, child in children:
         yield (*path, key)
@@ -83,7 +83,7 @@ def damage_bytes(rng, content):
 
 
 def with_sentencepiece():
-    """The files of a directory whose tokenizer is a SentencePiece model."""
+    """Returns the files of a directory whose tokenizer is a SentencePiece model."""
     files = seeded_damage.load(GOLDEN / "hf" / "llama_f32")
     # These files name tokens of the tokenizer that is replaced.
     for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):

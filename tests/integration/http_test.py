@@ -397,7 +397,7 @@ class WireTest(unittest.TestCase):
 
 
 def events_of(said):
-    """The JSON events of a chunked event stream that ends with [DONE]."""
+    """Returns the JSON events of a chunked event stream that ends with [DONE]."""
     rest, text = said.partition(b"\r\n\r\n")[2], b""
     while rest:
         size, _, rest = rest.partition(b"\r\n")

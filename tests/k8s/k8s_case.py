@@ -49,7 +49,7 @@ def kubectl_kustomize(folder):
 
 
 def container_of(resource):
-    """The only container."""
+    """Returns the only container."""
     containers = kustomize.pod_spec(resource)["containers"]
     assert len(containers) == 1, containers
     return containers[0]
@@ -102,7 +102,7 @@ class Rendered:
         return self.get("ConfigMap", volume["configMap"]["name"])["data"][file], paths[0]
 
     def config(self, resource):
-        """The flags in the configuration file."""
+        """Returns the flags in the configuration file."""
         return tomllib.loads(self.mounted_config(resource)[0])
 
 

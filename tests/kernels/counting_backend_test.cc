@@ -24,7 +24,7 @@ class CountingBackendTest : public testing::TestWithParam<std::tuple<Precision, 
   static Precision precision() { return std::get<0>(GetParam()); }
   static int threads() { return std::get<1>(GetParam()); }
 
-  // Compares the memory that `op` keeps, and its peak.
+  // Compares the memory that remains allocated after `op`, and the peak.
   void ExpectSameMemory(const Op& op) {
     Arena real(4 << 20);
     op(*real_, &real);

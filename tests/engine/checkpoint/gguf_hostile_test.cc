@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 constexpr uint64_t kHuge = ~uint64_t{0};
 
-// A file with every kind of value and several tensors.
+// Returns a file with every kind of value and several tensors.
 GgufWriter Victim() {
   GgufWriter writer = TinyModel("llama");
   writer.Bool("flag", true)

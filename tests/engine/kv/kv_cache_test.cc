@@ -289,7 +289,7 @@ TEST(KvCacheTest, NamesRecentPrefixes) {
   EXPECT_TRUE(cache->RecentPrefixes(10).empty());
 }
 
-// Two contents with the same hash, as an attacker might construct them.
+// Two contents have the same hash, as an attacker might construct them.
 TEST(BlockPoolTest, AHashCollisionDoesNotShareKv) {
   BlockPool pool(4);
   const BlockKey key = {.hash = {1, 2}, .group = 0};

@@ -150,7 +150,7 @@ class FakeDisk::File final : public KvDiskFile {
 
 inline std::unique_ptr<KvDiskFile> FakeDisk::Open() { return std::make_unique<File>(this); }
 
-// The smallest limit with this number of slots, for blocks of this size.
+// Returns the smallest limit that allows this number of slots for blocks of this size.
 inline int64_t LimitOf(int64_t slots, int64_t block_bytes) {
   return KvDiskLayout{.block_bytes = block_bytes, .slots = slots}.file_bytes();
 }

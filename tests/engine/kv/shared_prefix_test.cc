@@ -14,7 +14,7 @@
 namespace tidepool::engine {
 namespace {
 
-// A model with a full and two window groups, in a cache with a system prompt of 20 blocks.
+// A cache for a model with one full group and two window groups. The system prompt has 20 blocks.
 class SharedPromptTest : public testing::Test {
  protected:
   static constexpr int64_t kShared = 20;  // blocks

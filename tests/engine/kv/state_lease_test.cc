@@ -161,7 +161,7 @@ TEST(StateLeaseTest, APlanThatIsDroppedChangesNothing) {
       EXPECT_EQ(Copy(span.state_in), in);
     }
     in = Copy(span.state_in);
-    // Three blocks of KV, a state and a snapshot.
+    // The pass needs three blocks of KV, a state and a snapshot.
     EXPECT_EQ(cache->blocks_free(), free - 3 - 2 * kParts);
     space.reset();
     EXPECT_EQ(cache->blocks_free(), free);

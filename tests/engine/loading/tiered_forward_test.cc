@@ -87,7 +87,7 @@ constexpr int64_t kTopK = 4;
 
 using Parts = std::vector<std::pair<Walker*, int64_t>>;  // rows of sequences
 
-// Random numbers of rows for some of the unfinished sequences.
+// Returns random numbers of rows for some of the unfinished sequences.
 Parts DrawParts(std::vector<Walker>* walkers, std::mt19937* random) {
   Parts parts;
   for (Walker& walker : *walkers) {

@@ -1,4 +1,4 @@
-// The recurrent states of a ContiguousKv.
+// Tests the recurrent states of a ContiguousKv.
 #include "engine/model/contiguous_kv.h"
 
 #include <gtest/gtest.h>

@@ -100,7 +100,7 @@ TEST_P(HfFamilyTest, MetadataEqualsThatOfTheConverter) {
   // read.
   const std::set<std::string> other_values = {"hunyuan-moe.rope.freq_base", "glm4moe.block_count",
                                               "ernie4_5-moe.expert_shared_feed_forward_length"};
-  // Keys of other programs, or with the default value.
+  // The loader leaves these keys out: other programs use them, or they have the default value.
   const std::set<std::string> left_out = {
       "rope.scaling.finetuned",      "expert_group_count",
       "expert_group_used_count",     "nextn_predict_layers",
