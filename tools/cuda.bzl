@@ -6,7 +6,8 @@ _FLAGS = [
     "cu",
     "-std=c++20",
     "-O3",
-    # Fused multiply-adds are written out where they are meant: the same bits as on the CPU.
+    # nvcc must not fuse multiply-adds, so that the bits equal the CPU's. The source calls fused
+    # multiply-adds explicitly.
     "-fmad=false",
     # Kernels call constexpr functions of host headers.
     "--expt-relaxed-constexpr",
@@ -31,7 +32,8 @@ def _cuda_objects_impl(ctx):
         out = ctx.actions.declare_file(ctx.label.name + "_objects/" + src.basename + ".o")
         objects.append(out)
         ctx.actions.run_shell(
-            # In sandboxes all processes can have the same number, after which nvcc names its files in /tmp.
+            # nvcc names its files in /tmp by its process id, and in sandboxes all processes may
+            # have the same id.
             command = 'source "$1"; shift; export TMPDIR="$(mktemp -d)"; trap "rm -rf $TMPDIR" EXIT; "$TIDEPOOL_NVCC" "$@"',
             arguments = [toolkit.path] + _FLAGS + ctx.attr.copts + [
                 "-I.",

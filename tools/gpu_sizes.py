@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 """Prints a table of the main kernels of kernels/cuda: registers, spilled bytes, shared memory and occupancy.
 
-Compiles the files that have them with nvcc, for compute capabilities 8.0 and 9.0, and reads what its assembler reports.
-It needs CUDA's compiler (tools/setup --cuda), but no GPU. //tests/kernels/cuda:launch_sizes tells with how many threads
-and how much shared memory each kernel is started. Occupancy is the share of a multiprocessor's 64 warps that can be
-there at the same time. It is computed, not measured.
+Compiles the kernels' files with nvcc for compute capabilities 8.0 and 9.0, and reads the report of
+nvcc's assembler. It needs CUDA's compiler (tools/setup --cuda), but no GPU.
+//tests/kernels/cuda:launch_sizes prints the number of threads and the bytes of shared memory with
+which each kernel is started. Occupancy is the share of a multiprocessor's 64 warps that can run at
+the same time. It is computed, not measured.
 
 Usage: tools/gpu_sizes.py [--launches PROGRAM]
 """
@@ -21,8 +22,9 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FILES = ("matmul_int8_small", "matmul_int8_super", "tensor_core_block", "tensor_core_k", "attention")
 LAUNCHES = "//tests/kernels/cuda:launch_sizes"
-# Of a multiprocessor. All compute capabilities here have 65536 registers, which a warp gets in units of 256, and at
-# most 64 warps and 32 blocks. Shared memory comes in units of 128 bytes, and each block needs 1 KiB more.
+# Shared memory of a multiprocessor in bytes. Multiprocessors of these compute capabilities have
+# 65536 registers, and at most 64 warps and 32 blocks. A warp gets registers in units of 256. Shared
+# memory is allocated in units of 128 bytes, and each block needs 1 KiB more.
 SHARED_BYTES = {"sm_80": 164 << 10, "sm_90": 228 << 10}
 REGISTERS, WARPS, BLOCKS, WARP_LANES = 65536, 64, 32, 32
 
@@ -32,7 +34,7 @@ def round_up(value, unit):
 
 
 def occupancy(arch, threads, registers, shared):
-    """The share of a multiprocessor's warps that blocks of this size can use."""
+    """Returns the share of a multiprocessor's warps that blocks of this size can use."""
     warps = -(-threads // WARP_LANES)
     by_registers = REGISTERS // round_up(registers * WARP_LANES, 256) // 4 * 4 // warps
     by_shared = SHARED_BYTES[arch] // round_up(shared + 1024, 128)
@@ -46,7 +48,8 @@ def short_name(name):
 
 
 def parse(report):
-    """What nvcc --resource-usage printed: {mangled name: (registers, spilled bytes, static shared bytes)}."""
+    """Parses the output of nvcc --resource-usage. Returns {mangled name: (registers, spilled bytes,
+    static shared bytes)}."""
     found = {}
     kernel = None
     spilled = 0

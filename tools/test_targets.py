@@ -25,7 +25,7 @@ def bazel_query(expression):
 
 
 def package_of(path, root):
-    """The closest folder with a BUILD file, relative to root; '.' is the root."""
+    """Returns the closest folder with a BUILD file, relative to root. '.' is the root."""
     folder = path if (root / path).is_dir() else path.parent
     while folder != pathlib.PurePath(".") and not (root / folder / "BUILD").exists():
         folder = folder.parent
@@ -41,7 +41,7 @@ def mirror_of(folder):
 
 
 def targets_for(path, root=ROOT, query=bazel_query):
-    """The test targets of one path, which is relative to root."""
+    """Returns the test targets of one path, which is relative to root."""
     path = pathlib.PurePath(path)
     if not (root / path).exists():
         raise ValueError(f"{path} does not exist")

@@ -1,10 +1,11 @@
-"""Measures how much streams that nobody reads slow down the streams of other clients.
+"""Measures how much streams whose clients do not read slow down the streams of other clients.
 
 Usage: back_pressure_bench.py [--readers 8] [--callers 8] [--pairs 5] [--seconds 8] [--json]
 
-Each pair has two runs of --callers callers against one server with the tiny model: one with --readers
-streams of 16,000 tokens and logprobs=20 whose clients have stopped reading, and one without them. Every
-second pair has the reverse order. Prints the medians of the callers' tokens per second.
+Each pair has two runs of --callers callers against one server with the tiny model. In one run, the
+server also has --readers streams of 16,000 tokens and logprobs=20, whose clients have stopped
+reading. Every second pair has the reverse order. Prints the medians of the callers' tokens per
+second.
 """
 
 import argparse

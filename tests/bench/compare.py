@@ -46,7 +46,7 @@ def llama_bench_speeds(report):
 
 
 def make_sides(model, args):
-    """{name: function that returns {test: tokens per second}}, Tidepool first."""
+    """Returns {name: function that returns {test: tokens per second}}, with Tidepool first."""
     python_shape = ["--prompt", args.prompt, "--generate", args.generate, "--batch", args.batch]
     bench_shape = ["-p", args.prompt, "-n", args.generate]
     ours = [args.tidepool, "bench", "--json", "-m", model, "-r", 1, "-t", args.threads, *bench_shape,
@@ -65,7 +65,7 @@ def make_sides(model, args):
 
 
 def spread(values):
-    """First quartile, median, third quartile."""
+    """Returns the first quartile, the median and the third quartile."""
     if len(values) == 1:
         return values * 3
     return statistics.quantiles(values, n=4, method="inclusive")

@@ -1,4 +1,5 @@
-"""What a constraint costs, and whether requests without one are as fast as with an older binary.
+"""Measures the cost of a constraint, and whether requests without a constraint are as fast as with
+an older binary.
 
 Usage: constraint_bench.py MODEL.gguf [--old BINARY] [--streams 8] [--tokens 192] [--rounds 15]
                            [--threads 2] [--json]
@@ -76,7 +77,7 @@ class Bench:
 
 
 def measure(args):
-    """{kind: [(tokens per second, tokens per second of CPU time) of each round]}"""
+    """Returns {kind: [(tokens per second, tokens per second of CPU time) of each round]}."""
     new = Bench(os.environ["TIDEPOOL_BINARY"], args)
     sides = {kind: lambda schema=schema: new.run(schema) for kind, schema in SCHEMAS.items()}
     if args.old:

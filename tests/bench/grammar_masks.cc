@@ -1,11 +1,11 @@
 // Computes and times masks for programs that compare them with other engines.
 //
 // Reads JSON lines. The first is the vocabulary: {"tokens": [hexadecimal bytes, "" for control
-// tokens], "stop": [ids]}. Each of the others is {"schema": ..., "walks": [[ids]], "masks": bool},
-// with a walk for each output, and maybe "whitespace_pattern". The answer to it is one line:
-// {"compiled", "error", "compile_us", "walks": [{"mask_us", "accept_us", "masks", "accepted"}]},
-// with a mask before each token, and after the last one. A mask is hexadecimal bytes, in which the
-// lowest bit of the first byte is token 0.
+// tokens], "stop": [ids]}. Each other line is {"schema": ..., "walks": [[ids]], "masks": bool},
+// with a walk for each output. It may also have "whitespace_pattern". The program prints one line
+// for it: {"compiled", "error", "compile_us", "walks": [{"mask_us", "accept_us", "masks",
+// "accepted"}]}, with a mask before each token, and after the last one. A mask is hexadecimal
+// bytes, in which the lowest bit of the first byte is token 0.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -22,7 +22,7 @@ namespace tidepool::engine::grammar {
 namespace {
 
 using Json = nlohmann::ordered_json;
-// The CPU time of this thread in microseconds, so that other processes do not count.
+// Returns the CPU time of this thread in microseconds, so that other processes do not count.
 double Now() { return absl::ToDoubleMicroseconds(base::ThreadCpuTime()); }
 
 std::shared_ptr<const TokenTrie> ReadVocabulary(const Json& line) {

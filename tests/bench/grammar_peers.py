@@ -1,4 +1,5 @@
-"""Masks of Tidepool and of llguidance for the same outputs: for masks_bench.py and tests/golden/check_masks.py.
+"""Computes masks with Tidepool and llguidance for the same outputs. masks_bench.py and
+tests/golden/check_masks.py use it.
 
 Both engines get the same vocabulary, schema and whitespace. Needs tools/setup --peers.
 """
@@ -32,7 +33,7 @@ class Vocabulary:
         self.llguidance = llguidance.LLTokenizer(llguidance.TokenizerWrapper(Wrapped(self)))
 
     def encode(self, text):
-        """The longest token at each place."""
+        """Returns the ids of the text. At each position, it takes the longest token."""
         ids, at = [], 0
         while at < len(text):
             size = next(size for size in range(min(MAX_TOKEN_BYTES, len(text) - at), 0, -1)
@@ -58,14 +59,14 @@ class Wrapped:
 
 
 def letters_of_bytes():
-    """The character that stands for each byte in GPT-2's vocabularies."""
+    """Returns the character for each byte in GPT-2's vocabularies."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in plain]
     return {**{chr(byte): byte for byte in plain}, **{chr(256 + i): byte for i, byte in enumerate(others)}}
 
 
 def read_smollm2():
-    """49,152 tokens."""
+    """Returns SmolLM2's vocabulary of 49,152 tokens."""
     import gguf
     fields = gguf.GGUFReader(SMOLLM2).fields
     kinds = fields["tokenizer.ggml.token_type"].contents()
@@ -76,7 +77,7 @@ def read_smollm2():
 
 
 def read_tekken():
-    """131,072 tokens, of Mistral's models."""
+    """Returns a vocabulary of Mistral's models, with 131,072 tokens."""
     file = json.loads(TEKKEN.read_text())
     size, control = file["config"]["default_vocab_size"], file["config"]["default_num_special_tokens"]
     texts = [base64.b64decode(token["token_bytes"]) for token in file["vocab"][:size - control]]
@@ -96,7 +97,7 @@ class Refused(Exception):
 
 
 class Peer:
-    """llguidance. Times are in microseconds."""
+    """Computes masks with llguidance. Times are in microseconds."""
 
     def __init__(self, vocabulary):
         self.vocabulary = vocabulary
@@ -123,7 +124,7 @@ class Peer:
 
 
 class Tidepool:
-    """tests/bench/grammar_masks as a child process."""
+    """Computes masks with tests/bench/grammar_masks, which runs as a child process."""
 
     def __init__(self, program, vocabulary):
         self.child = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""What 50 hostile schemas at once cost the other streams of a server.
+"""Measures how much 50 hostile schemas at once slow down the other streams of a server.
 
 Usage: hostile_schemas_bench.py [--model MODEL.gguf] [--threads 2] [--rounds 3] [--json]
 
@@ -33,7 +33,7 @@ def nested_one_of(depth, extra):
 
 
 def hostile_schemas():
-    """Different ones, some of which a server refuses."""
+    """Returns different schemas. A server refuses some of them."""
     text = {"type": "string"}
     for number in range(REQUESTS // 10):
         yield nested_one_of(8, number)
@@ -85,7 +85,7 @@ class Streams:
         client.close()
 
     def p99_ms(self, beside):
-        """The 99th percentile while `beside` runs, and at least for SECONDS."""
+        """Returns the 99th percentile while `beside` runs, and at least for SECONDS."""
         self.gaps.clear()
         self.measuring = True
         begin = time.monotonic()

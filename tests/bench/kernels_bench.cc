@@ -76,7 +76,8 @@ void BenchMatMul(benchmark::State& state, const Case& c, double bandwidth) {
       benchmark::Counter(calls * c.rows * c.out * c.in, benchmark::Counter::kIsRate);
 }
 
-// One decode or prefill step of one layer's attention: 9 query heads over 3 KV heads of 64.
+// Measures one decode or prefill step of one layer's attention: 9 query heads over 3 KV heads of 64
+// dimensions.
 void BenchAttend(benchmark::State& state, int64_t rows, int64_t context, int threads) {
   const auto backend = Backend({DType::kF32, 0, 0, rows, threads});
   KvLayer layer;
@@ -100,7 +101,7 @@ void BenchAttend(benchmark::State& state, int64_t rows, int64_t context, int thr
   }
 }
 
-// Packs one matrix, as loading a model does. Source and destination exceed the caches.
+// Measures packing one matrix, as loading a model does. Source and destination exceed the caches.
 void BenchPack(benchmark::State& state, DType dtype) {
   const int64_t cols = WholeBlocks(dtype, 2048);
   const int64_t row_bytes = cols / BlockElements(dtype) * BlockBytes(dtype);
@@ -115,7 +116,7 @@ void BenchPack(benchmark::State& state, DType dtype) {
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * source.size()));
 }
 
-// An empty loop over two ranges: the cost of starting and joining the threads.
+// Measures an empty loop over two ranges, which is the cost of starting and joining the threads.
 void BenchFork(benchmark::State& state, int threads) {
   base::ThreadPool pool(threads);
   for (auto _ : state) {

@@ -3,8 +3,9 @@ without --kv-disk.
 
 Usage: kv_disk_bench.py MODEL.gguf [--tokens 1500] [--sessions 4] [--turns 4] [--threads 2] [--json]
 
-The KV memory holds one session's prompt, so that each turn finds its own gone. Two servers, with a
-disk and without, take turns; a session's first turn is not counted.
+The KV memory has room for the prompt of only one session. So at each turn of a session, its KV is
+no longer in memory. Two servers, with a disk and without, run in turn. The first turn of a session
+is not counted.
 """
 
 import argparse
@@ -21,7 +22,7 @@ BLOCK = 32
 
 
 def kv_bytes(model, tokens):
-    """KV bytes of this number of tokens in F16."""
+    """Returns the KV bytes of this number of tokens in F16."""
     shown = harness.run_tidepool("inspect", "--model", model, "--json")
     if shown.returncode != 0:
         raise SystemExit(shown.stderr.strip())
@@ -29,7 +30,7 @@ def kv_bytes(model, tokens):
 
 
 def first_token(client, ids):
-    """(seconds to the first token, tokens that were not computed)."""
+    """Returns (seconds to the first token, number of tokens that were not computed)."""
     begun = time.perf_counter()
     answer = client.generate(ids=ids, max_tokens=1, timeout=600)
     return time.perf_counter() - begun, answer.usage.cached_tokens

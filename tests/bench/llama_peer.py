@@ -3,10 +3,10 @@
 Usage: llama_peer.py MODEL.gguf --prompt 512 --generate 128 --batch 1,8 --threads 2 --flash-attn auto
 Prints one JSON object of tokens per second: {"pp512": 299.1, "tg128": 110.9, "tg128@8": 405.0}.
 
-Calls llama_decode directly, so Python's share is a few microseconds a step; one warm-up comes first.
-Each test has a context of its own, as large as it needs: prefill in one batch, decode with one row of
-every sequence in a batch, logits for each, every sequence with KV cells of its own. The tokens are
-those that `tidepool bench -r 1` takes: any of the vocabulary, pseudo-random.
+Calls llama_decode directly, so Python takes only a few microseconds per step. A warm-up comes
+first. Each test has its own context, which is just large enough. Prefill is one batch. A decode
+batch has one row of every sequence, with logits. Every sequence has its own KV cells. The tokens
+are the same as those of `tidepool bench -r 1`: pseudo-random ones of the whole vocabulary.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def open_context(model, sequences, tokens, batch, args):
     params.n_threads = params.n_threads_batch = args.threads
     params.flash_attn_type = FLASH_ATTENTION[args.flash_attn]
     params.kv_unified = False
-    params.swa_full = False  # as llama.cpp's own programs: a window layer keeps only its window
+    params.swa_full = False  # as in llama.cpp's own programs: a window layer keeps only its window
     context = llama_cpp.llama_init_from_model(model, params)
     if not context:
         raise RuntimeError("llama_init_from_model failed")
@@ -36,7 +36,7 @@ def open_context(model, sequences, tokens, batch, args):
 
 
 def token_at(run, sequence, position, vocabulary):
-    """Same as in engine/evaluation/throughput.cc (SplitMix64)."""
+    """Returns the same token as engine/evaluation/throughput.cc (SplitMix64)."""
     mask = (1 << 64) - 1
     x = (run << 48 | sequence << 32 | position) + 0x9E3779B97F4A7C15 & mask
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & mask
@@ -65,7 +65,7 @@ def forget(context):
 
 
 def seconds_of(context, batch, steps, rows_of_step, last_only):
-    """Seconds for `steps` batches, starting with an empty cache."""
+    """Returns the seconds for `steps` batches, starting with an empty cache."""
     forget(context)
     rows = [rows_of_step(step) for step in range(steps)]
     start = time.perf_counter()
@@ -77,7 +77,7 @@ def seconds_of(context, batch, steps, rows_of_step, last_only):
 
 
 def measure(model, args, sequences, tokens, prefill):
-    """Tokens per second of one test."""
+    """Returns the tokens per second of one test."""
     rows = tokens if prefill else sequences
     context = open_context(model, sequences, tokens, rows, args)
     batch = llama_cpp.llama_batch_init(rows, 0, 1)

@@ -3,11 +3,11 @@
 Usage: long_prompt_bench.py MODEL.gguf [--callers 4] [--prompt 1500] [--pairs 5] [--seconds 15]
                             [--threads 2] [--json]
 
---callers clients decode streams, one stream after another each. Each pair has two runs: one with nothing
-else, and one while new prompts of --prompt tokens arrive one after another. Every second pair has the
-reverse order. The report has median and 99th percentile of the time between two messages with tokens in
-the callers' streams, and the time to the first token of the prompts. The clients run on the same
-processors as the server.
+Each of --callers clients decodes one stream after another. Each pair has two runs: one with these
+clients alone, and one in which new prompts of --prompt tokens also arrive, one after another. Every
+second pair has the reverse order. The report has median and 99th percentile of the time between two
+messages with tokens in the callers' streams, and the time to the first token of the prompts. The
+clients run on the same processors as the server.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def send_prompts(server, end, seed, tokens, firsts):
 
 
 def run(args, server, number, beside_prompts):
-    """(seconds between tokens, seconds to the first token of each prompt)"""
+    """Returns (seconds between tokens, seconds to the first token of each prompt)."""
     gaps, firsts = [], []
     end = time.perf_counter() + args.seconds
     threads = [threading.Thread(target=decode_until,
@@ -58,7 +58,7 @@ def run(args, server, number, beside_prompts):
 
 
 def measure(args, server):
-    run(args, server, 0, beside_prompts=True)  # the server learns what its steps take
+    run(args, server, 0, beside_prompts=True)  # the server learns how long its steps take
     rows = []
     for number in range(1, args.pairs + 1):
         row = {}

@@ -1,5 +1,6 @@
-// Writes traces for `tidepool replay` and replay_table.py: those used to choose the constants of
-// policies ("design"), those held out to test the choice, or those with the shape of real models:
+// Writes traces for `tidepool replay` and replay_table.py. "design" traces are used to choose the
+// constants of policies, and "held-out" traces to test the choice. "models" traces have the shape
+// of real models:
 //
 //   bazel run --config=opt //tests/bench:make_traces -- DIR design|held-out|models SEED
 #include <cstdlib>

@@ -4,10 +4,11 @@
     bazel build --config=opt //tests/bench:grammar_masks
     tests/bench/masks_bench.py [--vocabulary smollm2|tekken] [--schemas FILE.jsonl] [--every N]
 
-For each schema of tests/golden/schemas that both engines accept: the time to compile it and compute the first mask;
-then the masks before each token of its valid instances, compact and spaced. Times are CPU times. Both engines begin
-each schema without any state of another one. llguidance is called from Python, which adds about one microsecond.
-Needs tools/setup --peers.
+For each schema of tests/golden/schemas that both engines accept, it measures the time to compile
+the schema and compute the first mask. Then it measures the masks before each token of the schema's
+valid instances, compact and spaced. Times are CPU times. Both engines begin each schema without any
+state of earlier schemas. llguidance is called from Python, which adds about one microsecond. Needs
+tools/setup --peers.
 """
 
 import argparse

@@ -58,7 +58,7 @@ OURS = "tidepool"
 
 
 def probe(pack, record_bytes, seconds, depth=8):
-    """Bytes per second of random reads of records."""
+    """Returns the bytes per second of random reads of records."""
     file = os.open(pack, os.O_RDONLY | os.O_DIRECT)
     records = (os.fstat(file).st_size - record_bytes) // record_bytes
     done = [0] * depth
@@ -66,8 +66,8 @@ def probe(pack, record_bytes, seconds, depth=8):
 
     def read(worker):
         buffer = mmap.mmap(-1, record_bytes)
-        # Different offsets each time: a cache below the disk may still hold those of the last
-        # probe.
+        # Each probe reads other offsets, because a cache below the disk may still have the data of
+        # the last probe.
         place = random.Random()
         while time.perf_counter() < end:
             done[worker] += os.preadv(file, [buffer], place.randrange(records) * record_bytes)
@@ -101,7 +101,7 @@ class Killed(Exception):
 
 
 def run_json(command, group=None):
-    """The JSON object that the command prints."""
+    """Returns the JSON object that the command prints."""
     before = group.kills() if group else 0
     result = subprocess.run([*(group.prefix() if group else []), *command], capture_output=True,
                             text=True)
@@ -131,8 +131,8 @@ def offload_flags(args, policy):
 
 
 def beside_slots_bytes(report):
-    """Peak memory of the process, minus the shared weights and the memory for experts. The report must
-    have only one test."""
+    """Returns the peak memory of the process, minus the shared weights and the memory for experts.
+    The report must have only one test."""
     (result,), offload = report["results"], report["offload"]
     return result["peak_rss_bytes"] - offload["weight_bytes"] - offload["capacity_bytes"]
 
@@ -148,7 +148,7 @@ def run_decode(args, policy, reader):
     counted = result["offload"]
     read = counted["demand_bytes"] + counted["prefetch_bytes"]
     speed = result["tokens_per_s"]["median"]
-    # The misses of `replay` for the same routing: each reads one record.
+    # These are the misses of `replay` for the same routing. Each miss reads one record.
     missed = counted["misses"] * offload["record_bytes"] / args.generate
     bound = statistics.mean([before, args.probed]) / max(1, missed)
     return {
@@ -165,8 +165,8 @@ def run_decode(args, policy, reader):
 
 
 def run_prompt(args, length):
-    """Seconds to the first token, and the bytes read, relative to the bytes of the experts not
-    in memory."""
+    """Returns the seconds to the first token, and the ratio of the bytes read to the bytes of the
+    experts that are not in memory."""
     report = bench(args, "-p", str(length), "-n", "0", *offload_flags(args, args.policies[0]))
     result, offload = report["results"][0], report["offload"]
     counted = result["offload"]
@@ -199,7 +199,7 @@ def run_peer(args, test, count):
 
 
 def sides(args):
-    """{test: {side: function that measures it}} for one round."""
+    """Returns {test: {side: function that measures the test}} for one round."""
     if args.resident:
         return {"resident": {memory: lambda memory=memory: run_resident(args, memory)
                              for memory in ("100%", "auto")}}
@@ -269,7 +269,7 @@ class Summary:
 
 
 WHOLE = "{:.0f}"
-OF_A_SIDE = (  # name of the row, key, what one is, form
+OF_A_SIDE = (  # name of the row, key, unit, format
     ("tokens/s", "tokens_per_s", 1, "{:.2f}"),
     ("share of the probe's bound", "of_bound", 1, "{:.2f}"),
     ("MB missed per token", "missed_bytes_per_token", 1e6, WHOLE),

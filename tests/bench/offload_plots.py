@@ -67,7 +67,7 @@ def save(figure, path):
 
 
 def write_profile(trace, file):
-    """The first quarter of a trace's forwards."""
+    """Writes the first quarter of a trace's forwards."""
     command = ["zstd", "-dcq", trace] if trace.suffix == ".zst" else ["cat", trace]
     lines = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.splitlines(keepends=True)
     file.write_bytes(b"".join(lines[:1 + (len(lines) - 1) // 4]))

@@ -16,17 +16,17 @@ def note(line):
 
 
 def quartiles(values):
-    """First quartile, median, third quartile."""
+    """Returns the first quartile, the median and the third quartile."""
     if len(values) == 1:
         return list(values) * 3
     return statistics.quantiles(values, n=4, method="inclusive")
 
 
 class Measurements:
-    """Records of (round, test, side, ...). Each is written at once as a JSON line to `file` (None:
-    only in memory), so that none is lost if the run is stopped. The first line has the settings. An
-    existing file is continued if its settings are equal; otherwise SystemExit names one that
-    differs."""
+    """Records of (round, test, side, ...). Each record is written at once as a JSON line to `file`
+    (None: only in memory), so that none is lost if the run is stopped. The first line has the
+    settings. An existing file is continued if its settings are equal. Otherwise, SystemExit names a
+    setting that differs."""
 
     def __init__(self, file, settings):
         self.file, self.records = file, []
@@ -85,8 +85,8 @@ class Progress:
 
 
 def record_profile(tidepool, model, threads, file):
-    """A routing trace of 8 sequences of 64 tokens, for the policy static. One of them is the
-    sequence that `tidepool bench` decodes; the others never occur there."""
+    """Records a routing trace of 8 sequences of 64 tokens, for the policy static. One of them is
+    the sequence that `tidepool bench` decodes. The others do not occur in `tidepool bench`."""
     command = [tidepool, "bench", "--model", model, "-p", "0", "-n", "64", "-b", "8", "-r", "1",
                "-t", str(threads), "--trace-experts", str(file), "--json"]
     result = subprocess.run(command, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Goodput and latency of a server at its capacity and at three times that.
+"""Measures goodput and latency of a server at its capacity, and at three times this load.
 
 Usage: overload_bench.py [--model MODEL.gguf] [--threads 2] [--prompt 128] [--output 64]
                          [--seconds 60] [--search-seconds 10] [--json]
@@ -22,12 +22,12 @@ WIDTHS = (len("128 callers"), *map(len, COLUMNS[1:]))
 
 
 def request_flags(args, run):
-    """The flags of a run's requests. No other run sends the same prompts, so none is cached."""
+    """Returns the flags of a run's requests. Each run sends other prompts, so none is cached."""
     return "-p", args.prompt, "-n", args.output, "--seed", run
 
 
 def find_capacity(args, server):
-    """The best goodput in requests per second, and all reports."""
+    """Returns the best goodput in requests per second, and all reports."""
     reports = []
     for run, callers in enumerate(CALLERS):
         note(f"capacity: {callers} callers")

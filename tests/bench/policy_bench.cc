@@ -1,6 +1,7 @@
-// The cost of a decision of each policy for a large model: 48 layers of 128 experts, top 8, with a
-// quarter of the experts in memory. A quarter of decode's routings is new. Prefills have 512 rows.
-// The time is per layer and forward, and includes the bookkeeping of moe::Placement.
+// Measures the time of each policy's decisions for a large model: 48 layers of 128 experts, top 8,
+// with a quarter of the experts in memory. In decoding, a quarter of the chosen experts changes
+// with each token. Prefills have 512 rows. The time is per layer and forward, and includes the
+// bookkeeping of moe::Placement.
 //
 //   bazel run --config=opt //tests/bench:policy_bench
 #include <cstdint>

@@ -19,7 +19,7 @@ EXPERTS = {
 
 
 def gains(hazards):
-    """Of holding for 1, 2, ... forwards; the next forward is free."""
+    """Returns the gains of holding a slot for 1, 2, ... forwards. The next forward is free."""
     unused, waited, result = 1.0, 0.0, []
     for forward, hazard in enumerate(hazards):
         waited += unused if forward > 0 else 0

@@ -45,14 +45,14 @@ class Bench:
         self.draw = random.Random(name)
         self.client = harness.Client(self.server)
         self.other = harness.Client(self.server)
-        for _ in range(2):  # the server learns what its steps take
+        for _ in range(2):  # the server learns how long its steps take
             first_token(self.client, fresh_prompt(self.draw, 1000))
 
     def alone(self):
         return first_token(self.client, fresh_prompt(self.draw, self.args.prompt))
 
     def beside(self, delay):
-        """(seconds of the long prompt, seconds of the short request)"""
+        """Returns (seconds of the long prompt, seconds of the short request)."""
         longs = []
         prompt = fresh_prompt(self.draw, self.args.prompt)
         short = fresh_prompt(self.draw, 8)
@@ -64,7 +64,7 @@ class Bench:
         return longs[0], waited
 
     def streams(self):
-        """The 99th percentile of the seconds between two tokens of a stream."""
+        """Returns the 99th percentile of the seconds between two tokens of a stream."""
         gaps = []
         end = time.perf_counter() + self.args.stream_seconds
 

@@ -23,7 +23,7 @@ WORDS = "the tide boat net harbour lamp rope gull salt fog bell stone wind oar s
 
 
 def system_prompt(client, tokens, seed):
-    """A text of at least this number of tokens, and only a few more."""
+    """Returns a text that has this number of tokens, or a few more."""
     draw = random.Random(seed)
     text = ""
     while True:
@@ -34,7 +34,7 @@ def system_prompt(client, tokens, seed):
 
 
 def ask(client, name, system):
-    """(seconds to the first token, usage) of a new session's first turn."""
+    """Returns (seconds to the first token, usage) of a new session's first turn."""
     client.create_session(name)
     begun = time.perf_counter()
     first = None

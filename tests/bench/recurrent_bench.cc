@@ -51,7 +51,7 @@ std::unique_ptr<KernelBackend> Backend(const Case& c) {
   return *std::move(backend);
 }
 
-// One span for each sequence, which reads state s and writes state s + 1.
+// Returns one span for each sequence. It reads state s and writes state s + 1.
 std::vector<StateSpan> SpansOf(const Case& c, const StateMemory& memory, int first_state) {
   std::vector<StateSpan> spans;
   for (int i = 0; i < c.sequences; ++i) {
@@ -118,7 +118,7 @@ void BenchConv(benchmark::State& state, const Case& c) {
   const int64_t rows = c.sequences * c.rows;
   std::vector<float> x = Noise(1).Floats(rows * kChannels);
   const std::vector<float> weight = Noise(2).Floats(kChannels * kKernel);
-  // Without it, the values would become smaller and smaller.
+  // Without this bias, the values would become smaller and smaller.
   const std::vector<float> bias(kChannels, 0.5f);
   const std::vector<StateSpan> spans = SpansOf(c, memory, 0);
   for (auto _ : state) {

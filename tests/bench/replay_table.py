@@ -25,7 +25,7 @@ def replay(binary, trace, shares, policies, interval=1):
 
 
 def measure(binary, trace, shares):
-    """One row per share: hit rates by policy."""
+    """Returns one row per share: the hit rates by policy."""
     rows = [{"trace": trace.name.split(".")[0], "share": share, "tide": 0.0} for share in shares]
     results = replay(binary, trace, shares, "adaptive,lru,belady")
     for i, result in enumerate(results):

@@ -34,7 +34,7 @@ std::vector<float> Logits(int vocabulary, float deviation) {
   return logits;
 }
 
-// A context in which the most frequent token is every tenth, as in texts.
+// Returns a context in which every tenth token is the most frequent one, as in texts.
 std::vector<int32_t> Context(int64_t size, bool repeated) {
   std::mt19937 random(2);
   std::vector<int32_t> tokens(size);

@@ -1,5 +1,5 @@
-// The cost of a plan while many requests with a common prefix wait: one of them computes the prefix
-// of 4,096 tokens, and the others wait for it. The time is per plan; each plan is dropped.
+// Measures the time of a plan while many requests with a common prefix of 4,096 tokens wait. One
+// request computes the prefix, and the others wait for the prefix. Each plan is dropped.
 //
 //   bazel run --config=opt //tests/bench:scheduler_bench
 #include <cstdint>

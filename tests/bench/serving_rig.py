@@ -1,7 +1,8 @@
-"""What the serving benchmarks share: servers, and `tidepool bench --server` as the load generator.
+"""Functions that the serving benchmarks share: servers, and `tidepool bench --server` as the load
+generator.
 
-Build //service:tidepool first, and run them with the interpreter made by tools/setup
-(.cache/venv/bin/python) from any folder. They build nothing.
+Build //service:tidepool first, because the benchmarks build nothing. Run them with the interpreter
+that tools/setup installs (.cache/venv/bin/python), from any folder.
 """
 
 import json
@@ -26,7 +27,7 @@ def note(text):
 
 
 def load(server, *flags):
-    """The report of `tidepool bench --server`."""
+    """Returns the report of `tidepool bench --server`."""
     result = harness.run_tidepool("bench", "--server", server.address, "--json", *flags,
                                   timeout=1200)
     if result.returncode != 0:

@@ -7,7 +7,7 @@
 //
 // For each number of threads and layers it prints microseconds per token, as median and quartiles
 // of 200 runs: through the engine (plan, forward, sample, commit, delivery) and for the forward
-// pass alone. Nobody reads the stream during a run. The start of the request is subtracted: a run
+// pass alone. The stream is not read during a run. The time to start a request is subtracted: a run
 // of one token measures it.
 #include <algorithm>
 #include <chrono>
@@ -81,7 +81,7 @@ std::string ModelFile(int layers) {
 }
 
 struct Figures {
-  std::vector<double> microseconds;  // a token, by run
+  std::vector<double> microseconds;  // per token, by run
 
   void Print(const char* what, int threads, int layers) {
     std::sort(microseconds.begin(), microseconds.end());
@@ -92,7 +92,7 @@ struct Figures {
   }
 };
 
-// Microseconds that `run` takes.
+// Returns the time of `run` in microseconds.
 template <typename Run>
 double Measure(Run run) {
   const auto start = std::chrono::steady_clock::now();

@@ -31,7 +31,7 @@ NOT_RUN = {
 }
 # Programs in tests/bench that only other programs start.
 HELPERS = {"llama_peer.py", "grammar_masks"}
-# Scripts of others.
+# Scripts of other projects.
 FOREIGN = {"convert_hf_to_gguf.py"}
 # The flags of these scripts are parsed by other files.
 PARSED_BY = {
@@ -64,13 +64,13 @@ def strip(words):
 
 
 def commands(page):
-    """The commands in sh blocks of a page, and its inline commands."""
+    """Returns the commands in sh blocks of a page, and its inline commands."""
     text = page.read_text()
     found = [command for block in SH_BLOCK.findall(text) for command in split(block)]
     for span in re.findall(r"`([^`\n]+)`", ANY_BLOCK.sub("", text)):
         try:
             found.append(strip(shlex.split(span)))
-        except ValueError:  # a text with a quote
+        except ValueError:  # not a command but a text with a quote
             continue
     return [command for command in found if command]
 
@@ -93,7 +93,7 @@ def tidepool_commands():
 
 
 def flags_of(words):
-    """The flags among words: without their values, and without numbers."""
+    """Returns the flags among `words`, without their values, and without negative numbers."""
     return [word.split("=")[0] for word in words if re.match(r"--?[A-Za-z]", word)]
 
 
@@ -119,7 +119,7 @@ def check_tidepool(words):
         return []
     if words[0] not in tidepool_commands():
         return [f"there is no command {words[0]}"]
-    # "sessions" has commands of its own, whose flags its help lists.
+    # "sessions" has subcommands. Its help lists their flags.
     known = {flag for pair in COMMAND_FLAG.findall(tidepool_help(words[0])) for flag in pair} | {"--help"}
     return [f"tidepool {words[0]} has no flag {flag}" for flag in flags_of(words[1:]) if flag not in known]
 
@@ -134,7 +134,7 @@ def check_bazel(words):
 
 
 def check_path(word):
-    """A file or folder of the checkout, or a target."""
+    """Checks that the word is a file or folder of the checkout, or a target."""
     path = word.rstrip("/")
     if (ROOT / path).exists() or list(ROOT.glob(path)):
         return []
@@ -164,7 +164,7 @@ def check_grpcurl(words):
 
 
 def check(words):
-    """What is wrong with a command. Nothing, if it is not one of ours."""
+    """Returns what is wrong with a command, or nothing if the program is not one of ours."""
     program, rest = words[0], words[1:]
     if program in ("tidepool", ".cache/bazel-bin/service/tidepool"):
         return check_tidepool(rest)

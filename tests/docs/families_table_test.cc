@@ -1,5 +1,5 @@
-// The README has the table of model families that the registries of the loader give. A test
-// compares a model of every row, made by transformers, with its reference.
+// The README's table of model families equals the registries of the loader. For every row, a test
+// compares a model that transformers made with its reference.
 #include <filesystem>
 #include <fstream>
 #include <map>

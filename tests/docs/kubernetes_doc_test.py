@@ -1,5 +1,6 @@
-"""docs/kubernetes.md is true: its sh blocks run, its overlay renders, and what its other commands
-name is there. Blocks of the language console need a cluster or a container runtime and are not run.
+"""Checks docs/kubernetes.md: its sh blocks run, its overlay renders, and everything that its other
+commands name exists. Blocks of the language `console` need a cluster or a container runtime, and
+are not run.
 """
 
 import os
@@ -33,7 +34,7 @@ class KubernetesDocTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        # A tree without symbolic links, like a checkout.
+        # Copies the tree without symbolic links, like a checkout.
         cls.tree = harness.scratch_folder()
         shutil.copytree(RUNFILES / "k8s", cls.tree / "k8s")
         (overlay,) = blocks("yaml")
@@ -81,7 +82,7 @@ class KubernetesDocTest(unittest.TestCase):
         self.assertEqual(harness.failure(harness.Client(front).stats)[0], "UNAUTHENTICATED")
 
     def secrets(self):
-        """The files of each Secret, in kubectl's form [KEY=]FILE."""
+        """Returns the files of each Secret, in kubectl's form [KEY=]FILE."""
         secrets = {}
         for line in "".join(blocks("console")).splitlines():
             if " create secret generic " in line:
@@ -114,7 +115,7 @@ class KubernetesDocTest(unittest.TestCase):
         self.addCleanup(redis.terminate)
         harness.wait_until(lambda: harness.answers(port), "Redis listens")
 
-        # The container's probe, with and without the Secret's variable in its environment.
+        # Runs the container's probe with and without the Secret's variable in its environment.
         (variable,) = container["env"]
         password = (mounted / variable["valueFrom"]["secretKeyRef"]["key"]).read_text()
         shell, flag, script = container["readinessProbe"]["exec"]["command"]
@@ -135,7 +136,8 @@ class KubernetesDocTest(unittest.TestCase):
         self.assertEqual(refused.returncode, 1, refused.stderr)
 
     def start_with(self, role, lines, secrets, folder, **values):
-        """A pod's process with the page's lines in its configuration and its Secret mounted."""
+        """Starts a pod's process. Its configuration has the lines of the page, and its Secret is
+        mounted."""
         (config,) = [one["data"][f"{role}.toml"] for (kind, name), one in self.deployed.items()
                      if kind == "ConfigMap" and name.startswith(f"tidepool-{role}-")]
         self.assertEqual(config.count("allow-unauthenticated = true\n"), 1)

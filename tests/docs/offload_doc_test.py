@@ -1,6 +1,7 @@
 """Runs every command of docs/offload.md, unchanged, against a server of a small model.
 
-Only what a reader would change is changed: the port, the names of the binaries, and the folder.
+The test changes only what a reader of the page would change: the port, the names of the binaries,
+and the folder.
 """
 
 import os

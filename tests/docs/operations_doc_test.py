@@ -1,7 +1,7 @@
 """Runs every command of docs/operations.md, unchanged, in its order and in one folder.
 
-Only the model's name, ports and the process that a signal goes to are changed. Each server is
-stopped before the next one starts; what its stderr goes to is written where the page says.
+Only the model's name, the ports, and the target of a signal are changed. Each server is stopped
+before the next one starts. Its stderr is written to the file that the page names.
 """
 
 import json
@@ -90,7 +90,7 @@ class OperationsPageTest(unittest.TestCase):
         self.addCleanup(client.close)
         client.generate(text="a", max_tokens=2)
         self.server = server
-        self.run_line(f"curl -s http://{HTTP}/health")  # a response that the page counts
+        self.run_line(f"curl -s http://{HTTP}/health")  # a response for the metrics
         page = self.run_line(f"curl -s http://{HTTP}/metrics")
         self.server = harness.serve(model=HYBRID)
         self.addCleanup(self.server.kill)

@@ -73,7 +73,8 @@ class Axes:
 
 
 def interpolate(points, x):
-    """Matplotlib leaves out points between others on a straight line."""
+    """Returns y at x. Interpolates, because matplotlib leaves out points on a straight line between
+    others."""
     for (x0, y0), (x1, y1) in zip(points, points[1:]):
         if x0 - 1e-3 <= x <= x1 + 1e-3:
             return y0 + (y1 - y0) * (x - x0) / (x1 - x0)

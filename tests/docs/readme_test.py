@@ -1,8 +1,8 @@
 """Runs every command of README.md, unchanged, against a server of the real model.
 
-Only what a reader would change is changed: ports (free ones), the names of the binaries, and
-scratch paths. A command that this test does not know fails it, so README cannot grow untested ones.
-tools/demo and tools/test are run by tools/test itself, outside Bazel.
+The test changes only what a reader of the page would change: ports (free ones), the names of the
+binaries, and scratch paths. If README has a command that this test does not know, the test fails.
+So every command is tested. tools/test itself runs tools/demo and tools/test, outside Bazel.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ def cut_out(text, heading):
 
 
 def anchor(heading):
-    """The anchor that GitHub generates."""
+    """Returns the anchor that GitHub generates for a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
@@ -73,7 +73,8 @@ def json_stream(text):
 
 
 def joined(messages):
-    """`messages` with a stream's tokens merged: a busy machine sends several at once."""
+    """Returns `messages` with the tokens of a stream merged, because a busy machine sends several
+    at once."""
     if not all("token_ids" in message for message in messages):
         return messages
     whole = {}
@@ -121,7 +122,8 @@ class Terminal:
         harness.wait_until(condition, lambda: f"{what}: {self.said}", timeout)
 
     def wait_end(self):
-        """The shell's exit code, after all lines have run and all programs have ended."""
+        """Waits until all lines have run and all programs have ended. Returns the shell's exit
+        code."""
         self.enter("wait\n")
         self._shell.stdin.close()
         self.wait_for(lambda: self._shell.poll() is not None, "the shell ends", 700)
@@ -170,8 +172,8 @@ class ReadmeTest(unittest.TestCase):
         return replaced
 
     def run_here(self, command, source):
-        """The command's output. It runs in a scratch folder, so that generated stubs do not end
-        up in the checkout."""
+        """Returns the output of the command. The command runs in a scratch folder, so that it
+        generates no stubs in the checkout."""
         result = subprocess.run(command, cwd=self.folder, stdin=subprocess.DEVNULL, text=True,
                                 capture_output=True, timeout=300, env=self.environment)
         self.assertEqual(result.returncode, 0, f"{source}\n{result.stdout}{result.stderr}")
@@ -183,7 +185,8 @@ class ReadmeTest(unittest.TestCase):
         return self.run_here([PYTHON, str(client)], body)
 
     def run_line(self, line, following):
-        """True if `line` is a command that this test runs; `following` is the next block."""
+        """Returns true if `line` is a command that this test runs. `following` is the next
+        block."""
         command = shlex.split(line, comments=True)
         if not command or command[0] in RUN_BY_TOOLS_TEST or command[:2] == ["tidepool", "serve"]:
             return False
@@ -207,7 +210,7 @@ class ReadmeTest(unittest.TestCase):
     def check_python(self, body):
         printed = self.run_python(body)
         if "from openai" in body:
-            self.assertEqual(printed, self.curl_said)  # which asked the same
+            self.assertEqual(printed, self.curl_said)  # its request was the same
             return
         counts = re.findall(r"\[(\d+) of (\d+) prompt tokens were cached\]", printed)
         self.assertEqual(len(counts), 2, printed)

@@ -1,7 +1,7 @@
 """Runs every command of docs/security.md, unchanged, in its order and in one folder.
 
-Only the model's name and ports are changed, and servers are started on free ports; each is stopped
-before the next one of its kind.
+Only the model's name and ports are changed. Servers use free ports. Each server is stopped before
+the next one of its kind starts.
 """
 
 import os
@@ -89,7 +89,7 @@ class SecurityPageTest(unittest.TestCase):
         self.assertEqual(len(said), 13)
         self.assertIn("Access-Control-Allow-Origin: https://chat.example\n", said[12])
         self.assertIn('"object":"list"', said[12])
-        # Two programs in plain text, two over TLS; all ask the same.
+        # Two programs use plain text, and two use TLS. All send the same request.
         self.assertEqual(len(answers), 4)
         self.assertEqual(len(set(answers)), 1, answers)
         self.assertTrue(answers[0])

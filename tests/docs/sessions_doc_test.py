@@ -1,7 +1,7 @@
 """Runs every command of docs/sessions.md, unchanged, in its order.
 
-Only ports, the model's name and scratch paths are changed. Commands on the store itself come after
-those on the server, which is stopped before them.
+Only ports, the model's name and scratch paths are changed. Commands that open the store itself come
+after those that use the server. The server is stopped before them.
 """
 
 import json

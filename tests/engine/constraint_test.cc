@@ -1,4 +1,4 @@
-// Constrained output through the engine.
+// Tests constrained output with an engine.
 #include <memory>
 #include <optional>
 #include <string>
@@ -178,7 +178,7 @@ TEST(ConstraintTest, SequencesWithForcedTokensShareTheRowsOfAStep) {
   }
 }
 
-// Without patience, most steps end before their masks are ready, and compute the rows again.
+// If steps do not wait for masks, most masks are late, and their rows are computed again.
 TEST(ConstraintTest, LateMasksChangeNothing) {
   EngineOptions impatient = MakeOptions();
   impatient.mask_patience = absl::ZeroDuration();
@@ -240,7 +240,7 @@ TEST(ConstraintTest, Refusals) {
 
 constexpr char kEnd[] = "</t>";
 
-// A limit on reasoning between <t> and </t>.
+// Returns a limit on the reasoning between <t> and </t>.
 ReasoningLimit Limit(int64_t max_tokens) {
   return {.open = true,
           .begin = "<t>",
@@ -338,7 +338,7 @@ TEST(ReasoningLimitTest, OnlyReasoningCounts) {
   EXPECT_EQ(tracker.forced(), std::nullopt);
 }
 
-// A grammar with reasoning before a choice.
+// Returns a grammar with reasoning before a choice.
 std::shared_ptr<const grammar::Grammar> ChoiceAfterReasoning() {
   grammar::GrammarIr ir;
   const grammar::Reasoning reasoning = {.end = {.text = kEnd},
@@ -401,7 +401,7 @@ TEST(ConstraintTest, AnEndThatIsCertainIsGeneratedOnlyForItsLogprob) {
   GrammarCache cache(test.tokenizer.get());
   GenerationRequest request =
       Constrained({.kind = GrammarKind::kChoice, .choices = {"yes", "no"}}, &cache);
-  // The text "s" could be the beginning of the stop string, and comes with the end.
+  // The text "s" could be the beginning of the stop string, so it is only sent at the end.
   request.stopping.stop = {"s!", "o!"};
   const Answer answer = test.Run(request);
   EXPECT_EQ(answer.finish, FinishReason::kStop);
@@ -412,7 +412,7 @@ TEST(ConstraintTest, AnEndThatIsCertainIsGeneratedOnlyForItsLogprob) {
   const Answer with_logprobs = test.Run(request);
   EXPECT_EQ(with_logprobs.text, answer.text);
   EXPECT_EQ(with_logprobs.tokens.size(), answer.tokens.size() + 1);
-  // An earlier attempt may have ended without saying so.
+  // An earlier attempt may have reached the end of the output without reporting it.
   request.logprobs = false;
   request.token_ids.insert(request.token_ids.end(), answer.tokens.begin(), answer.tokens.end());
   const Answer rest = test.Run(request);

@@ -1,5 +1,5 @@
-// Engines whose weights, workspace and KV are in memory that the host cannot touch: the bits of the
-// CPU, the KV disk, and the errors of a device.
+// Engines whose weights, workspace and KV are in memory that the host cannot touch. They compute
+// the bits of the CPU, use the KV disk, and report the errors of a device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ GenerationRequest MakeLogged(int64_t prompt, int seed) {
   return request;
 }
 
-// A model on a backend. Errors of loading it are in `status`.
+// A model on a backend. If loading fails, `status` has the error.
 struct Device {
   explicit Device(std::unique_ptr<kernels::KernelBackend> made, const char* path = kModel)
       : backend(std::move(made)) {
@@ -109,7 +109,7 @@ TEST(EngineDeviceTest, KvOfTheDeviceSurvivesARestart) {
   }
 }
 
-// The seeds change when ops run.
+// Each seed changes the times at which ops run.
 TEST(EngineDeviceTest, SequencesTogetherHaveTheBitsOfTheCpu) {
   std::vector<GenerationRequest> requests;
   std::vector<Answer> expected;
@@ -126,7 +126,8 @@ TEST(EngineDeviceTest, SequencesTogetherHaveTheBitsOfTheCpu) {
   }
 }
 
-// Windows, MLA, and recurrent states with a prefix that a second request finds.
+// The models have windows, MLA, or recurrent states. A second request finds the prefix of the first
+// one.
 TEST(EngineDeviceTest, FamiliesHaveTheBitsOfTheCpu) {
   for (const char* path :
        {"tests/golden/families/gemma3.gguf", "tests/golden/families/deepseek_v2.gguf",
@@ -142,7 +143,7 @@ TEST(EngineDeviceTest, FamiliesHaveTheBitsOfTheCpu) {
   }
 }
 
-// The first op of a pass and one in the middle. After an error, no request succeeds.
+// The first op of a forward pass fails, or one in the middle. After this, no request succeeds.
 TEST(EngineDeviceTest, AFailedOpEndsRequestsWithItsMessage) {
   for (const int64_t op : {300, 500, 503}) {
     const Device device(kernels::MakeProtectedBackend({.failing_op = op}));

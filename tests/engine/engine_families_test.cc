@@ -1,6 +1,6 @@
-// Engines with tiny models of families whose KV is not one full group: sliding windows, MLA and
-// recurrent states.
-// Whatever happens to a sequence's KV, its tokens and log-probabilities keep every bit.
+// Engines with tiny models of families whose KV is not one group of full layers: sliding windows,
+// MLA and recurrent states. Eviction, sharing and restoring of a sequence's KV do not change its
+// tokens and log-probabilities: they stay bit-identical.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ struct FamilyCase {
   }
 };
 
-// The model with the case's window, and a longer context.
+// Writes the model with the case's window and a longer context. Returns its path.
 std::string WriteModel(const FamilyCase& family) {
   GgufEdit edit(absl::StrCat("tests/golden/families/", family.model, ".gguf"));
   const auto set = [&](const char* key, uint32_t value) {
@@ -63,7 +63,7 @@ EngineOptions Options() {
   return options;
 }
 
-// The model with an engine.
+// The model of a case, and an engine that uses it.
 struct FamilyEngine {
   FamilyEngine(const FamilyCase& family, const EngineOptions& options, int threads = 1,
                TestBackend backend = TestBackend::kFromEnvironment)
@@ -75,7 +75,7 @@ struct FamilyEngine {
     Start(options);
   }
 
-  // An engine without cached KV.
+  // Starts an engine without cached KV.
   void Start(const EngineOptions& options) {
     engine.reset();
     engine =
@@ -86,8 +86,9 @@ struct FamilyEngine {
   }
   Answer Run(const GenerationRequest& request) { return ReadAll(Submit(request).get()); }
 
-  // How many of this number of tokens a request finds after a request of kPrompt and kOutput
-  // tokens. Recurrent states are only found at the ends of the prompt and of the response.
+  // After a request of kPrompt and kOutput tokens, a second one begins with `computed` of them.
+  // Returns how many of these it finds in the cache. Recurrent states are only found at the ends of
+  // the prompt and of the response.
   int64_t Found(int64_t computed) const {
     if (engine->Stats().kv_state_bytes == 0) return computed;
     for (const int64_t end : {kPrompt + kOutput - 1, kPrompt - StateLease::kPromptEndTokens}) {
@@ -124,7 +125,7 @@ class EngineFamiliesTest : public testing::TestWithParam<FamilyCase> {
     return FamilyEngine(GetParam(), Options(), 1, TestBackend::kCpu).Run(request);
   }
 
-  // Memory for one sequence of this number of tokens, and two blocks.
+  // Returns the bytes for one sequence of this number of tokens, and two more blocks.
   static size_t MemoryFor(const FamilyEngine& engine, int64_t tokens, int64_t step) {
     const std::vector<KvSpec>& specs = engine.loaded.model->kv_specs();
     auto probe = KvCache::Create(specs, {.memory_bytes = 64 << 20}).value();
@@ -149,8 +150,8 @@ TEST_P(EngineFamiliesTest, ChunksAndThreads) {
   }
 }
 
-// Many sequences at once, of different lengths and with common prefixes: with room, and with memory
-// for little more than the longest one.
+// Runs many sequences at once, with different lengths and common prefixes. They have plenty of
+// memory, or little more than the longest one needs.
 TEST_P(EngineFamiliesTest, MixedBatches) {
   FamilyEngine roomy(GetParam(), Options(), 2);
   FamilyEngine tight(GetParam(), Options(), 2);
@@ -182,7 +183,8 @@ TEST_P(EngineFamiliesTest, MixedBatches) {
   }
 }
 
-// Positions at and around the ends of blocks, and where the window begins to move.
+// Returns positions at and around the ends of blocks, and positions where the window begins to
+// move.
 std::vector<int64_t> CutPositions(int64_t window, int64_t length) {
   std::set<int64_t> positions = {1, 2, length - 1, length};
   for (int64_t block = kTokens; block <= length + 1; block += kTokens) {
@@ -200,8 +202,8 @@ std::vector<int64_t> CutPositions(int64_t window, int64_t length) {
   return cuts;
 }
 
-// A session that is forked, or truncated and continued, is a prompt that begins with a part of
-// another sequence's tokens.
+// For the engine, a forked or truncated session is a prompt that begins with a part of another
+// sequence's tokens.
 TEST_P(EngineFamiliesTest, ForksAndTruncations) {
   FamilyEngine engine(GetParam(), Options());
   FamilyEngine alone(GetParam(), Options());
@@ -249,7 +251,7 @@ TEST_P(EngineFamiliesTest, PreemptionAtEveryPosition) {
       answer.tokens.insert(answer.tokens.end(), chunk->token_ids.begin(), chunk->token_ids.end());
       answer.logprobs.insert(answer.logprobs.end(), chunk->logprobs.begin(), chunk->logprobs.end());
     }
-    // Needs nearly all of the memory.
+    // This request needs nearly all of the memory.
     EXPECT_EQ(engine.Run(MakeRequest(Ids(40 + kOutput - 2, 9), 2)).tokens.size(), 2u);
     EXPECT_EQ(engine.engine->Stats().preemptions, 1);
     stream->AddCredit(kOutput);
@@ -260,7 +262,7 @@ TEST_P(EngineFamiliesTest, PreemptionAtEveryPosition) {
   }
 }
 
-// The KV of a stopped engine, read by the next one.
+// The next engine reads the KV of a stopped engine from the disk.
 TEST_P(EngineFamiliesTest, KvOnDisk) {
   const GenerationRequest request = MakeLogged(Ids(kPrompt, 1), kOutput);
   const std::string path = testing::TempDir() + "/engine_families_test.kv";
@@ -275,7 +277,7 @@ TEST_P(EngineFamiliesTest, KvOnDisk) {
   const Answer again = engine.Run(request);
   ExpectSame(again, expected);
   EXPECT_EQ(again.usage.cached_tokens, (kPrompt - 1) / kTokens * kTokens);
-  // The next turn of the session.
+  // The next engine runs the next turn of the session.
   engine.Start(options);
   std::vector<int32_t> tokens = Ids(kPrompt, 1);
   tokens.insert(tokens.end(), expected.tokens.begin(), expected.tokens.end());
@@ -286,8 +288,8 @@ TEST_P(EngineFamiliesTest, KvOnDisk) {
   std::filesystem::remove(path);
 }
 
-// A prompt that nearly fills a context of 131,072 tokens, with memory for one full layer of it and
-// for the window of the other.
+// A prompt nearly fills a context of 131,072 tokens. There is memory for one layer with the whole
+// context, and for the window of the other layer.
 TEST(LongContextTest, APromptFarPastTheWindowIsAdmitted) {
   constexpr int64_t kLong = 131072;
   const fakes::ScriptedModelOptions model{.window = 1024};
@@ -301,15 +303,15 @@ TEST(LongContextTest, APromptFarPastTheWindowIsAdmitted) {
   const Answer answer = test.Run(MakeRequest(prompt, 4));
   ASSERT_TRUE(answer.status.ok()) << answer.status;
   EXPECT_EQ(answer.tokens.size(), 4u);
-  // A continuation finds all of it, whatever the window passed.
+  // A continuation finds the whole prompt, although most of it is outside of the window.
   prompt.resize(kLong - 20);
   prompt.push_back(200);
   EXPECT_GE(test.Run(MakeRequest(prompt, 1)).usage.cached_tokens, kLong - 64);
 }
 
-// Windows inside of a block, of more than two blocks, and of whole blocks. phi3's layers all have a
-// window. The KV of deepseek_v2 and deepseek_v3 is MLA's latent. The last four have recurrent
-// states.
+// The windows are inside of a block, longer than two blocks, or whole blocks. All layers of phi3
+// have a window. The KV of deepseek_v2 and deepseek_v3 is MLA's latent vector. The last four models
+// have recurrent states.
 INSTANTIATE_TEST_SUITE_P(
     All, EngineFamiliesTest,
     testing::Values(FamilyCase{"gemma3", "gemma3", 9}, FamilyCase{"gemma3", "gemma3", 70},

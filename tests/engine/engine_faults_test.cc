@@ -96,9 +96,9 @@ class EngineFaultsTest : public testing::Test {
     return run;
   }
 
-  // Runs both requests together: the one that needs the bad expert joins the pass in which the
-  // other generates its second token. Until then, the other's first token is held back. `fail` sets
-  // how reads end.
+  // Runs both requests together. The broken request, which needs the bad expert, joins the pass in
+  // which the other request generates its second token. To this end, the first token of the other
+  // request is held back. `fail` sets how reads end.
   void RunTogether(PuppetEngine* engine, const std::function<void()>& fail) const {
     moe::PuppetReader* const puppet = engine->model.puppet;
     puppet->set_held([](const moe::RecordRead&) { return true; });

@@ -19,7 +19,7 @@
 
 namespace tidepool::engine {
 
-// Everything that a stream returned, and which token each part came with.
+// Everything that a stream returned, and the token with which each part was returned.
 struct Answer {
   std::vector<int32_t> tokens;
   std::string text;
@@ -34,7 +34,7 @@ inline bool SameLogprob(const TokenLogprob& a, const TokenLogprob& b) {
   return a.token_id == b.token_id && a.logprob == b.logprob && a.top == b.top;
 }
 
-// Expects the same tokens, with log-probabilities that are equal in every bit.
+// Expects the same tokens, with bit-identical log-probabilities.
 inline void ExpectSame(const Answer& answer, const Answer& expected) {
   ASSERT_TRUE(answer.status.ok()) << answer.status;
   EXPECT_EQ(answer.tokens, expected.tokens);
@@ -44,7 +44,7 @@ inline void ExpectSame(const Answer& answer, const Answer& expected) {
   }
 }
 
-// Reads a stream to its end, granting credit for all that it takes.
+// Reads a stream to its end. Grants credit for every token that it reads.
 inline Answer ReadAll(Stream* stream) {
   Answer answer;
   while (!answer.finish.has_value()) {
@@ -64,7 +64,7 @@ inline Answer ReadAll(Stream* stream) {
   return answer;
 }
 
-// A greedy request that ignores the model's end tokens.
+// Returns a greedy request that ignores the model's end tokens.
 inline GenerationRequest MakeRequest(std::vector<int32_t> prompt, int64_t max_tokens) {
   GenerationRequest request;
   request.prompt_length = prompt.size();
@@ -86,7 +86,7 @@ inline EngineOptions MakeOptions() {
   return options;
 }
 
-// Arena bytes for `blocks` blocks of a ScriptedModel with these options.
+// Returns the arena bytes for `blocks` blocks of a ScriptedModel with these options.
 inline size_t MemoryOfBlocks(int64_t blocks, const fakes::ScriptedModelOptions& model = {}) {
   const int full_layers = model.window > 0 ? (model.layers + 1) / 2 : model.layers;
   return blocks * full_layers * 3 * sizeof(float) * kernels::kKvBlockTokens;

@@ -1,6 +1,6 @@
-// Engines with tiny hybrids that have experts: whatever the size of chunks, the number of threads
-// and of resident experts, and the other sequences of a batch are, tokens and log-probabilities
-// keep every bit.
+// Engines with tiny hybrids that have experts. Tokens and log-probabilities are bit-identical for
+// any size of chunks, any number of threads and of resident experts, and any other sequences in the
+// batch.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -39,7 +39,8 @@ EngineOptions OptionsFor(int64_t chunk) {
   return options;
 }
 
-// Prompts of different lengths, of which the first three begin with the same tokens.
+// Returns requests whose prompts have different lengths. The first three prompts begin with the
+// same tokens.
 GenerationRequest MakeLogged(int number) {
   std::vector<int32_t> prompt;
   for (int i = 0; i < 40 + 31 * number; ++i) {

@@ -65,7 +65,7 @@ class EngineKvValuesTest : public testing::Test {
   EngineKvValuesTest() { std::filesystem::remove(path_); }
   ~EngineKvValuesTest() override { std::filesystem::remove(path_); }
 
-  // Prompts go in chunks without logits.
+  // Starts an engine that computes prompts in chunks, most of which have no logits.
   void Start(DType kv_dtype) {
     engine_.reset();
     loaded_.emplace(Load(model_, {.precision = kernels::Precision::kFast, .kv_dtype = kv_dtype}));
@@ -104,7 +104,7 @@ TEST_F(EngineKvValuesTest, AKeyPastTheKvTypeFailsItsRequestAndIsNotIndexed) {
     EXPECT_EQ(engine_->Stats().kv_blocks_cached, 0);
     EXPECT_TRUE(engine_->PrefixDigests().empty());
   }
-  // The KV spilled at the end does not contain it.
+  // The KV that was spilled at the end does not contain the bad token's KV.
   Start(DType::kF16);
   EXPECT_EQ(engine_->Stats().kv_disk->blocks, 0);
 }

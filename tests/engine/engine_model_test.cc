@@ -45,7 +45,7 @@ struct RealEngine {
 
 class EngineModelTest : public testing::TestWithParam<const char*> {};
 
-// Requests with common prefixes and different lengths, greedy and sampled.
+// Returns greedy and sampled requests with common prefixes and different lengths.
 std::vector<GenerationRequest> MixedRequests(int count, int vocab_size) {
   std::vector<GenerationRequest> requests;
   for (int i = 0; i < count; ++i) {
@@ -103,8 +103,8 @@ TEST_P(EngineModelTest, ManyStreamsEqualTheirSoloRuns) {
   EXPECT_GT(squeezed.engine->Stats().preemptions, 0);
 }
 
-// Greedy requests without log-probabilities use the head's argmax, others use their rows of logits.
-// In one batch, both choose the same tokens.
+// Greedy requests without log-probabilities use the head's argmax. Other requests use their rows of
+// logits. In one batch, both kinds choose the same tokens.
 TEST_P(EngineModelTest, TheBestTokenIsThatOfTheLogits) {
   EngineOptions options = MakeOptions();
   options.context_length = 160;

@@ -78,8 +78,8 @@ class EngineOffloadTest : public testing::Test {
   }
   ~EngineOffloadTest() override { std::filesystem::remove_all(folder_); }
 
-  // share 0: all experts in the host's memory, without offloading. On a device, the host's memory
-  // has some of the experts that the device has no room for.
+  // If `share` is 0, all experts are in the host's memory, without offloading. On a device, the
+  // host's memory has some of the experts for which the device has no room.
   Served Serve(double share, ExpertOptions experts = {}) const {
     LoadOptions load = {.threads = 2, .experts = std::move(experts)};
     if (share > 0) {
@@ -172,7 +172,7 @@ TEST_F(EngineOffloadTest, ChangesAtAnyMomentChangeNoBit) {
         ExpectSameBits(answer, expected[i]);
       }
     });
-    // As many changes as happen between its steps, and at least a few.
+    // The number of changes depends on the time between steps, but there are at least a few.
     int changes = 0;
     while (changes < 20 || !served.engine->WaitIdle(absl::ZeroDuration())) {
       const moe::OffloadChange change = RandomChange(&random);
@@ -269,8 +269,8 @@ bool IsMixed(const moe::TraceEntry& entry) {
   return differ(entry.requests) && differ(entry.phases);
 }
 
-// An engine's counters for many concurrent requests equal those of `replay` on its own trace. On a
-// device, each lookup is a hit, a copy or work of the CPU.
+// An engine's counters for many concurrent requests equal those of `replay` on the engine's trace.
+// On a device, each lookup is a hit, a copy or work of the CPU.
 TEST_F(EngineOffloadTest, CountsAsReplayOfItsTraceDoes) {
   const std::string profile = folder_ + "/lru.jsonl.zst";  // trace of the first run
   for (const moe::PolicyKind kind : {moe::PolicyKind::kLru, moe::PolicyKind::kTide,
@@ -426,9 +426,9 @@ TEST_F(EngineOffloadTest, ModelsWithoutOffloadedExpertsSaySo) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-// If more changes are waiting than the engine keeps during a long step, further ones are refused at
-// once. Placement requests do not use these places, however many there are, and the latest ones are
-// answered.
+// During a long step, the engine keeps a limited number of changes. Further changes are refused at
+// once. Placement requests do not count, however many there are, and the latest ones get a
+// response.
 TEST_F(EngineOffloadTest, CallsThatWaitAreCounted) {
   TestEngine test;
   test.model.Hold();

@@ -111,8 +111,8 @@ class SlowDisk {
   int64_t rows_ = 0;
 };
 
-// If a stream waits for its next token, a prompt's rows take as long to compute as the pass's
-// reads.
+// If a stream waits for its next token, a pass has few rows of a prompt: computing them takes as
+// long as the pass's reads.
 TEST(EnginePrefillTest, BesideAnswersRowsFollowTheMissingBytes) {
   SlowDisk disk(/*slots=*/10);
   const auto answer = disk.Submit(MakeRequest({1}, 100));
@@ -173,7 +173,7 @@ TEST(EnginePrefillTest, AMixedPassReadsEachMissingExpertOnce) {
   constexpr int64_t kPrompt = 512, kExperts = 4 * 64, kSlots = 100;
   PuppetModels models(testing::TempDir() + "/engine_prefill_test");
   models.Write(kWide, GgmlType::kQ8_0);
-  // Usage does not include prefetched bytes, so prefetch is off.
+  // Prefetch is off, because usage does not include prefetched bytes.
   const PuppetModel made = models.Make({.slots = kSlots, .prefetch = moe::Prefetch::kOff}, {});
   ASSERT_TRUE(made.load_residents().ok());
   const int64_t record = made.experts()->Settings().record_bytes;

@@ -1,5 +1,5 @@
-// An engine whose model has recurrent states: responses are those of an undisturbed engine, and
-// states are found where they were kept.
+// An engine whose model has recurrent states. Other requests do not change a response, and stored
+// states are used again.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -56,7 +56,7 @@ class EngineStateTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove(path_); }
 
-  // The response of an engine that only has this request.
+  // Returns the response of an engine that only has this request.
   static std::vector<int32_t> Undisturbed(const GenerationRequest& request) {
     EngineOptions options = WithBlocks(600);
     options.limits = {.rows = 512, .logit_rows = 32};
@@ -98,9 +98,9 @@ TEST_F(EngineStateTest, TheSecondTurnFindsTheFirst) {
 // When the other sessions are submitted.
 enum class Arrival : uint8_t { kBefore, kDuringFirstPass, kAfterFirstResponse };
 
-// 50 sessions whose prompts begin with the same 1,000 tokens. With chunks of 2,048 rows, a pass
-// goes over the position where they differ, and does not know of sessions that are submitted
-// during the pass.
+// 50 sessions have prompts that begin with the same 1,000 tokens. With chunks of 2,048 rows, a pass
+// includes the position where the prompts differ. When the pass begins, later sessions are not
+// known yet.
 class SharedPromptTest : public EngineStateTest,
                          public testing::WithParamInterface<std::tuple<int64_t, Arrival>> {};
 
@@ -118,7 +118,7 @@ TEST_P(SharedPromptTest, FiftySessionsComputeItOnce) {
   std::vector<std::unique_ptr<Stream>> streams;
   std::vector<GenerationRequest> requests;
   if (arrival != Arrival::kAfterFirstResponse) test.model.Hold();
-  // They are submitted during the pass of another request.
+  // The sessions are submitted during the pass of another request.
   if (arrival == Arrival::kBefore) {
     streams.push_back(test.Submit(MakeRequest({1}, 1)));
     test.model.WaitForForwards(1);
@@ -159,7 +159,7 @@ TEST_F(EngineStateTest, AForkContinuesFromTheLastCheckpointBeforeIt) {
   const std::vector<int32_t> prompt = Prompt(200, 1);
   const Answer first = test.Run(MakeRequest(prompt, 100));
   const std::vector<int32_t> log = Joined(prompt, first.tokens);
-  // Truncated to any length, and continued in another way.
+  // Each request continues a truncated log in another way.
   for (int64_t length = 20; length < 300; length += 7) {
     std::vector<int32_t> fork(log.begin(), log.begin() + length);
     fork.push_back(7);
@@ -172,7 +172,7 @@ TEST_F(EngineStateTest, AForkContinuesFromTheLastCheckpointBeforeIt) {
   }
 }
 
-// A request of higher priority takes the place of a response after each of its tokens.
+// After each token of a response, a request of higher priority preempts it.
 TEST_F(EngineStateTest, APreemptedResponseIsTheSame) {
   const GenerationRequest request = MakeRequest(Prompt(70, 1), 100);
   const std::vector<int32_t> expected = Undisturbed(request);
@@ -221,8 +221,8 @@ TEST_F(EngineStateTest, SequencesThatDoNotFitWaitOrArePreempted) {
   EXPECT_EQ(stats.kv_blocks_free, stats.kv_blocks_total);
 }
 
-// A step fails, and the engine computes its sequences again, one by one. The one that does not fail
-// continues from the state before the step.
+// A step fails, and the engine computes its sequences again, one by one. A sequence that does not
+// fail continues from the state before the step.
 TEST_F(EngineStateTest, AFailedStepDoesNotAdvanceTheStatesOfOthers) {
   const GenerationRequest healthy = MakeRequest(Prompt(90, 1), 60);
   const std::vector<int32_t> expected = Undisturbed(healthy);

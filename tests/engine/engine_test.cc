@@ -16,7 +16,7 @@ namespace {
 
 using fakes::ByteTokens;
 
-// A prompt of its own for every `which`.
+// Returns a prompt. Each `which` has another prompt.
 std::vector<int32_t> Prompt(int64_t length, int32_t which) {
   std::vector<int32_t> tokens(length);
   for (int64_t i = 0; i < length; ++i) tokens[i] = (which * 37 + i * i) % 256;
@@ -87,13 +87,13 @@ TEST(EngineTest, ReusesPrefixes) {
   EXPECT_EQ(again.usage.cached_tokens, 96);
   EXPECT_EQ(test.model.rows() - rows, 4 + 39);
 
-  // The next turn: the first one's answer is part of the prompt.
+  // The prompt of the next turn contains the first response.
   std::vector<int32_t> longer = prompt;
   longer.insert(longer.end(), first.tokens.begin(), first.tokens.end());
   const std::vector<int32_t> turn = Prompt(10, 5);
   longer.insert(longer.end(), turn.begin(), turn.end());
   const Answer second = test.Run(MakeRequest(longer, 10));
-  EXPECT_EQ(second.usage.cached_tokens, 128);  // 139 were computed: four blocks
+  EXPECT_EQ(second.usage.cached_tokens, 128);  // 139 tokens have KV, which are four whole blocks
   TestEngine fresh;
   EXPECT_EQ(fresh.Run(MakeRequest(longer, 10)).tokens, second.tokens);
 
@@ -185,7 +185,8 @@ TEST(EngineTest, ALowerPriorityThatHadToGiveWayGivesTheSameTokens) {
   low.sampling.temperature = 1;
   low.sampling.seed = 5;
   auto slow = test.Submit(low);
-  // It is in the middle of its response when a request arrives that needs most of the memory.
+  // The slow request is in the middle of its response when another request arrives, which needs
+  // most of the memory.
   test.model.Allow(20);
   test.model.WaitForForwards(21);
   GenerationRequest high = MakeRequest(Prompt(180, 2), 4);
@@ -227,7 +228,7 @@ TEST(EngineTest, SeedsAndPositionsDrawTheTokens) {
   const Answer seed = test.Run(request);
   EXPECT_NE(seed.tokens, first.tokens);
   EXPECT_NE(seed.tokens, choice.tokens);
-  // Every position draws for itself.
+  // Every position has its own random draw.
   test.model.SetScript([](absl::Span<const int32_t>, absl::Span<float> logits) {
     std::fill(logits.begin(), logits.end(), 0.0f);
   });
@@ -325,7 +326,8 @@ TEST(EngineTest, AFailedForwardFailsOnlyItsSequences) {
   EXPECT_EQ(test.engine->Stats().requests_failed, 1);
 }
 
-// A stream that its client does not read is not pending work, so the engine must not look stuck.
+// If a client does not read its stream, the stream is not pending work. So the engine must not look
+// stuck.
 TEST(EngineTest, WorkIsPendingWhereSomethingCanBeDone) {
   TestEngine test;
   const auto wait_for_rest = [&] {

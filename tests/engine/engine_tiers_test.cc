@@ -1,5 +1,5 @@
-// Engines whose experts are in a device's memory, in the host's memory below it, and in a file,
-// from the loader to the tokens: the bits of the CPU, and the errors of copies.
+// Engines whose experts are in a device's memory, in the host's memory, and in a file. They compute
+// the bits of the CPU, and report the errors of copies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Which share of the experts is where. The minimum of both is 5 of 48 experts, which is 10 %.
+// The shares of the experts in the device's and in the host's memory. The minimum of both is 5 of
+// 48 experts, which is 10 %.
 struct Shares {
   double device = 1;
   double host = 1;
@@ -123,7 +124,7 @@ std::vector<float> Logits(ModelBundle* bundle, int64_t chunk) {
   return all;
 }
 
-// Chunks of 80 rows are too large for the CPU's lane.
+// Chunks of 80 rows have too many rows for the CPU to compute experts.
 TEST_F(EngineTiersTest, AllSharesHaveTheLogitsOfTheCpu) {
   const std::vector<float> expected = Logits(LoadOnCpu().get(), 80);
   uint64_t seed = 0;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kVocab = fakes::kByteVocabSize;
 
-// The logits after a history, as the test expects them.
+// Returns the expected logits after a history.
 std::vector<float> LogitsAfter(absl::Span<const int32_t> history) {
   std::vector<float> logits(kVocab);
   for (int id = 0; id < kVocab; ++id) {
@@ -163,7 +163,7 @@ TEST(PromptLogprobsTest, TakesCreditAndWaitsForMore) {
   request.credit = 5;
   const auto stream = test.Submit(request);
   std::vector<TokenLogprob> entries;
-  // Without credit it does not continue; another request completes meanwhile.
+  // Without credit, the request does not continue. Meanwhile, another request completes.
   while (entries.size() < 5) {
     const auto chunk = stream->Next();
     ASSERT_TRUE(chunk.ok());
@@ -213,7 +213,7 @@ TEST(PromptLogprobsTest, BrokenLogitsFailTheirSequenceOnly) {
   broken[0] = 1;
   broken[4] = 255;  // many rows follow
   const auto expected = ReadPrompt(test.Submit(Scored(sound, 1, 0)).get());
-  // All in one batch: they are submitted while the first one is computed.
+  // The requests are in one batch, because they are submitted while an earlier request is computed.
   test.model.Hold();
   const int64_t before = test.model.forwards();
   const auto first = test.Submit(MakeRequest({9, 8}, 2));
@@ -296,7 +296,7 @@ TEST(MinTokensTest, LooksForNoStopStringInThem) {
   EXPECT_EQ(answer.text, "bbb");
   EXPECT_EQ(answer.tokens.size(), 5);
   EXPECT_EQ(answer.finish, FinishReason::kStopString);
-  // After the tokens of an earlier attempt, it ends at the same place.
+  // If a request continues an earlier attempt, it ends at the same place.
   for (size_t k = 1; k < answer.tokens.size(); ++k) {
     GenerationRequest resumed = request;
     resumed.token_ids.insert(resumed.token_ids.end(), answer.tokens.begin(),

@@ -53,7 +53,7 @@ struct PuppetModel {
 // A random checkpoint in its own folder, and models that use it. Outlives the models.
 class PuppetModels {
  public:
-  // The folder is emptied.
+  // Empties the folder.
   explicit PuppetModels(std::string folder) : folder_(std::move(folder)) {
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directory(folder_);
@@ -75,9 +75,9 @@ class PuppetModels {
     TestBackend backend = TestBackend::kFromEnvironment;
     int64_t host_slots = 0;  // on a device: slots of the host's memory; 0: as many as `tiered` has
   };
-  // Packs on first use. The experts' records are read from memory. Fields of `tiered` that depend
-  // on the model are filled in. The slots of `tiered` are those of the memory that the model runs
-  // in.
+  // Returns a model. The first call writes the pack, and the experts' records are read from memory.
+  // Fills in the fields of `tiered` that depend on the model. The slots in `tiered` are for the
+  // memory in which the model computes.
   PuppetModel Make(moe::TieredOptions tiered, const MakeOptions& options) {
     PuppetModel made;
     made.backend = MakeTestBackend({.backend = options.backend, .threads = options.threads});

@@ -17,7 +17,7 @@ std::vector<int32_t> Concat(std::vector<int32_t> a, const std::vector<int32_t>& 
   return a;
 }
 
-// A request whose model answers `reply` to the prompt "?", then 'x' without end.
+// A request with the prompt "?". Its model generates `reply`, and then 'x' without end.
 struct Dialogue {
   explicit Dialogue(std::vector<int32_t> reply) {
     test.model.SetScript(fakes::Replies(1, std::move(reply), 'x'));
@@ -114,7 +114,7 @@ TEST(StreamTextTest, EndTokens) {
 
 TEST(StreamTextTest, PenaltiesCountPromptAndOutput) {
   Dialogue dialogue({});
-  // The best token is 'x', then 'y', then 'z', one logit apart.
+  // The most probable tokens are 'x', 'y' and 'z', in this order. Their logits differ by one.
   dialogue.test.model.SetScript([](absl::Span<const int32_t>, absl::Span<float> logits) {
     std::fill(logits.begin(), logits.end(), 0.0f);
     logits['x'] = 10;
@@ -139,8 +139,8 @@ TEST(StreamTextTest, PenaltiesCountPromptAndOutput) {
   EXPECT_EQ(dialogue.Run().text, "zzzzzz");
 }
 
-// At every position, with every stateful feature on, the resumed stream equals the rest of the
-// original.
+// A stream is resumed at every position, with every stateful feature on. It equals the rest of the
+// original stream.
 TEST(StreamResumeTest, ContinuesWithTheSameTokens) {
   TestEngine test;
   GenerationRequest request = MakeRequest(ByteTokens("What is the tide?"), 90);
@@ -150,7 +150,7 @@ TEST(StreamResumeTest, ContinuesWithTheSameTokens) {
   request.sampling.frequency_penalty = 0.3f;
   request.sampling.presence_penalty = -0.2f;
   request.logprobs = true;
-  // Letters of two bytes, so that cuts fall into characters and into beginnings of stop strings.
+  // Letters have two bytes, so that some positions are inside of characters and of stop strings.
   test.model.SetScript([](absl::Span<const int32_t> history, absl::Span<float> logits) {
     const bool half = history.back() == 0xC3;
     for (int id = 0; id < static_cast<int>(logits.size()); ++id) {
@@ -161,7 +161,7 @@ TEST(StreamResumeTest, ContinuesWithTheSameTokens) {
   const std::vector<std::string> hits = {"zz", "abbaéèb", "aaêbaèabaab"};
   for (const std::vector<std::string>& stops : {std::vector<std::string>{}, near_misses, hits}) {
     request.stopping.stop = stops;
-    // One token per chunk: the next forward waits until its token was taken.
+    // Each chunk has one token, because the next forward pass waits until this token was read.
     test.model.Hold();
     auto stream = test.Submit(request);
     std::vector<StreamChunk> steps;
@@ -222,7 +222,7 @@ TEST(StreamCreditTest, NoTokensWithoutCredit) {
   auto stalled = dialogue.test.Submit(dialogue.request);
   std::string text;
   while (text.size() < 3) text += stalled->Next()->text;
-  // Another stream keeps the engine running; this one gets no more tokens.
+  // Another stream keeps the engine running. The first stream gets no more tokens.
   GenerationRequest other = dialogue.request;
   other.credit = 100;
   EXPECT_EQ(dialogue.test.Run(other).tokens.size(), 100u);
@@ -259,7 +259,7 @@ TEST(StreamCancelTest, AtMostOneMoreTokenIsComputed) {
   dialogue.test.model.Hold();
   auto stream = dialogue.test.Submit(dialogue.request);
   dialogue.test.model.Allow(3);
-  dialogue.test.model.WaitForForwards(4);  // the fourth runs
+  dialogue.test.model.WaitForForwards(4);  // the fourth forward pass runs
   stream->Cancel();
   dialogue.test.model.Release();
   Answer answer = ReadAll(stream.get());

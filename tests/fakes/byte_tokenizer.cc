@@ -8,7 +8,8 @@
 namespace tidepool::fakes {
 namespace {
 
-// GPT-2's table: printable Latin-1 stands for itself, the other bytes for U+0100 and on.
+// GPT-2's table: a byte that is a printable Latin-1 character is written as this character. The
+// other bytes are written as U+0100 and the following characters.
 std::string Writing(int byte) {
   const auto printable = [](int b) {
     return (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || (b >= 0xAE && b <= 0xFF);

@@ -1,4 +1,4 @@
-// A tokenizer that is easy to understand: token b is the byte b, and there are a few more.
+// A tokenizer that is easy to understand: token b is the byte b, and there are a few other tokens.
 #ifndef TIDEPOOL_TESTS_FAKES_BYTE_TOKENIZER_H_
 #define TIDEPOOL_TESTS_FAKES_BYTE_TOKENIZER_H_
 
@@ -17,10 +17,10 @@ inline constexpr int32_t kStartToken = 257;  // <|start|>: control, no text
 inline constexpr int32_t kOperaToken = 258;  // "opera": a word of five bytes
 inline constexpr int kByteVocabSize = 259;
 
-// Byte-level BPE without merges.
+// Returns a tokenizer with byte-level BPE without merges.
 std::unique_ptr<engine::Tokenizer> MakeByteTokenizer();
 
-// The bytes of `text` as token ids.
+// Returns the bytes of `text` as token ids.
 std::vector<int32_t> ByteTokens(absl::string_view text);
 
 }  // namespace tidepool::fakes

@@ -281,7 +281,7 @@ void ScriptedModel::Answer(const engine::Batch& batch, const KvView& kv, kernels
   output->argmax = absl::MakeConstSpan(best, static_cast<size_t>(batch.argmax_rows()));
 }
 
-// Reads back everything that the row sees, in every layer.
+// Reads all KV that the row attends to, in every layer.
 void ScriptedModel::AnswerRow(const engine::RowSpan& span, int64_t row, const KvView& kv,
                               absl::Span<float> logits) {
   const int64_t last = span.first_slot + row;

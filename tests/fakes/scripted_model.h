@@ -28,7 +28,8 @@ struct ScriptedModelOptions {
 // default response at first.
 using Script = std::function<void(absl::Span<const int32_t> history, absl::Span<float> logits)>;
 
-// A script that continues any prompt of `prompt_length` tokens with `reply`, then with `filler`.
+// Returns a script that continues any prompt of `prompt_length` tokens with `reply`, and then with
+// `filler`.
 Script Replies(int64_t prompt_length, std::vector<int32_t> reply, int32_t filler);
 
 // Thread-safe, except for Forward, which only the step thread calls. Large because it implements
@@ -41,10 +42,11 @@ class ScriptedModel final : public engine::Model {
   void SetScript(Script script);
   // While `status` is not OK, Forward fails with it.
   void SetFailure(absl::Status status);
-  // Same for batches with rows of this request (RowSpan::request).
+  // While `status` is not OK, Forward fails with it for batches with rows of this request
+  // (RowSpan::request).
   void SetFailureOf(int64_t request, absl::Status status);
 
-  // The stats about offloaded experts that the model reports. None by default.
+  // Sets the stats about offloaded experts that the model reports. By default, it reports none.
   void SetOffloadStats(const moe::OffloadStats& stats);
 
   // From now on, each Forward waits at its end for one Allow.

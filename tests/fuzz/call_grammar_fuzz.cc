@@ -1,7 +1,7 @@
 // libFuzzer target: any text as the tools of a request, whose calls are constrained. The first byte
-// selects the syntax. The second has flags: 1, a call is required; 2, only one call is allowed; the
-// others select the tokens. Every state of a grammar has a next token, and the parser of responses
-// finds the calls in a text of the grammar.
+// selects the syntax. The second byte has flags: 1, a call is required; 2, only one call is
+// allowed. Its other bits select the tokens. Every state of a grammar has a next token, and the
+// parser of responses finds the calls in a text of the grammar.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:call_grammar_fuzz -- -max_total_time=60
 #include <cstddef>
@@ -46,7 +46,7 @@ absl::StatusOr<grammar::GrammarIr> Compile(const service::ToolFormat& format,
   return ir;
 }
 
-// The response is nothing but calls of the tools.
+// Checks that the response consists only of calls of the tools.
 void CheckCalls(const service::ToolFormat& format, const service::CallRules& rules,
                 absl::string_view tools_json, const std::string& text) {
   service::ResponseParser parser(

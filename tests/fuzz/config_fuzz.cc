@@ -1,5 +1,5 @@
-// libFuzzer target: any lines as a command line, and any text as its --config file. Each
-// line before the line "---" is an argument; the file follows it.
+// libFuzzer target: any lines as a command line, and any text as its --config file. Each line
+// before the line "---" is an argument. The lines after "---" are the file.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:config_fuzz -- -max_total_time=60
 #include <algorithm>

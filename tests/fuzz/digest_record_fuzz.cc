@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as the record of a checkpoint's digest. A valid record returns its
-// digest, whatever that is. Everything else returns nothing.
+// libFuzzer target: any bytes as the record of a checkpoint's digest. From a valid record, its
+// digest is read, whatever its value is. From other bytes, nothing is read.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:digest_record_fuzz -- -max_total_time=60
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace {
 
 using namespace tidepool;  // NOLINT
 
-// Version 3, one tensor of one number, no metadata.
+// A GGUF file of version 3 with one tensor of one number, and no metadata.
 constexpr char kModel[] =
     "GGUF\3\0\0\0"
     "\1\0\0\0\0\0\0\0"

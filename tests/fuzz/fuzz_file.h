@@ -13,7 +13,7 @@
 
 namespace tidepool::fuzz {
 
-// The file lives as long as this does.
+// The file exists as long as this object.
 class FuzzFile {
  public:
   FuzzFile(const void* data, size_t size) : fd_(memfd_create("fuzz", MFD_CLOEXEC)) {

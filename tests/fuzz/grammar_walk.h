@@ -1,4 +1,4 @@
-// Walks through a grammar and checks what must hold for every grammar.
+// Walks through a grammar and checks what must be true for every grammar.
 #ifndef TIDEPOOL_TESTS_FUZZ_GRAMMAR_WALK_H_
 #define TIDEPOOL_TESTS_FUZZ_GRAMMAR_WALK_H_
 
@@ -34,8 +34,8 @@ struct Walked {
   bool ended = false;
 };
 
-// Every state has a next token, and the matcher accepts exactly the tokens of the mask. `choices`
-// selects the tokens.
+// Walks through the grammar. Checks that every state has a next token, and that the matcher accepts
+// exactly the tokens of the mask. `choices` selects the tokens.
 inline Walked WalkGrammar(std::shared_ptr<const engine::grammar::Grammar> grammar,
                           absl::string_view choices, size_t max_steps) {
   using engine::grammar::Matcher;
@@ -64,7 +64,7 @@ inline Walked WalkGrammar(std::shared_ptr<const engine::grammar::Grammar> gramma
   return walked;
 }
 
-// An error is one line with INVALID_ARGUMENT.
+// Checks that the error is INVALID_ARGUMENT with a message of one line.
 inline void CheckError(const absl::Status& error) {
   CHECK(absl::IsInvalidArgument(error)) << error.ToString();
   CHECK(!error.message().empty());

@@ -1,5 +1,5 @@
 // libFuzzer target: any bytes as config.json and generation_config.json of a Hugging Face
-// directory, and what they become as the configuration of a model.
+// directory. If they parse, they are converted to the configuration of a model.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:hf_config_fuzz -- -max_total_time=60
 #include <cstddef>

@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as a safetensors file and as the index of one in shards; what parses
-// is read in full and named as the tensors of a model.
+// libFuzzer target: any bytes as a safetensors file, and as the index of a file in shards. A file
+// that parses is read completely, and its tensors get the names of a model's tensors.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:hf_safetensors_fuzz -- -max_total_time=60
 #include <cstddef>

@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as a SentencePiece tokenizer.model; the tokenizer that it makes
-// encodes and decodes.
+// libFuzzer target: any bytes as a SentencePiece tokenizer.model. If a tokenizer results, it
+// encodes and decodes text.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:hf_sentencepiece_fuzz -- -max_total_time=60
 #include <cstddef>

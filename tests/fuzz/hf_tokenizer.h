@@ -1,4 +1,4 @@
-// What fuzz targets of Hugging Face's tokenizers do with one that was read.
+// How the fuzz targets of Hugging Face's tokenizers use a tokenizer that was read.
 #ifndef TIDEPOOL_TESTS_FUZZ_HF_TOKENIZER_H_
 #define TIDEPOOL_TESTS_FUZZ_HF_TOKENIZER_H_
 
@@ -15,7 +15,7 @@
 
 namespace tidepool::fuzz {
 
-// An error is one line.
+// Checks that an error is one line.
 inline void CheckMessage(const absl::Status& status) {
   if (status.ok()) return;
   CHECK(!status.message().empty());

@@ -1,5 +1,5 @@
 // libFuzzer target: any bytes as tokenizer.json and tokenizer_config.json of a Hugging Face
-// directory; the tokenizer that they make encodes and decodes.
+// directory. If a tokenizer results, it encodes and decodes text.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:hf_tokenizer_fuzz -- -max_total_time=60
 #include <cstddef>

@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes after the header of a KV disk's file, once unchanged and once with
-// valid checksums, so that the entries are used.
+// libFuzzer target: any bytes after the header of a KV disk's file. They are used unchanged, and
+// again with valid checksums, so that the entries are not dropped.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:kv_disk_fuzz -- -max_total_time=60
 #include <cstddef>
@@ -54,7 +54,8 @@ class StringFile final : public engine::KvDiskFile {
   std::string content_;
 };
 
-// Every listed block is read back intact or dropped, and the disk keeps working.
+// Checks that every listed block is read undamaged or is dropped, and that the disk continues to
+// work.
 void Use(const std::string& content) {
   auto opened = engine::KvDisk::Open(
       std::make_unique<StringFile>(content),
@@ -93,7 +94,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string content = header;
   if (size > 0) content.append(reinterpret_cast<const char*>(data), size);
   Use(content);
-  // Gives the entries valid checksums, and the blocks too, as far as they exist.
+  // Gives valid checksums to the entries, and to the blocks that exist.
   std::string sound = header;
   for (int64_t slot = 0; slot < kSlots; ++slot) {
     engine::KvDiskEntry entry;

@@ -173,8 +173,8 @@ DELTA_HEADS, DELTA_SIZE, CONV = 2, 32, 4
 
 
 def write_model(path, experts, matrix_type, hybrid=False):
-    """A llama (or, with experts, qwen3moe) of one layer with a vocabulary of bytes. A hybrid is a qwen35
-    (or qwen35moe) with one more layer, which has a gated delta net."""
+    """Writes a llama (or, with experts, qwen3moe) of one layer with a vocabulary of bytes. A hybrid
+    is a qwen35 (or qwen35moe) with one more layer, which has a gated delta net."""
     hidden, heads, head_dim, feed, vocab = HIDDEN, HEADS, HEAD_DIM, FEED, VOCAB
     architecture = ("qwen35" if hybrid else "qwen3") + "moe" if experts else "qwen35" if hybrid else "llama"
     layers = 2 if hybrid else 1

@@ -25,7 +25,7 @@ def folder(target):
 
 
 def safetensors(shapes, dtype="BF16", metadata=True):
-    """A file of zero tensors of these shapes."""
+    """Returns a file with tensors of these shapes, which are all zeros."""
     header, at = {"__metadata__": {"format": "pt"}} if metadata else {}, 0
     for name, shape in shapes.items():
         packed = name.endswith(("_blocks", "_scales"))
@@ -40,7 +40,7 @@ def safetensors(shapes, dtype="BF16", metadata=True):
 
 
 def mixtral():
-    """What hf_safetensors_fuzz.cc takes for a whole model."""
+    """Returns a file that hf_safetensors_fuzz.cc accepts as a whole model."""
     layer = "model.layers.0."
     shapes = {"model.embed_tokens.weight": [3, 4], "model.norm.weight": [4],
               layer + "input_layernorm.weight": [4], layer + "post_attention_layernorm.weight": [4],
@@ -54,7 +54,7 @@ def mixtral():
 
 
 def gpt_oss(mxfp4):
-    """What hf_safetensors_fuzz.cc takes for a whole model of gpt-oss."""
+    """Returns a file that hf_safetensors_fuzz.cc accepts as a whole model of gpt-oss."""
     layer = "model.layers.0."
     shapes = {"model.embed_tokens.weight": [3, 32], "model.norm.weight": [32], layer + "self_attn.sinks": [2],
               layer + "input_layernorm.weight": [32], layer + "post_attention_layernorm.weight": [32],
@@ -71,7 +71,7 @@ def gpt_oss(mxfp4):
 
 
 def deepseek():
-    """What hf_safetensors_fuzz.cc takes for a whole model of DeepSeek-V3."""
+    """Returns a file that hf_safetensors_fuzz.cc accepts as a whole model of DeepSeek-V3."""
     layer = "model.layers.0."
     shapes = {"model.embed_tokens.weight": [3, 4], "model.norm.weight": [4],
               layer + "input_layernorm.weight": [4], layer + "post_attention_layernorm.weight": [4],
@@ -86,7 +86,8 @@ def deepseek():
 
 
 def qwen3_vl_moe():
-    """What hf_safetensors_fuzz.cc takes for a whole model of Qwen3-VL-MoE in the published layout."""
+    """Returns a file that hf_safetensors_fuzz.cc accepts as a whole model of Qwen3-VL-MoE in the
+    published layout."""
     layer = "model.layers.0."
     return {"model.embed_tokens.weight": [3, 4], "model.norm.weight": [4],
             layer + "input_layernorm.weight": [4], layer + "post_attention_layernorm.weight": [4],
@@ -98,8 +99,8 @@ def qwen3_vl_moe():
 
 
 def delta_net(parts):
-    """What hf_safetensors_fuzz.cc takes for a whole model with a gated delta net. `parts` are the rows of its
-    projections by name."""
+    """Returns a file that hf_safetensors_fuzz.cc accepts as a whole model with a gated delta net.
+    `parts` has the rows of its projections by name."""
     layer = "model.layers.0."
     delta, mlp = layer + "linear_attn.", layer + "mlp."
     shapes = {"model.embed_tokens.weight": [3, 4], "model.norm.weight": [4],
@@ -115,7 +116,7 @@ def delta_net(parts):
 
 
 def short_convolution():
-    """What hf_safetensors_fuzz.cc takes for a whole model of LFM2 with experts."""
+    """Returns a file that hf_safetensors_fuzz.cc accepts as a whole model of LFM2 with experts."""
     layer, ffn = "model.layers.0.", "model.layers.0.feed_forward."
     shapes = {"model.embed_tokens.weight": [3, 4], "model.embedding_norm.weight": [4],
               layer + "operator_norm.weight": [4], layer + "ffn_norm.weight": [4],

@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as the header of a pack file, once unchanged and once with a
-// valid checksum.
+// libFuzzer target: any bytes as the header of a pack file. They are used unchanged, and again with
+// a valid checksum.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:pack_fuzz -- -max_total_time=60
 #include <cstddef>

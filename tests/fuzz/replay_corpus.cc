@@ -1,5 +1,5 @@
-// Runs a fuzz target once on each file of the folders in its arguments. Links without libFuzzer, so
-// that the ordinary build compiles every target, and tests that it accepts its committed corpus.
+// Runs a fuzz target once on each file of the folders in its arguments. It links without libFuzzer.
+// So the ordinary build compiles every target, and tests that no committed file crashes it.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -9,7 +9,7 @@
 #include <string>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-// Only some targets define it.
+// Only some targets define this function.
 extern "C" __attribute__((weak)) int LLVMFuzzerInitialize(int* argc, char*** argv);
 
 int main(int argc, char** argv) {

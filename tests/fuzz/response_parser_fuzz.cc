@@ -1,7 +1,7 @@
 // libFuzzer target: any text as a response that is separated into reasoning, content and tool
-// calls. The first byte selects the syntax. The second has flags: 1, the request has tools; 2, the
-// model has reasoning; 4, the prompt ends inside of the reasoning; the others select the size of
-// the pieces. Nothing may be lost, and the result may not depend on the pieces.
+// calls. The first byte selects the syntax. The second byte has flags: 1, the request has tools; 2,
+// the model has reasoning; 4, the prompt ends inside of the reasoning. Its other bits select the
+// size of the pieces. No text may be lost, and the result must not depend on the pieces.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:response_parser_fuzz -- -max_total_time=60
 #include <algorithm>
@@ -66,7 +66,7 @@ size_t Letters(absl::string_view text) {
                        [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)); });
 }
 
-// The letters of the text are in the result, except those of markers.
+// Checks that the letters of the text are in the result, except those of markers.
 void CheckNothingIsLost(const service::ResponseFormat& format, absl::string_view text,
                         const Found& found) {
   const bool harmony = format.syntax == v1::HARMONY;

@@ -2,9 +2,9 @@
 //
 //   tests/fuzz/run --seconds 300 tokenizer_fuzz
 //
-// It checks: a refused vocabulary gives a one-line error. Any text has ids in the vocabulary, none
-// of them a control token, and they decode to the text's bytes. SentencePiece's merges are equal to
-// those of a simple implementation.
+// It checks that a refused vocabulary gives a one-line error. It checks that any text has ids in
+// the vocabulary, that no id is a control token, and that the ids decode to the text's bytes.
+// SentencePiece's merges must equal those of a simple implementation.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -36,7 +36,7 @@ using Ids = std::vector<int32_t>;
 
 constexpr absl::string_view kMark = "\xE2\x96\x81";  // "▁", a space in these vocabularies
 
-// The input, byte by byte; zeros when it is used up.
+// The bytes of the input, one after the other. After the last one, all bytes are zero.
 class Input {
  public:
   Input(const uint8_t* data, size_t size) : rest_(reinterpret_cast<const char*>(data), size) {}
@@ -47,7 +47,7 @@ class Input {
     rest_.remove_prefix(1);
     return byte;
   }
-  // Up to `most` bytes; the first byte says how many.
+  // Returns up to `most` bytes. The next byte of the input is their number.
   std::string String(size_t most) {
     const size_t wanted = Byte() % (most + 1);
     const size_t size = std::min(wanted, rest_.size());
@@ -154,7 +154,7 @@ bool HasType(const TokenizerSpec& spec, TokenType type) {
 void CheckText(const Tokenizer& tokenizer, const std::string& text) {
   const auto ids = tokenizer.Encode(text, SpecialTokens::kAsText, AddBos::kNo);
   if (!ids.ok()) {
-    // The limit on matching, which no input has reached so far.
+    // This is the limit on matching. No input has reached it so far.
     CHECK(false) << ids.status().ToString();
   }
   StreamDecoder decoder(&tokenizer);

@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as traceparent and, after the first line end, tracestate. An accepted
-// value is within its limits, and is accepted again after it was forwarded.
+// libFuzzer target: any bytes as traceparent and, after the first line end, as tracestate. An
+// accepted value is within its limits. After it was forwarded, it is accepted again.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:trace_context_fuzz -- -max_total_time=60
 #include <algorithm>

@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as a routing trace, plain or compressed; what parses is replayed
-// through every policy.
+// libFuzzer target: any bytes as a routing trace, plain or compressed. A trace that parses is
+// replayed with every policy.
 //
 //   CC=clang bazel run --config=fuzz //tests/fuzz:trace_fuzz -- -max_total_time=60
 #include <cstddef>

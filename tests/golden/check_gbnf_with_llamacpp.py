@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares `tidepool grammar` with llama.cpp's grammar sampler: all short texts of some letters, for each grammar.
+"""Compares `tidepool grammar` with llama.cpp's grammar sampler, for each grammar on all short texts
+of some letters.
 
     tests/golden/check_gbnf_with_llamacpp.py TIDEPOOL_BINARY
 
@@ -69,7 +70,7 @@ class Sampler:
         return array.size == 1 and data[0].logit == 0.0
 
     def after(self, tokens):
-        """The sampler after these tokens, or None if it does not allow them."""
+        """Returns the sampler after these tokens, or None if the grammar does not allow them."""
         sampler = self
         for token in tokens:
             if not sampler.allows(token):
@@ -87,7 +88,7 @@ def tokens_of(vocabulary, text):
 
 
 def accepted_texts(sampler, letters, size, end):
-    """All texts of at most `size` letters that the grammar accepts."""
+    """Returns all texts of at most `size` letters that the grammar accepts."""
     found, level = set(), {"": sampler}
     for _ in range(size + 1):
         found |= {text for text, at in level.items() if at.allows(end)}

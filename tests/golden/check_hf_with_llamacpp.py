@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Loads with llama.cpp what `tidepool quantize DIRECTORY` writes, and compares its logits.
+"""Loads the files that `tidepool quantize DIRECTORY` writes with llama.cpp, and compares the
+logits.
 
     python3 check_hf_with_llamacpp.py TIDEPOOL_BINARY [DIRECTORY ...] [--type TYPE ...]
 
@@ -23,8 +24,9 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
 TOKENS = 40
-# Largest root mean square difference of a token's logits, relative to all: the median over the tokens,
-# because a rounding error that changes the choice of an expert changes all logits of some tokens.
+# Limits of the root mean square difference of a token's logits, relative to the logits themselves.
+# The median over the tokens is compared: if a rounding error changes the choice of an expert, all
+# logits of some tokens change.
 LIMITS = {"F32": 1e-3, "F16": 0.01, "BF16": 0.05, "Q8_0": 0.1, "Q4_0": 0.15}
 # Directories that llama.cpp refuses or computes differently, and why. Published checkpoints of these
 # families have no such values, except where noted.
@@ -34,7 +36,8 @@ HEAD = "llama.cpp requires an output head of its own in this family"
 KNOWN = {
     "deepseek_v2": "llama.cpp scores a group of experts by its two best, not by its best (published: DeepSeek V2)",
     "deepseek_v2_lite": "llama.cpp allows queries without low rank only with 26 or 27 layers",
-    # With rms_norm_eps 1e-6, and attn_q_b.weight divided by the square of that factor, it agrees to 1e-6.
+    # With rms_norm_eps 1e-6, and attn_q_b.weight divided by the square of this factor, llama.cpp
+    # agrees to 1e-6.
     "deepseek_v3_plain_yarn": "llama.cpp multiplies all scores by the square of YaRN's attention factor, not "
                               "only the rotated part, and normalises low ranks with rms_norm_eps, not 1e-6 "
                               "(published: mscale and mscale_all_dim are equal, and rms_norm_eps is 1e-6)",
@@ -65,7 +68,7 @@ class LlamaCpp:
         llama_cpp.llama_backend_init()
 
     def logits(self, path, ids):
-        """float32 [n, vocabulary], or None if llama.cpp does not load the file."""
+        """Returns float32 [n, vocabulary], or None if llama.cpp does not load the file."""
         self.lines.clear()
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = 0
@@ -108,7 +111,7 @@ def run(*words):
 
 
 def distance(ours, theirs):
-    """Median over the tokens."""
+    """Returns the median over the tokens of the relative difference."""
     rows = np.sqrt(np.mean((ours - theirs).astype(np.float64) ** 2, axis=1))
     return float(np.median(rows) / np.sqrt(np.mean(ours.astype(np.float64) ** 2)))
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Compares masks with llguidance's, token by token, on random outputs of schemas.
 
-The schemas are those of schemas/schemas.jsonl and of the JSON Schema Test Suite. Every mask must be equal, for each
-schema that both engines accept. `only_here`, `only_there` and `without_differences` state the exceptions.
+The schemas are those of schemas/schemas.jsonl and of the JSON Schema Test Suite. Every mask must be
+equal, for each schema of schemas that both engines accept. `only_here`, `only_there` and
+`without_differences` state the exceptions.
 
     bazel build --config=opt //tests/bench:grammar_masks
     tests/golden/check_masks.py [--vocabulary smollm2|tekken] [--every N] [--program FILE]
@@ -42,7 +43,7 @@ def read_schemas():
 
 
 def without_differences(schema):
-    """The schema without what the engines understand differently, by decision.
+    """Returns the schema without keywords that the engines deliberately interpret differently.
 
     Both have regular expressions of their own for formats. Multiples can end in .0 only here.
     """
@@ -56,12 +57,13 @@ def without_differences(schema):
 
 
 def only_here(before, token):
-    """Whether only Tidepool allows a token, because it allows all of JSON's escapes: \\/ and every \\uXXXX."""
+    """Returns whether only Tidepool allows a token, because it allows all of JSON's escapes: \\/
+    and every \\uXXXX."""
     return re.search(rb"\\(?:[u/]|\Z)", before[-5:] + token) is not None
 
 
 def only_there(before, token):
-    """Whether only llguidance allows a token: -0 as an integer with limits."""
+    """Returns whether only llguidance allows a token: -0 as an integer with limits."""
     return before.endswith(b"-") and token.startswith(b"0")
 
 
@@ -70,7 +72,8 @@ def bits(mask, size):
 
 
 def choose(allowed, vocabulary, chance):
-    """Half of the time a token with JSON's structure, so that outputs get ahead."""
+    """Chooses a token. Half of the time, it is a token of JSON's structure, so that outputs make
+    progress."""
     if chance.random() < 0.5:
         some = chance.sample(list(allowed), min(40, len(allowed)))
         structural = [number for number in some if vocabulary.tokens[number][:1] and

@@ -21,7 +21,7 @@ import llama_cpp
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
-# {tokenizer: (least share of equal lines, reason)}
+# {tokenizer: (minimum share of equal lines, reason)}
 NFC = (0.9, "llama.cpp does not normalise to NFC")
 SPACE = (0.7, "llama.cpp adds a space in front of every text, and cuts no words at spaces")
 MAY_DIFFER = {name: NFC for name in (
@@ -33,7 +33,7 @@ MAY_DIFFER |= {"metaspace_split": (0.2, SPACE[1]),
 
 
 def golden_lines():
-    """The lines of tokenizers/lines.bin that are UTF-8."""
+    """Returns the lines of tokenizers/lines.bin that are UTF-8."""
     data, at, lines = (HERE / "tokenizers" / "lines.bin").read_bytes(), 0, []
     while at < len(data):
         size = struct.unpack_from("<H", data, at)[0]
@@ -47,7 +47,8 @@ def golden_lines():
 
 
 def pick_lines(count):
-    """Half ordinary text, half of any kind; without NUL, which no command line takes."""
+    """Returns lines: half are ordinary text, and half are of any kind. None contains NUL, which a
+    command line cannot have."""
     text = (HERE / "perplexity.txt").read_text(encoding="utf-8").replace("\n", " ")
     step = max(1, len(text) // (count // 2))
     plain = [text[at:at + step] for at in range(0, len(text), step)][:count // 2]
@@ -56,7 +57,7 @@ def pick_lines(count):
 
 
 def write_model(folder, tokenizer):
-    """A Llama of one layer with random weights; a row of the embedding for each token."""
+    """Writes a Llama of one layer with random weights. The embedding has a row for each token."""
     vocab = tokenizer["model"]["vocab"]
     size = max([len(vocab)] + [token["id"] + 1 for token in tokenizer.get("added_tokens", [])])
     rng = np.random.default_rng(1)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Reads the committed GGUF files with llama.cpp too and compares its logits with the golden ones.
+"""Reads the committed GGUF files with llama.cpp, and compares its logits with the golden ones.
 
     python3 check_with_llamacpp.py [--tiny tiny] [--smollm2 MODEL.gguf]
 
-Proves the export (names, keys, row order) by a second reader. llama.cpp rounds activations when
-weights are not float32, hence one limit for each weight type. With --smollm2 the Q4_1 file is first
-written out as float32 to a temporary file, so that only the reference itself is compared.
+A second reader shows that the export (names, keys, row order) is correct. llama.cpp rounds
+activations if weights are not float32, so each weight type has its own limit. With --smollm2, the
+Q4_1 file is first written as float32 to a temporary file, so that only the reference itself is
+compared.
 """
 
 import json
@@ -19,13 +20,14 @@ import numpy as np
 import golden_common as common
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Largest mean |difference| that llama.cpp may show, by the type of the weights.
+# Largest mean |difference| of llama.cpp's logits that is accepted, by the type of the weights.
 LIMITS = {"f32": 1e-4, "f16": 0.05, "bf16": 0.2, "q8_0": 0.3, "q4_0": 0.5, "q4_1": 0.5,
           "quants": 0.5}
 
 
 def llamacpp_logits(path, prompts):
-    """float32 [n, vocab] for each list of ids; float32 KV cache, one thread."""
+    """Returns float32 [n, vocab] for each list of ids, computed with a float32 KV cache on one
+    thread."""
     llama = llama_cpp.Llama(str(path), n_ctx=512, logits_all=True, n_threads=1, verbose=False,
                             type_k=int(gguf.GGMLQuantizationType.F32),
                             type_v=int(gguf.GGMLQuantizationType.F32))

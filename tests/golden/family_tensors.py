@@ -49,18 +49,19 @@ def is_router(name):
 
 
 def has_offset_norms(arch):
-    """Whether transformers multiplies by 1 + weight in norms, except in those of delta nets."""
+    """Returns whether norms in transformers, except those of delta nets, multiply by 1 + weight."""
     return arch.startswith(("gemma", "qwen3next", "qwen35"))
 
 
 def is_matrix(name, shape):
-    """Whether the file stores a parameter in bfloat16. Routers and convolutions stay float32."""
+    """Returns whether the file stores a parameter in bfloat16. Routers and convolutions stay
+    float32."""
     router = is_router(name) or "conv1d" in name or name.endswith("conv.conv.weight")
     return len(shape) > 1 and not router and "bias" not in name
 
 
 def post_attention_name(arch):
-    """The norm that transformers calls post_attention_layernorm."""
+    """Returns the norm that transformers calls post_attention_layernorm."""
     after_branch = ("gemma2", "gemma3", "olmo2")
     other_name = ("glm4moe", "seed_oss", "gpt-oss", "qwen3next", "qwen35", "qwen35moe")
     return "post_attention_norm" if arch in after_branch + other_name else "ffn_norm"
@@ -85,8 +86,8 @@ def expert_tensors(arch, blk, name, values):
 
 
 def tiled_heads(config, values, axis, first=0):
-    """The V heads from `first` on, in the order of qwen35: the first V head of all K heads, then
-    the second. transformers has the V heads of each K head together."""
+    """Returns the V heads from `first` on, in the order of qwen35: the first V head of all K heads,
+    then the second. transformers stores the V heads of each K head together."""
     values = np.moveaxis(values, axis, 0)
     of_each = config.linear_num_value_heads // config.linear_num_key_heads
     heads = values[first:].reshape(config.linear_num_key_heads, of_each, -1, *values.shape[1:])
@@ -95,7 +96,7 @@ def tiled_heads(config, values, axis, first=0):
 
 
 def split_qkvz(config, values):
-    """The rows of q, k and v, and those of z, of a tensor that is fused for each K head."""
+    """Returns the rows of q, k and v, and those of z, of a tensor that is fused for each K head."""
     heads = values.reshape(config.linear_num_key_heads, -1, values.shape[-1])
     k_dim = config.linear_key_head_dim
     v_rows = heads.shape[1] // 2 - k_dim

@@ -1,7 +1,8 @@
-"""What the golden-data scripts share: reading GGUF weights, tokenizers, greedy runs, writing files.
+"""Functions that the golden-data scripts share: reading GGUF weights, tokenizers, greedy runs,
+writing files.
 
-The reference ("truth") everywhere is transformers in float32 with eager attention on one thread, run
-on the weights as a GGUF file stores them, dequantised to float32 by the gguf package.
+The reference ("truth") is always transformers in float32 with eager attention on one thread. Its
+weights are those of a GGUF file, which the gguf package dequantises to float32.
 """
 
 import argparse
@@ -18,7 +19,7 @@ PACKAGES = ("numpy", "torch", "transformers", "tokenizers", "gguf", "llama-cpp-p
 
 
 def make_parser(doc):
-    """An argument parser whose --help prints the script's docstring unchanged."""
+    """Returns an argument parser whose --help prints the script's docstring unchanged."""
     return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
 
 
@@ -53,14 +54,15 @@ def permute_qk(rows, n_heads):
 
 
 def unpermute_qk(rows, n_heads):
-    """The inverse of permute_qk."""
+    """Returns the inverse of permute_qk."""
     head_dim = rows.shape[0] // n_heads
     split = rows.reshape(n_heads, head_dim // 2, 2, *rows.shape[1:])
     return np.ascontiguousarray(split.swapaxes(1, 2)).reshape(rows.shape)
 
 
 def build_tokenizer(fields):
-    """A Hugging Face tokenizer from byte-level BPE metadata of a GGUF file (gpt-2 or smollm)."""
+    """Builds a Hugging Face tokenizer from byte-level BPE metadata of a GGUF file (gpt-2 or
+    smollm)."""
     tokens = fields["tokenizer.ggml.tokens"]
     types = fields["tokenizer.ggml.token_type"]
     merges = [tuple(line.split(" ", 1)) for line in fields["tokenizer.ggml.merges"]]

@@ -1,4 +1,5 @@
-"""The model families of make_hf.py that are saved without a tokenizer, and what is special in them."""
+"""The model families of make_hf.py that are saved without a tokenizer, and their special
+properties."""
 
 import dataclasses
 import json
@@ -178,7 +179,8 @@ FAMILIES = (
         "q_lora_rank": 20, "n_shared_experts": 1, "n_group": 3, "topk_group": 2,
         "routed_scaling_factor": 2.5, "norm_topk_prob": True, "tie_word_embeddings": False,
         "rope_parameters": DEEPSEEK_YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}),
-    # The norms of the compressed vectors have an epsilon of their own, and cos and sin a factor.
+    # The norms of the compressed vectors have their own epsilon, and cos and sin are multiplied by
+    # a factor.
     FamilySpec("deepseek_v3_plain_yarn", "DeepseekV3", config=EXPERTS | MLA | {
         "q_lora_rank": 20, "n_shared_experts": 1, "n_group": 3, "topk_group": 2,
         "routed_scaling_factor": 2.5, "norm_topk_prob": True, "rms_norm_eps": 0.02,
@@ -204,7 +206,8 @@ def is_router(name):
 
 
 def initial_values(name, shape, rng, spec):
-    """Random values for what make_hf.randomise does not know. None: it knows the parameter."""
+    """Returns random values for a parameter that make_hf.randomise does not handle, or None if it
+    handles the parameter."""
     if "norm" in name and spec.family.startswith(("Gemma", "Qwen3Next", "Qwen3_5")):
         if not name.endswith("linear_attn.norm.weight"):
             return rng.uniform(-0.4, 0.7, shape)  # used as 1 + w

@@ -31,7 +31,7 @@ TOKENS = 44
 GREEDY_STEPS = 16
 MIN_GREEDY_MARGIN = 0.02
 MIN_ROUTER_MARGIN = 0.005  # of logits
-MIN_TOP_K_MARGIN = 0.0005  # of whatever a router of hf_families compares
+MIN_TOP_K_MARGIN = 0.0005  # of the values that a router of hf_families compares
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 MERGES = "_ t|h e|i n|_ a|r e|o n|e r|_t he|_ s|a t|_ w|e n"
 QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
@@ -218,7 +218,7 @@ def save(spec, model, stored, tokenizer, folder):
 
 
 def check_saved(spec, folder, ids, logits):
-    """Fails unless transformers makes the same logits of the directory."""
+    """Fails unless transformers computes the same logits from the directory."""
     name = spec.family + "ForConditionalGeneration"
     model = getattr(transformers, name).from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/hf_gguf.json: what llama.cpp's converter makes of the directories in hf/.
+"""Makes tests/golden/hf_gguf.json: the metadata and tensors that llama.cpp's converter writes for
+the directories in hf/.
 
     python3 make_hf_gguf.py [--only NAME ...] LLAMA_CPP_FOLDER
 
@@ -23,7 +24,8 @@ import golden_common as common
 import hf_families
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Left out: they depend on the converter's output type, or are the same for every model.
+# These keys are left out, because they depend on the converter's output type, or are the same for
+# every model.
 SKIPPED = ("general.", "tokenizer.", "GGUF.")
 # Keys that the converter requires of published models and that transformers does not save.
 NEEDED = {"hunyuan_v1_moe": {"moe_intermediate_size": [12] * 3, "moe_topk": [2] * 3,

@@ -27,14 +27,16 @@ TINY = 1e-12
 
 
 def log_sum_exp(logits):
-    """float64 [n]: log of the sum of exp over a whole row, shifted by its maximum."""
+    """float64 [n]: log of the sum of exp over a whole row, computed relative to the row's
+    maximum."""
     rows = logits.astype(np.float64)
     top = rows.max(axis=1)
     return top + np.log(np.exp(rows - top[:, None]).sum(axis=1))
 
 
 def compact(truth):
-    """The committed form of the truth [n, vocab]: a column sample, the top TOP, logsumexp."""
+    """Returns the committed form of the truth [n, vocab]: a sample of columns, the TOP largest
+    logits, logsumexp."""
     vocab = truth.shape[1]
     columns = np.sort(np.random.default_rng(SEED).choice(vocab, N_COLUMNS, replace=False))
     top_ids = np.argsort(-truth, axis=1, kind="stable")[:, :TOP]
@@ -82,7 +84,7 @@ def full_kl(truth, logits):
 
 
 def measure(data, truth, logits):
-    """The four metrics of README.md."""
+    """Returns the four metrics of README.md."""
     return {
         "sample_mean_abs_error": sample_error(data, logits),
         "bucket_mean_kl": bucket_kl(data, logits),
@@ -108,7 +110,8 @@ def run_llamacpp(path, ids, text, kv_cache="f16"):
 
 
 def write(out, model_name, ids, data, llamacpp, llamacpp_q8_0_kv):
-    """Everything a test reads; the sample goes to shards of ROWS_PER_SHARD positions."""
+    """Writes everything that a test reads. The sample is divided into shards of ROWS_PER_SHARD
+    positions."""
     out.mkdir(parents=True, exist_ok=True)
     shards = []
     for first in range(0, len(ids), ROWS_PER_SHARD):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes lm_eval/golden.json: what lm-eval measures of SmolLM2 with transformers.
+"""Makes lm_eval/golden.json: the results of lm-eval for SmolLM2 with transformers.
 
     tools/setup --tests --peers
     HF_HUB_OFFLINE=1 .cache/venv/bin/python tests/golden/make_lm_eval.py MODEL.gguf
@@ -26,13 +26,13 @@ TASKS = ["tidepool_choice", "tidepool_until"]
 
 
 def wrapped(tokenizer):
-    """The tokenizer of make_smollm2 as a transformers tokenizer."""
+    """Returns the tokenizer of make_smollm2 as a transformers tokenizer."""
     return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>",
                                                 pad_token="<|im_end|>")
 
 
 def sample(task, one):
-    """The fields of one document that the test compares."""
+    """Returns the fields of one document that the test compares."""
     kept = {"doc_id": one["doc_id"]}
     if task == "tidepool_choice":
         kept["loglikelihoods"] = [float(response[0][0]) for response in one["resps"]]

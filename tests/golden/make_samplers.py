@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/samplers.json: what llama.cpp and transformers make of logits.
+"""Makes tests/golden/samplers.json: the results of llama.cpp's and transformers' samplers for some
+logits.
 
     python3 make_samplers.py
 
-Every row has random logits, all different, as multiples of 1 / SCALE. Parameters with which rounding could
-decide are left out: MARGIN is the least distance from such a limit. top_n_sigma, typical_p and XTC have
-the ids that remain. typical_p has them from llama.cpp's sampler and from transformers' TypicalLogitsWarper,
-which must agree. XTC runs with probability 1. DRY has the penalty of each token, with the tokenizer of
-tokenizers/bytes.gguf.
+Every row has random logits, all different, which are multiples of 1 / SCALE. Parameters with which
+rounding could decide are left out: MARGIN is the minimum distance from such a limit. For
+top_n_sigma, typical_p and XTC, the file has the ids that remain. For typical_p, llama.cpp's sampler
+and transformers' TypicalLogitsWarper must agree. XTC runs with probability 1. For DRY, the file has
+the penalty of each token, with the tokenizer of tokenizers/bytes.gguf.
 """
 
 import ctypes
@@ -30,7 +31,7 @@ BREAKERS = ["\n", ":", "\"", "*"]
 
 
 def make_rows():
-    """Rows from flat to steep, and one with a few large logits above noise."""
+    """Returns rows from flat to steep, and one with a few large logits above noise."""
     rng = np.random.default_rng(24)
     rows = []
     for spread in (0.3, 1, 2, 4, 8):
@@ -48,7 +49,7 @@ def make_rows():
 
 
 def apply(sampler, logits):
-    """What remains after a sampler: {id: logit}."""
+    """Returns the tokens that remain after a sampler: {id: logit}."""
     data = (llama_cpp.llama_token_data * len(logits))()
     for i, logit in enumerate(logits):
         data[i] = llama_cpp.llama_token_data(i, logit, 0)

@@ -83,7 +83,7 @@ SPECS = (
 
 
 def build_model(spec):
-    """A freshly made, not yet initialised, transformers model of the spec."""
+    """Returns a freshly made, not yet initialised, transformers model of the spec."""
     settings = {
         "vocab_size": spec.n_vocab, "hidden_size": 64, "intermediate_size": 96,
         "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -124,12 +124,13 @@ def random_state(model, seed):
 
 
 def make_endless(state, tokens):
-    """Reserves residual channel 0 as a constant that holds all but printable tokens far down.
+    """Reserves residual channel 0 as a constant that makes all tokens improbable except printable
+    ones.
 
-    No layer reads or writes the channel, so after the last norm it is a positive number whatever
-    the context, and the head's column 0 turns it into a bias: at any sane temperature the text is
-    printable ASCII and never a control token, while everything else about the model stays random.
-    A flatter head keeps sampled text varied.
+    No layer reads or writes the channel. So after the last norm, it is a positive number in any
+    context, and column 0 of the head makes a bias of it. At usual temperatures, the text is
+    printable ASCII without control tokens. The rest of the model stays random. A flatter head makes
+    sampled text varied.
     """
     state["lm_head.weight"] *= 0.6
     for name, values in state.items():
@@ -166,7 +167,8 @@ class RouterMargin:
 
 
 def load_truth(spec, model, state):
-    """Loads the rounded weights; strict, so that no parameter keeps its initial value."""
+    """Loads the rounded weights. The load is strict, so that no parameter keeps its initial
+    value."""
     weights = tiny_export.rounded(state, spec.ftype)
     model.load_state_dict({name: torch.from_numpy(v) for name, v in weights.items()}, strict=True)
 
@@ -175,7 +177,7 @@ def make_prompts(spec, seed, tokenizer):
     """[(name, text or None, ids)]: the start of TEXT, and three random ordinary tokens."""
     ids = tokenizer.encode(TEXT).ids[:TEXT_TOKENS]
     while tokenizer.encode(tokenizer.decode(ids)).ids != ids:
-        ids.pop()  # the cut fell into a character or a merge
+        ids.pop()  # the cut was inside of a character or of a merge
     rng = np.random.default_rng(seed + 1_000_000)
     short = [int(i) for i in rng.integers(0, 256 + spec.n_merges, 3)]
     return [("text", tokenizer.decode(ids), ids), ("short", None, short)]
@@ -204,7 +206,7 @@ def try_seed(spec, seed, tokenizer, control_ids):
 
 
 def make_one(spec, out):
-    """Searches a seed and writes NAME.gguf, NAME.json and the logits of one spec."""
+    """Finds a seed, and writes NAME.gguf, NAME.json and the logits of one spec."""
     tokens, types, merges = tiny_export.vocabulary(spec.n_vocab, spec.n_merges)
     tokenizer = common.build_tokenizer({
         "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": types,

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/tokenizers: small vocabularies, 11,000 lines, and the ids that references give.
+"""Makes tests/golden/tokenizers: small vocabularies, 11,000 lines, and the ids of reference
+implementations.
 
     python3 make_tokenizers.py [--out tokenizers] [--check]
 
@@ -25,7 +26,7 @@ import tokenizer_model
 import tokenizer_spm
 
 HERE = pathlib.Path(__file__).resolve().parent
-EXAMPLE_EVERY = 260  # of lines, those whose ids are written out
+EXAMPLE_EVERY = 260  # one line of this number has its ids in the file
 PACKAGES = ("numpy", "tokenizers", "gguf", "llama-cpp-python", "sentencepiece")
 
 
@@ -64,7 +65,7 @@ def sums_of(golden, lines):
 
 
 def sets(folder):
-    """Every tokenizer_lines.Set."""
+    """Returns every tokenizer_lines.Set."""
     yield from tokenizer_spm.sets(folder)
     yield from tokenizer_gemma4.sets(folder)
     yield from tokenizer_bpe.sets(folder)

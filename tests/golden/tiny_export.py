@@ -46,7 +46,7 @@ LAYER_NAMES = {
 
 
 def byte_to_text():
-    """GPT-2's printable stand-in for each of the 256 byte values."""
+    """Returns GPT-2's printable character for each of the 256 byte values."""
     keep = set(range(33, 127)) | set(range(161, 173)) | set(range(174, 256))
     spare = iter(range(256, 512))
     return [chr(b if b in keep else next(spare)) for b in range(256)]
@@ -69,14 +69,15 @@ def vocabulary(n_vocab, n_merges):
 
 
 def is_matrix(name):
-    """Whether a parameter takes the file's weight type; norms, biases and routers stay F32."""
+    """Returns whether a parameter has the file's weight type. Norms, biases and routers stay
+    F32."""
     if name.endswith(".bias") or "norm" in name:
         return False
     return not name.endswith(("mlp.gate.weight", "shared_expert_gate.weight"))
 
 
 def type_of(name, ftype):
-    """The type that a matrix of the transformers state is stored in."""
+    """Returns the type that a matrix of the transformers state is stored in."""
     if ftype != "quants":
         return TYPES[ftype]
     module = name.removesuffix(".weight")
@@ -106,7 +107,7 @@ def quantize_with_ggml(values, kind):
 
 
 def encode(values, kind):
-    """The stored bytes of float32 rows, in the shape that GGUFWriter expects."""
+    """Returns the stored bytes of float32 rows, in the shape that GGUFWriter expects."""
     if kind == Q.F32:
         return values
     try:
@@ -116,8 +117,8 @@ def encode(values, kind):
 
 
 def rounded(state, ftype):
-    """The weights of the reference model: each matrix is converted to the file's weight type and
-    back."""
+    """Returns the weights of the reference model: each matrix is converted to the file's weight
+    type and back."""
     out = {}
     for name, values in state.items():
         if is_matrix(name):
@@ -160,12 +161,12 @@ def gguf_tensors(state, config):
 
 
 def head_dim_of(config):
-    """The explicit head_dim, for families that have one."""
+    """Returns the explicit head_dim, for families that have one."""
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
 def llama3_divisors(config):
-    """The rope_freqs tensor of llama3 scaling, from its definition; None for plain RoPE."""
+    """Returns the rope_freqs tensor of llama3 scaling, from its definition; None for plain RoPE."""
     rope = config.rope_parameters
     if rope["rope_type"] != "llama3":
         return None
@@ -178,7 +179,7 @@ def llama3_divisors(config):
 
 
 def add_keys(writer, config, name):
-    """Hyper-parameters, as converters of real checkpoints write them for each architecture."""
+    """Adds hyper-parameters, as converters of real checkpoints write them for each architecture."""
     arch, head_dim = ARCHS[config.model_type], head_dim_of(config)
     writer.add_name(name)
     writer.add_context_length(config.max_position_embeddings)

@@ -15,7 +15,7 @@ from tokenizer_lines import Set, between_broken
 
 VOCABULARY = "bytes.gguf"
 SIZE = 3000
-# Tokens that no merges produce: only ignore_merges uses them.
+# No merges produce these tokens. Only ignore_merges uses them.
 WHOLE = ("\u0120Captain's", "\u0120harbour,", "tidewater", "\u01201234", "123", "\u0120\u0120\u0120\u0120\u0120", "?!?", "isn't",
          "\u0120int", "HttpRequest", "\u0120\u0120")
 CONTROLS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -153,7 +153,7 @@ def _encoder(fields, steps, ignore_merges):
 
 
 def ids_of(encode):
-    """The encoder without the sizes of words."""
+    """Returns the encoder without the sizes of words."""
     def ids(line):
         numbers = encode(line)
         return numbers[numbers.index(-1) + 1:] if -1 in numbers else numbers

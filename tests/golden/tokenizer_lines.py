@@ -72,7 +72,7 @@ LETTERS = "aeiouncyAEIOUZ한日яש"
 
 
 def assigned_characters():
-    """Every assigned character of Unicode 14, except surrogates and private use."""
+    """Returns every assigned character of Unicode 14, except surrogates and private use."""
     return [chr(c) for c in range(0x110000)
             if unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co")]
 
@@ -138,7 +138,7 @@ def mixture(rng, words, every):
 
 
 def broken(rng, words, every):
-    """A mixture with bytes deleted, doubled or inserted. It is rarely valid UTF-8."""
+    """Returns a mixture with bytes deleted, doubled or inserted. It is rarely valid UTF-8."""
     data = bytearray(mixture(rng, words, every).encode())
     for _ in range(rng.randrange(1, 4)):
         at = rng.randrange(len(data) + 1)

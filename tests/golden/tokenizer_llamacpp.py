@@ -64,7 +64,8 @@ def encoder(path, pre, special=False):
 
 
 def check(folder, sets, lines):
-    """Whether llama.cpp returns the reference's ids, except for the number of lines in DIFFERENT."""
+    """Returns whether llama.cpp returns the reference's ids, except for the number of lines in
+    DIFFERENT."""
     texts = [line.decode() for line in lines if tokenizer_lines.is_utf8(line)]
     good = True
     for one in sets:
@@ -83,7 +84,8 @@ def check(folder, sets, lines):
 
 
 def check_aliases(path, aliases, lines):
-    """Whether llama.cpp gives the same ids under every name of a rule, on every third line."""
+    """Returns whether llama.cpp gives the same ids with every name of a rule. Every third line is
+    compared."""
     texts, good = [line.decode() for line in lines[::3] if tokenizer_lines.is_utf8(line)], True
     for pre, names in aliases.items():
         expected = list(map(encoder(path, pre), texts))

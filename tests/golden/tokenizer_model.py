@@ -65,7 +65,8 @@ def _write(path, proto):
 
 
 def _text(proto, ids):
-    """The text of a stream of these ids. Python's codec decides how invalid UTF-8 is replaced."""
+    """Returns the text of a stream of these ids. Python's codec decides how invalid UTF-8 is
+    replaced."""
     kind = proto.SentencePiece
     data = b"".join(bytes([i]) if proto.pieces[i].type == kind.BYTE else
                     proto.pieces[i].piece.replace("\u2581", " ").encode() for i in ids)

@@ -101,7 +101,7 @@ def _broken_encoder(encode, model):
 
 
 def sets(folder):
-    """The Set of every kind."""
+    """Returns the Set of every kind."""
     for name in KINDS:
         model = sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{name}.model"))
         encode = _encoder(name, model)

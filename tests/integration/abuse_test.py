@@ -22,12 +22,12 @@ from harness import Client, resident_bytes, wait_until
 
 CONNECTIONS = int(sys.argv.pop(1)) if len(sys.argv) > 1 else 500
 CALLERS = int(sys.argv.pop(1)) if len(sys.argv) > 1 else 3000
-# gRPC's memory quota and related memory: gRPC keeps the memory that a flood needed for later
-# connections. On an idle machine this is half as much; on a busy one, gRPC frees memory late.
+# Limit for gRPC's memory quota and related memory. After a flood, gRPC keeps its memory for later
+# connections. An idle machine needs half of this; on a busy one, gRPC frees memory late.
 GRPC_MEMORY = 2048 << 20
 # A sanitizer keeps freed memory and pads allocations.
 KEPT_FREED = (512 << 20) if harness.SANITIZED else 0
-PATIENCE = 10  # seconds for a normal request, whatever else happens
+PATIENCE = 10  # limit in seconds for a normal request, whatever else happens
 HANDSHAKE_TIMEOUT = 10  # the server's, in seconds
 GENERATE = "/tidepool.v1.Inference/Generate"
 MIB = 1 << 20
@@ -200,7 +200,7 @@ class AbuseTest(unittest.TestCase):
 
     def test_slow_requests(self):
         before = resident_bytes(self.server)
-        count = min(CONNECTIONS, 4000)  # both together below the 8,192 that HTTP has
+        count = min(CONNECTIONS, 4000)  # headers and bodies: fewer than HTTP's 8,192
         slow = self.open_many(self.server.http_address, count, b"GET / HTTP/1.1\r\nHost: localhost")
         bodies = self.open_many(
             self.server.http_address, count,
@@ -208,7 +208,8 @@ class AbuseTest(unittest.TestCase):
             b"Content-Length: 30000000\r\n\r\n{")
         self.check_answers(f"{count} slow headers and as many slow bodies", before,
                            (64 << 10) * len(slow + bodies) + 32 * MIB)
-        # Sending a byte now and then does not extend the limit, which is for the whole header.
+        # Sending a byte now and then does not extend the time limit, because it is for the whole
+        # header.
         for connection in slow:
             connection.settimeout(3 * HANDSHAKE_TIMEOUT)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):

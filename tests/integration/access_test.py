@@ -206,7 +206,7 @@ class AcceptedFrontsTest(CommandTest):
 
     def expect_is_unavailable(self, front):
         wait_until(lambda: "cannot be watched" in front.stderr, lambda: front.stderr)
-        # The first attempt may fail on a busy machine; then this one retries while another front
+        # On a busy machine, the first attempt may fail. Then this front retries while another one
         # connects.
         self.expect_serves(self.connect("front.example"))
         self.assertFalse(health(front.address, "readiness"), front.stderr)

@@ -46,7 +46,7 @@ class AnnounceTest(unittest.TestCase):
         self.assertIn("workers", json.loads(self.try_it(self.start(harness.worker))))
 
     def test_how_many_experts_are_in_memory(self):
-        # Its pack is written here, not next to the model that all tests share.
+        # The server writes its pack here, not next to the model that all tests share.
         server = self.start(lambda *flags: harness.serve(*flags, model=harness.MOE),
                             "--expert-memory", "75%", "--offload-policy", "lru", "--cache-dir",
                             self.folder)

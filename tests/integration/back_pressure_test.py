@@ -13,13 +13,13 @@ TOKENS = 16_000
 CONTEXT = 16_384
 MOST_BYTES = 8 << 20  # additional memory of the server for each client that stops reading
 TOP_LOGPROBS = 20
-# Tokens that are generated for a client that does not read: the 256 tokens that the front allows,
-# and the tokens that fit into the 64 KiB window of the client's gRPC. Plain text needs fewer bytes
-# per token than logprobs, especially if several tokens come in one message; how many depends on the
-# machine.
+# Maximum number of tokens that are generated for a client that does not read. These are the 256
+# tokens that the front allows, and those that fit into the 64 KiB window of the client's gRPC.
+# Plain text needs fewer bytes per token than logprobs, especially if a message has several tokens.
+# The number of tokens in a message depends on the machine.
 MOST_TOKENS = {True: 2_000, False: TOKENS * 7 // 8}  # the key says whether there are logprobs
-# Bytes of messages without logprobs: twice the window, because waiting tokens are divided into other
-# messages when the client reads them.
+# Maximum bytes of unread messages without logprobs. It is twice the window, because waiting tokens
+# are divided into other messages when the client reads them.
 MOST_UNREAD = 128 << 10
 
 
@@ -76,7 +76,8 @@ class BackPressureTest(unittest.TestCase):
         watcher = Client(server)
         self.addCleanup(watcher.close)
 
-        # All are read at once: this gives the reference responses, and the memory for reading.
+        # All clients read at the same time. This gives the reference responses, and the server
+        # allocates the memory for reading.
         with concurrent.futures.ThreadPoolExecutor(READERS) as pool:
             whole = list(pool.map(
                 lambda number: Reading(clients[number], number, logprobs).read(), range(READERS)))
@@ -87,7 +88,7 @@ class BackPressureTest(unittest.TestCase):
         readings = [Reading(client, number, logprobs) for number, client in enumerate(clients)]
         for reading in readings:
             reading.read(messages=1)
-        # Without credit no steps run, because the sequences are not planned.
+        # Without credit the sequences are not planned, so no steps run.
         stalled = wait_until(lambda: stall_of(watcher), "the streams are held back", timeout=120)
         for_each = (stalled - made) // READERS
         grown = (resident_bytes(server) - before) / READERS

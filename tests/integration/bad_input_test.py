@@ -13,7 +13,7 @@ CONTEXT = 4096
 
 
 def request(**changes):
-    """A valid request with one change: a dotted field and its value."""
+    """Returns a valid request with one change: a dotted field and its value."""
     built = make_request(text="Good", max_tokens=3)
     for path, value in changes.items():
         *parents, name = path.split("__")
@@ -100,7 +100,7 @@ class BadRequestTest(unittest.TestCase):
         cls.before = cls.client.wait_idle()
 
     def tearDown(self):
-        # The server still works, and no request is left in it.
+        # The server still works, and has no unfinished request.
         self.assertEqual(self.client.generate(text="Good", max_tokens=3).ids, self.good.ids)
         self.assertEqual(self.client.wait_idle().kv_blocks_free, self.before.kv_blocks_free)
 
@@ -233,8 +233,8 @@ class BadRequestTest(unittest.TestCase):
         self.addCleanup(server.kill)
         client = Client(server)
         self.addCleanup(client.close)
-        # The first one cannot end before the last one has arrived, because nobody reads it until
-        # then.
+        # The first stream cannot end before the last one has arrived, because its client does not
+        # read until then.
         streams = [client.wide_stream(text=f"Queue {number}", max_tokens=2500)
                    for number in range(24)]
         codes = []

@@ -37,7 +37,7 @@ class BenchServerTest(CommandTest):
         self.assertEqual(requests["completed"], requests["sent"])
         self.assertEqual((requests["refused"], requests["broken"]), ({}, {}))
         self.assertEqual(report["prompt_tokens"], 24 * requests["completed"])
-        # At each end of the window, up to four responses may be running.
+        # Up to four responses may be running at the begin and at the end of the window.
         goodput = report["goodput"]
         self.assertAlmostEqual(goodput["tokens_per_s"], TOKENS * goodput["requests_per_s"],
                                delta=4 * TOKENS)

@@ -11,7 +11,7 @@ class Bits(harness.Received):
         request = harness.make_request(ids=prompt, session=session, max_tokens=max_tokens,
                                        temperature=1.0, seed=11)
         request.stopping.ignore_eos = True
-        # Long messages, so that a stream that is not read waits.
+        # Makes messages long, so that a stream waits if its client does not read.
         request.logprobs, request.top_logprobs = True, 20
         return client.inference.Generate(request, timeout=120)
 
@@ -31,7 +31,7 @@ class Bits(harness.Received):
 
 
 def undisturbed(model, *arguments):
-    """The bits of a stream of a server that did nothing before."""
+    """Returns the bits of a stream from a new server."""
     server = harness.serve(model=model)
     client = Client(server)
     try:

@@ -2,8 +2,8 @@
 
     calls_test.py [SEEDS]
 
-The model's template has no tools, and the model is small, so that nothing but the constraint makes
-the responses valid.
+The model's template has no tools, and the model is small. So only the constraint makes the
+responses valid.
 """
 
 import concurrent.futures
@@ -103,8 +103,8 @@ class CallsTest(unittest.TestCase):
         return self.client.chat.completions.create(**fields).choices[0]
 
     def finished(self, fields_of):
-        """Returns the choices that finish, of requests with SEEDS seeds and the fields that
-        `fields_of(seed)` returns."""
+        """Sends a request for each of SEEDS seeds, with the fields that `fields_of(seed)` returns.
+        Returns the choices that finish."""
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             choices = list(pool.map(lambda seed: self.chat(seed=seed, **fields_of(seed)), range(SEEDS)))
         finished = [choice for choice in choices if choice.finish_reason != "length"]

@@ -40,7 +40,7 @@ def serve_tls(certificates, *arguments, command=harness.serve, file="server",
 
 
 def open_tls(address, ca, pair=None):
-    """A channel that trusts this CA and presents this pair."""
+    """Returns a channel that trusts this CA and presents this pair."""
     certificate, key = (path.read_bytes() for path in pair) if pair else (None, None)
     credentials = grpc.ssl_channel_credentials(ca.read_bytes(), key, certificate)
     return grpc.secure_channel(address, credentials,

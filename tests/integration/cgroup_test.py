@@ -1,7 +1,7 @@
 """A mixture of experts much larger than its memory, in a cgroup whose limit the kernel enforces.
 
-Needs root and a memory cgroup with children; otherwise the tests are skipped with a message. The
-model is generated for the test, random and about 350 MB large.
+Needs root and a memory cgroup that can have children; otherwise the tests are skipped with a
+message. The model has random weights of about 350 MB, and is generated for the test.
 """
 
 import shlex

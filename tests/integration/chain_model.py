@@ -1,7 +1,7 @@
 """A model whose output the test chooses: after a newline it generates a fixed list of tokens.
 
-It is a Llama of one layer with zero attention and FFN. So its state is the last token's row of a
-unit matrix, and the output matrix says which token follows which.
+It is a Llama with one layer, whose attention and FFN have zero weights. So its hidden state is the
+last token's row of a unit matrix, and the output matrix says which token follows which.
 """
 
 import gguf
@@ -35,7 +35,7 @@ def write(path, pieces, chat_template):
     end = tokens.index("<|im_end|>")
     chain = [10, *range(256 + len(SPECIALS), len(tokens)), end]
     output = np.zeros((len(tokens), HIDDEN), dtype=np.float32)
-    output[end] = 0.5  # a token that is in no chain is followed by the end token
+    output[end] = 0.5  # a token outside of the chain is followed by the end token
     for before, after in zip(chain, chain[1:]):
         output[after, before] = 5
         output[end, before] = 5 if after == end else 0

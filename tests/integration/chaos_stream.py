@@ -9,8 +9,8 @@ from harness import Received
 REAL = "TIDEPOOL_TEST_MODEL" in os.environ
 # If a stream is silent for this time, its client sends the request to another front.
 STALL = 30.0 if REAL else 5.0
-# This number of new tokens counts as progress. It is twice the front's own number, because some
-# earlier tokens reach the client after the fault.
+# This number of new tokens counts as progress. It is twice the number that the front requires,
+# because some tokens from before a fault reach the client after it.
 PROOF = 16
 
 
@@ -48,8 +48,8 @@ class Stream:
             not self.ended or moment < self.times[-1])
 
     def pause_at(self, moment):
-        """Returns the time between the messages around `moment` (before the first message, since the
-        request), and when it began."""
+        """Returns the length of the pause at `moment`, and when it began. A pause is between two
+        messages, or between the request and the first message."""
         after = bisect.bisect_right(self.times, moment)
         if after == 0 or after == len(self.times):
             return 0.0, moment

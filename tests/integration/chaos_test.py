@@ -1,15 +1,17 @@
-"""Everything dies at random while 64 clients generate; every answer is the undisturbed one.
+"""Processes and links fail at random while 64 clients generate. Every response is the same as
+without faults.
 
     chaos_test.py [GENERATIONS [HITS [SECONDS_EACH]]]
 
-Two fronts, three workers and a Redis, temperature 1 with seeds; a random model, or a random hybrid
-if TIDEPOOL_TEST_HYBRID is set, or the real one where TIDEPOOL_TEST_MODEL names it, whose pauses are
-printed but have no limit (two cores compute a prompt of 500 tokens for longer than that). Workers
-and fronts are killed, stopped, drained and restarted, links are cut, Redis is killed and stopped. A
-client that a front leaves, or whose stream stops, comes back to any front with its
-request_id and resume_after. At least HITS of the faults have to meet a running stream. Prints how
-long streams paused, by the kind of fault. The seed of the faults is printed, and may be given as
-TIDEPOOL_TEST_SEED. If the test fails, its last line says why.
+There are two fronts, three workers and a Redis. Requests have temperature 1 and seeds. The model is
+random. It is a random hybrid if TIDEPOOL_TEST_HYBRID is set, and the real model if
+TIDEPOOL_TEST_MODEL names it. The real model's pauses are printed but not limited, because two cores
+compute a prompt of 500 tokens for longer than the limits. Workers and fronts are killed, stopped,
+drained and restarted; links are cut; Redis is killed and stopped. If its front ends or its stream
+stops, a client sends the request to any front, with its request_id and resume_after. At least HITS
+of the faults must hit a running stream. Prints how long streams paused, by the kind of fault. The
+seed of the faults is printed, and may be given as TIDEPOOL_TEST_SEED. If the test fails, its last
+line says why.
 """
 
 import collections
@@ -49,7 +51,7 @@ TURNS = 2  # of a session
 SEED = int(os.environ.get("TIDEPOOL_TEST_SEED", time.time_ns() % 1_000_000))
 # Generations begin at this rate, not all at once, so that faults hit running streams.
 SECONDS = SECONDS_EACH * GENERATIONS
-# Only a run that hangs takes longer, however slow the machine is.
+# Even on a slow machine, only a run that hangs takes longer than this.
 LIMIT = (15 if harness.SANITIZED else 6) * SECONDS
 TOGETHER = 16
 # A request that no front could finish in this time counts as lost.
@@ -70,30 +72,33 @@ FAULTS = [
     Fault("stop_links", 5, SILENCE, SILENCE),
     Fault("kill_front", 8, 0.0, 1.0),
     Fault("drain_front", 2, 0.0, 1.0),
-    # The front's streams have moved to the other front when it continues.
+    # When the stopped front continues, its streams have moved to the other front.
     Fault("stop_front", 1, STALL + 1, STALL + 1),
     Fault("kill_redis", 2, 0.5, 1.0),
     Fault("stop_redis", 1, SILENCE, SILENCE + 1),
 ]
-# Three of these faults end a stream that has made no progress in between: with the real model, a
-# prompt of 500 tokens takes seconds. Kills do not count, however close together they are.
+# Three of these faults end a stream that makes no progress between them. So the test waits for
+# progress, which takes seconds with the real model and a prompt of 500 tokens. Kills do not count,
+# however close together they are.
 BLAMING = {"cut_links", "stop_worker", "stop_links"}
 OF_WORKERS = {"kill_worker", "kill_two_workers", "kill_again_and_again", "cut_links", "drain_worker",
               "stop_worker", "stop_links"}
-# The maximum pause in seconds for half of the streams that were hit, in addition to waits_of() times the
-# time to first token of a new stream in this run. A moved stream is computed again while other streams
-# run, which takes longer on a slow or loaded machine; that must not fail the test. The seconds here are
-# those that are equal on all machines: timeouts, back-off, and restarts.
+# Limits in seconds for the pauses of half of the streams that a fault hit. waits_of() times the
+# time to first token of a new stream in this run is added to each limit. A moved stream is computed
+# again while other streams run. This takes longer on a slow or loaded machine, and must not fail
+# the test. The seconds here are for timeouts, back-off and restarts, which are equal on all
+# machines.
 PAUSE_LIMITS = {} if REAL else {
     "kill_worker": 0.7, "kill_two_workers": 5.5, "kill_again_and_again": 9.5,
     "kill_front": 0.7, "kill_redis": 2.5, "drain_worker": 2.5,
     "drain_front": 2.5, "cut_links": 2.5, "stop_worker": 2.5, "stop_links": 2.5,
     # Includes the time that the client waits before it uses another front.
     "stop_front": STALL + 2.5, "stop_redis": STALL + 2.5}
-# The other half may pause for this number of seconds longer, except for 1 of 100. A few streams have bad
-# luck: if two workers die shortly after they prepared the same prompt, the prompt is tried alone
-# (service/front/crash_evidence.h). Trials wait for calm and for each other, and the next faults hit them,
-# too. If a stream is silent for STALL, its client sends the request to the other front.
+# The other half may pause for this number of seconds longer; 1 stream of 100 has no limit. A few
+# streams have bad luck: if two workers die shortly after they prepared the same prompt, the prompt
+# is tried alone (service/front/crash_evidence.h). Trials wait for calm and for each other, and the
+# next faults hit them, too. If a stream is silent for STALL, its client sends the request to the
+# other front.
 BAD_LUCK = 2 * STALL
 # With fewer pauses, half of them may be bad luck.
 MIN_PAUSES = 5
@@ -104,7 +109,7 @@ def waits_of(fault):
     return 25 if fault == "kill_front" else 10
 
 
-# Codes after which a client retries.
+# Status codes after which a client retries.
 PASSING = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 Turn = collections.namedtuple("Turn", "text max_tokens seed")
@@ -120,8 +125,8 @@ def make_scripts(dice):
 
 
 def undisturbed(scripts):
-    """The response of one process without faults to each script: a list of (text, ids), and the
-    session's log."""
+    """Returns what one process without faults responds to each script: a list of (text, ids), and
+    the session's log."""
     server = harness.serve("--context", "2048", model=MODEL, threads=2)
     client = Client(server)
     known = []
@@ -137,7 +142,7 @@ def undisturbed(scripts):
 
 
 class Caller(threading.Thread):
-    """One client: sessions of a script each, one after the other."""
+    """One client. It runs one session after the other, each with its own script."""
 
     def __init__(self, number, run):
         super().__init__(daemon=True)
@@ -167,7 +172,7 @@ class Caller(threading.Thread):
         self.client = Client(harness.Address(self.run_.cluster.address(front)))
 
     def insist(self, action):
-        """Repeats action(client), also at another front, while errors are temporary."""
+        """Repeats action(client) while it fails with temporary errors, also at the other front."""
         deadline = time.monotonic() + PATIENCE
         while True:
             if self.client is None:
@@ -334,7 +339,7 @@ class ChaosTest(unittest.TestCase):
             run.over.set()
             faults = [f"{name} at {moment - run.start:.1f}" for name, moment, _ in self.done[-20:]]
             print("the last faults:", ", ".join(faults), flush=True)
-            if run.failed:  # it is the reason if the faults did not come to an end
+            if run.failed:  # this failure is the reason why the faults did not end
                 self.fail("; ".join(run.failed[:4]))
         self.assertFalse([one.number for one in callers if one.is_alive()], "these clients hang")
         self.assertGreaterEqual(len(run.finished), GENERATIONS)
@@ -352,8 +357,8 @@ class ChaosTest(unittest.TestCase):
             hits += self.done[-1][2] > 0
 
     def strike(self, dice, run):
-        """Waits until no fault has an effect any more, and causes one fault. Returns when its effects are
-        visible."""
+        """Waits until earlier faults have no effect any more, and causes one fault. Returns when
+        its effects are visible."""
         self.cluster.wait_whole()
         fault = (self.firsts.pop() if self.firsts else
                  dice.choices(FAULTS, [one.weight for one in FAULTS])[0])
@@ -371,8 +376,8 @@ class ChaosTest(unittest.TestCase):
         if fault.name in BLAMING:
             run.blame()  # some streams began during the fault
         if fault.name not in OF_WORKERS:
-            # A stream that is still silent must not be blamed on the next fault. The second round is for
-            # streams that began during the first one.
+            # If a stream is still silent, the next fault must not be blamed for it. The second wait
+            # is for streams that began during the first one.
             for _ in range(2):
                 run.wait_for_progress()
         if fault.name in OF_WORKERS:
@@ -385,20 +390,21 @@ class ChaosTest(unittest.TestCase):
         return fault.name, moment, met
 
     def busy(self):
-        """Returns {worker: number of its sequences} if some are running, else None."""
+        """Returns {worker: number of its sequences} if a worker runs more than one, else None."""
         load = {index: one.sequences_running for index, one in self.cluster.worker_stats().items()}
         return load if max(load.values(), default=0) > 1 else None
 
     @staticmethod
     def first_wait(run):
-        """Median time to the first message of the streams without faults, in seconds."""
+        """Median time to the first message in seconds, over the streams that no fault
+        interrupted."""
         waits = sorted(stream.times[1] - stream.times[0] for stream in run.finished
                        if not stream.broken)
         return waits[len(waits) // 2]
 
     def pauses_of(self, run, fault):
-        """The pauses of the streams that this kind of fault hit, ascending. If a pause began before the
-        previous fault, it belongs to that one."""
+        """The pauses of the streams that this kind of fault hit, ascending. A pause that began
+        before the previous fault belongs to that fault."""
         pauses = []
         previous = run.start
         for name, moment, met in self.done:

@@ -256,7 +256,7 @@ class GenerateTest(CommandTest):
         return len(pieces)
 
     def test_a_closed_pipe_is_a_failure_not_a_crash(self):
-        # Nobody reads, because the other end is closed before the first byte is written.
+        # The pipe has no reader: its other end is closed before the first byte is written.
         reader, writer = os.pipe()
         os.close(reader)
         try:
@@ -414,7 +414,7 @@ class TroubleTest(CommandTest):
                         named=(worker.address, "use the address of a front"))
 
     def test_chats_that_come_to_nothing(self):
-        # No prompt is shown, since no message could be answered.
+        # No input prompt is shown, because the server cannot answer a message.
         self.refuse("chat", "--server", "127.0.0.1:1", code=1, stdin=b"Hello\n",
                     named="no server answers")
         long = b"kelp " * 4096 + b"\n"

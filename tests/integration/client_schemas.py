@@ -1,4 +1,4 @@
-"""Pydantic models for tests of clients that make requests from them.
+"""Pydantic models, from which the clients under test make requests.
 
 Every value is bounded and no object has undeclared properties, so even a small model at a high
 temperature finishes a response within MAX_TOKENS.
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 MAX_TOKENS = 1000
 TEXT = "Tom, a cat with four legs, belongs to Ann, who is 30."
 QUESTION = "What is the weather in Paris today?"
-# Of requests whose responses have to be valid: the most probable tokens, then improbable ones.
+# Sampling of the requests whose responses must be valid: greedy, then with improbable tokens.
 SAMPLINGS = [{"temperature": 0}] + [{"temperature": 1.5, "seed": seed} for seed in range(2)]
 
 

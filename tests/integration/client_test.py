@@ -1,4 +1,5 @@
-"""A standard grpcio client streams, cancels and exceeds a deadline. Nothing of it stays in the server.
+"""A standard grpcio client streams, cancels and exceeds a deadline. The server frees everything
+after it.
 
 Cancels and deadlines use the real model in its slow exact mode, in which a token takes far longer
 than a message. So the tokens computed after a cancel can be counted.
@@ -89,7 +90,7 @@ class StreamTest(unittest.TestCase):
         before = self.client.wait_idle()
 
         def cancelled(number):
-            # Its messages are long, so it cannot end before it is read.
+            # The stream's messages are long, so it cannot end before it is read.
             stream = self.client.wide_stream(text=f"Stream number {number}", max_tokens=3000)
             next(stream)
             stream.cancel()
@@ -116,8 +117,8 @@ class SlowModelTest(unittest.TestCase):
         usage = cls.client.generate(text="The tide is", max_tokens=9).usage
         cls.token_seconds = usage.decode_seconds / 8
 
-    # Limit for tokens that are computed but not received: more than a busy machine causes, and far
-    # fewer than a request without cancel would compute.
+    # Limit for tokens that are computed but not received. A busy machine stays below it, and a
+    # request that is not cancelled would far exceed it.
     MOST_UNSEEN = 100  # tokens
 
     def test_after_a_cancel_at_most_one_more_token_is_computed(self):

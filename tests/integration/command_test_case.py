@@ -14,12 +14,12 @@ class CommandTest(unittest.TestCase):
         return result
 
     def run_json(self, *arguments, **more):
-        """stdout, which must be one JSON object."""
+        """Returns stdout as an object. It must be one JSON object."""
         return json.loads(self.run_well(*arguments, "--json", **more).stdout)
 
     def refuse(self, *arguments, named=(), code=2, **more):
-        """The command must print one line on stderr that contains `named`, and nothing on
-        stdout."""
+        """Checks that the command fails with `code`, prints nothing on stdout, and prints one line
+        on stderr that contains `named`."""
         result = run_tidepool(*arguments, **more)
         self.assertEqual(result.returncode, code, f"{arguments}: {result.stdout}{result.stderr}")
         self.assertEqual(result.stdout, "", arguments)

@@ -112,8 +112,8 @@ class RawConnection:
                             + frame(DATA, END_STREAM, stream, EMPTY_MESSAGE))
 
     def go_round(self):
-        """Makes a round trip to the server, with SETTINGS. After a few pings, the server would close the
-        connection."""
+        """Makes a round trip to the server, with SETTINGS: after a few pings, the server would
+        close the connection."""
         before = self.rounds
         self.socket.sendall(frame(SETTINGS))
         while self.rounds == before:
@@ -162,7 +162,8 @@ class GoawayTest(unittest.TestCase):
         while connection.last_stream in (None, NEVER_LAST):
             connection.take_frame()
         self.assertEqual(connection.last_stream, 3)
-        # gRPC accepts no more calls after it has written that GOAWAY; the next write comes after that.
+        # After gRPC has written this last GOAWAY, it accepts no more calls. The response to this
+        # round trip shows that the GOAWAY was written.
         connection.go_round()
         connection.call(5, "/grpc.health.v1.Health/Check")
         for _ in range(100 * rounds):
@@ -194,7 +195,7 @@ class FrontTest(unittest.TestCase):
         self.assertEqual(len(received.answer().ids), 4000)
         self.assertEqual(client.stats().front.failovers_total, 0)
         self.assertNotIn("is lost", front.stderr)
-        # A call that meets the end of a connection was not begun there, and is tried again.
+        # If a connection ends before the worker has begun a call, the front retries the call.
         failures = [line for line in front.stderr.splitlines() if "failed a call" in line]
         self.assertEqual([line for line in failures if "GOAWAY received" not in line], [])
 

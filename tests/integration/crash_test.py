@@ -9,7 +9,7 @@ import harness
 from harness import Client, Received
 
 
-# Tokens of the interrupted turn. Its messages are long, so it waits for its client to read.
+# Tokens of the interrupted turn. Its messages are long, so the turn waits for its client to read.
 TOKENS = 2000
 
 
@@ -96,7 +96,7 @@ class CrashTest(unittest.TestCase):
         client.generate(session="one", text="First", max_tokens=25)
         client.generate(session="two", chat=[("user", "Second")], max_tokens=25)
         before = {name: client.get_session(name) for name in ("one", "two", "empty")}
-        # As soon as the client knows the end of a turn, the store has it.
+        # When the client learns that a turn has ended, the turn is already in the store.
         server.kill()
         server, client = self.start()
         for name, session in before.items():

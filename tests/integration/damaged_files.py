@@ -35,8 +35,9 @@ def case(name, content, refused=COMMANDS, named=(), otherwise=FINE):
     return Case(name, files, outcomes)
 
 
-# Which commands must refuse: a broken file; a contradictory model; a valid but unsupported one,
-# which inspect describes; bad numbers, which only commands that read weights notice.
+# The commands that must refuse a file. EVERYONE: the file is broken. MODEL: the model is
+# contradictory. LOADERS: the model is valid but unsupported, so inspect describes it; or numbers
+# are bad, which only commands that read weights notice.
 EVERYONE = COMMANDS
 MODEL = ("inspect", "generate", "logits")
 LOADERS = ("generate", "logits")

@@ -76,8 +76,8 @@ def wrong_kinds(victim):
                    victim.copy().set_array(key, kind, values).build(), refused, key)
 
 
-# Values of keys under "llama." that contradict the format, other keys or the tensors; and the name
-# in the error if it is another key or a tensor.
+# Values of keys under "llama." that contradict the format, other keys or the tensors. If the error
+# names another key or a tensor, its name follows the value; otherwise None does.
 CONTRADICTIONS = {
     "attention.head_count": ((0, None), (3, "llama.attention."), (5, "llama.attention."),
                              (8, "llama.rope.dimension_count"), (4096, "llama.attention."),
@@ -115,7 +115,7 @@ def contradictions(victim):
     for suffix, values in CONTRADICTIONS.items():
         key = f"llama.{suffix}"
         for value, named in values:
-            # The tokenizer overrides vocab_size. The two others belong to unsupported designs.
+            # The tokenizer overrides vocab_size. The two other keys belong to unsupported designs.
             refused = {"vocab_size": NOBODY, "expert_shared_feed_forward_length": LOADERS}.get(
                 suffix, MODEL)
             if (suffix, value) == ("attention.value_length", 8):
@@ -134,14 +134,14 @@ def contradictions(victim):
         unserved = suffix == "yarn_ext_factor"
         yield case(f"{suffix}-{value}", yarn.set(key, F64, value).build(),
                    LOADERS if unserved else MODEL, key)
-    # Valid, but of another kind: inspect describes them.
+    # Valid models of another kind: inspect describes them.
     for key, kind, value in (
             ("general.architecture", STRING, "banana"), ("general.architecture", STRING, ""),
             ("llama.rope.scaling.type", STRING, "banana"), ("llama.rope.scaling.type", STRING, ""),
             ("llama.attn_logit_softcapping", F32, 30.0), ("llama.attention.causal", BOOL, 0),
             ("llama.expert_gating_func", U32, 4)):
         yield case(f"{key}-{value}", victim.copy().set(key, kind, value).build(), LOADERS, key)
-    # Valid at the limits: no memory is sized by a number alone.
+    # Values at the limits are valid: no command allocates memory because of such a number alone.
     for key, kind, value in (
             ("llama.context_length", U32, 1 << 30), ("llama.expert_used_count", U32, 8),
             ("llama.attention.sliding_window", U32, 1), ("llama.rope.freq_base", F64, 1e308),
@@ -193,9 +193,10 @@ def tokenizers(victim):
                    victim.copy().set(f"tokenizer.ggml.{key}", STRING, "x" * (1 << 20)).build(),
                    ("tokenize", *LOADERS), f"tokenizer.ggml.{key}")
     yield changed("merge-of-a-mebibyte", "merges", STRING, merges[:-1] + [b"x" * (1 << 20)])
-    # Harmless, so no command refuses them. A merge whose parts or result are not tokens is never reached or is
-    # split again; published files have such merges. Merges cannot loop either: each makes one symbol of two
-    # neighbours, so a text of n bytes needs at most n - 1 merges.
+    # These merges are harmless, so no command refuses them. If a merge's parts or result are not
+    # tokens, it is never reached or is split again; published files have such merges. Merges cannot
+    # loop either: each joins two neighbours to one symbol, so a text of n bytes needs at most n - 1
+    # merges.
     yield changed("merges-dangling", "merges", STRING, [b"zq qz", b"zqqz zqqz"], NOBODY)
     yield changed("merges-in-a-ring", "merges", STRING, [b"a a", b"aa a", b"a aa", b"aa aa"],
                   NOBODY)
@@ -218,14 +219,14 @@ def _templates(victim):
                    victim.copy().set("tokenizer.chat_template", STRING, template).build(), NOBODY)
 
 
-# Chat templates that must not harm a chat: by name, and whether each is refused.
+# Chat templates that must not harm a chat: name -> (template, whether it is refused).
 _NEST = ("{%% set ns = namespace(a=[], b=[]) %%}{%% for i in range(200000) %%}"
          "{%% set ns.a = [ns.a] %%}{%% set ns.b = [ns.b] %%}{%% endfor %%}%s")
 _MEGABYTES = "{%% set s = ('a' * 1000) * 8000 %%}{%% set t = ('a' * 1000) * 4000 ~ 'b' %%}%s"
 _OFTEN = "%s{%% for i in range(100000) %%}{%% for j in range(100000) %%}%s{%% endfor %%}{%% endfor %%}"
 CHAT_TEMPLATES = {
-    # Each would take time for the product of two sizes, or fill the memory, if its cost were not
-    # limited.
+    # Without a limit on its cost, each template would fill the memory, or take time in proportion
+    # to the product of two sizes.
     "search": (_OFTEN % (_MEGABYTES % "", "{% set x = t in s %}"), True),
     "search-from-right": (_OFTEN % (_MEGABYTES % "", "{% set x = s.rfind('b' ~ t) %}"), True),
     "replace-what-is-not-there": (_OFTEN % (_MEGABYTES % "", "{% set x = s.replace(t, '') %}"), True),
@@ -267,11 +268,11 @@ CHAT_TEMPLATES = {
 }
 
 
-# Quantised types: id -> offsets of a block's scales, and their format.
+# Quantised types: id -> offsets of a block's f16 scales.
 F16_AT = {2: (0,), 3: (0, 2), 6: (0,), 7: (0, 2), 8: (0,), 10: (80, 82), 11: (108,), 12: (0, 2),
           13: (0, 2), 14: (208,), 20: (0,), 23: (0,)}
 F16_BAD = {"nan": b"\x00\x7e", "inf": b"\x00\x7c", "minus-inf": b"\x00\xfc"}
-# Floats, and MXFP4 (a power of two, 255: NaN).
+# Bad values of float types, and of the scale of MXFP4: a power of two, for which 255 is NaN.
 PLAIN_BAD = {0: (b"\x00\x00\xc0\x7f", b"\x00\x00\x80\x7f"), 1: (b"\x00\x7e", b"\x00\xfc"),
              30: (b"\xc0\x7f", b"\x80\xff"), 28: (struct.pack("<d", NAN), struct.pack("<d", -INF)),
              39: (b"\xff",)}
@@ -279,7 +280,8 @@ WIDTH = 256
 
 
 def wide_model(victim, kind):
-    """One layer of width 256, all zeros, attn_q.weight of any type; zeros are valid in each."""
+    """Returns a model with one layer of width 256 and zeros as weights. attn_q.weight has type
+    `kind`; zeros are valid in each type."""
     wide = victim.copy()
     for suffix, value in {"embedding_length": WIDTH, "block_count": 1, "feed_forward_length": 32,
                           "expert_count": 0, "attention.head_count": 2,
@@ -299,7 +301,8 @@ def wide_model(victim, kind):
 
 
 def all_zeros(wide, kind):
-    """Nothing is wrong with the file, but such a model's output says nothing."""
+    """The file is valid, but the output of such a model has no meaning, so commands that compute
+    must fail."""
     zeros = case(f"zeros-{kind}", wide.build(), NOBODY)
     zeros.outcomes.update({command: Refused(("embedding is 0", "all logits are equal"), 1)
                            for command in LOADERS})
@@ -340,7 +343,8 @@ def bad_numbers(victim):
 
 
 def random_damage(victim, seed=20240817):
-    """Random bit flips and splices before the weights. Flipped bits of a weight would be harmless."""
+    """Random bit flips and splices in the part of the file before the weights. Flipped bits of
+    weights would be harmless."""
     rng = random.Random(seed)
     whole = victim.build()
     infos, data = victim.marks["infos"], victim.marks["data"]

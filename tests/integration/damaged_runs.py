@@ -1,4 +1,4 @@
-"""Runs a command on a damaged file, and finds out whether it has ended as it should."""
+"""Runs a command on a damaged file, and checks how the command ends."""
 
 import os
 import re

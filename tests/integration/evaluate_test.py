@@ -7,7 +7,7 @@ import pathlib
 import tempfile
 import unittest
 
-# Nothing is downloaded: tasks and data are in the folder of this test.
+# Nothing is downloaded, because tasks and data are in the folder of this test.
 os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", NO_PROXY="*",
                   HF_HOME=tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
 
@@ -64,7 +64,7 @@ class LmEvalTest(unittest.TestCase):
 
 
 class WorkersTest(unittest.TestCase):
-    """The scores of prompts from a front, while its worker is killed."""
+    """A front returns the scores of prompts although one of its workers is killed."""
 
     def score(self, client, request, on_first=None):
         """Returns (tokens, logprobs, ranks, output tokens) of a stream."""

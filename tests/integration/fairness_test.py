@@ -43,8 +43,8 @@ class BesideALongPromptTest(unittest.TestCase):
         self.client.generate(ids=ids(-self.attempts, 3), max_tokens=1)
         before_the_long_one = self.client.worker_stats().requests_finished_total == finished + 1
         reader.join()
-        # The prefix of the prompt is cached now. So the prompt is computed in other pieces, but the tokens
-        # must be the same.
+        # Now the prefix of the prompt is cached. So its rows are divided into other steps, but the
+        # tokens must be the same.
         self.assertEqual(self.client.generate(ids=prompt, max_tokens=1).ids, answers[0].ids)
         return before_the_long_one
 

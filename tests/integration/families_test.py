@@ -1,4 +1,5 @@
-"""Models with sliding windows and with MLA: whatever happens to a session's KV, every bit stays."""
+"""Models with sliding windows and with MLA: whatever happens to a session's KV, the results stay
+bit-identical."""
 
 import json
 import shutil
@@ -11,10 +12,11 @@ from bits import Bits
 from harness import Client
 
 HF = harness.TINY.parent / "hf"
-# Name and window. gemma3's reaches over parts of four blocks.
+# Name -> sliding window in tokens. A window of gemma3 contains parts of four blocks.
 MODELS = {"gemma3_text": 70, "gpt_oss_bf16": 33, "deepseek_v3": None}
 SHARED_TOKENS = 1000
-# Less memory than the shared tokens and the others of a round need.
+# KV memory that is too small for the shared tokens and all other tokens of one iteration in
+# share().
 TIGHT = {"gemma3_text": "640KiB", "gpt_oss_bf16": "320KiB"}
 
 
@@ -119,8 +121,8 @@ class FamiliesTest(unittest.TestCase):
         self.assertEqual(following.cached, 384)
 
     def test_a_shared_system_prompt_is_computed_once(self):
-        """20 sessions begin with the same tokens. While each of them runs, others need the memory
-        several times over."""
+        """20 sessions begin with the same tokens. While each of them runs, other requests need
+        several times the KV memory."""
         for name in TIGHT:
             with self.subTest(name):
                 self.share(name)
@@ -139,7 +141,8 @@ class FamiliesTest(unittest.TestCase):
             if running is not None:
                 self.end_session(*running, roomy)
             running = number, stream, session, prompt
-            # A session ends after the next one has begun, so one always uses the shared tokens.
+            # A session ends only after the next one has begun, so there is always a session that
+            # uses the shared tokens.
             for other in range(3):
                 seed = 1000 + 10 * number + other
                 Bits().read(client, [seed % 57, seed // 57] + ids(500, seed), 100)
@@ -157,7 +160,8 @@ class FamiliesTest(unittest.TestCase):
 class LongContextTest(unittest.TestCase):
 
     def test_a_context_far_past_the_window(self):
-        """One of seven layers has no window. Seven such layers would need 42 MiB."""
+        """One of seven layers has no window. If none of the seven had a window, their KV would need
+        42 MiB."""
         model = write_model("gemma3_text", context=131072)
         shown = harness.run_tidepool("inspect", "--json", "--model", model).stdout
         self.assertEqual(json.loads(shown)["memory"]["kv_bytes_per_token"]["f16"], 48)

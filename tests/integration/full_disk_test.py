@@ -1,8 +1,8 @@
 """The disk becomes full while a server runs: nothing that a client received is lost, and when there
 is space again, everything continues.
 
-The streams are blocked at that time, because their clients have not read everything. So each must
-write more when its client reads.
+When the disk becomes full, the streams are blocked, because their clients have not read everything.
+So each stream must write more to the store when its client reads.
 """
 
 import resource
@@ -15,7 +15,8 @@ from harness import Client, Received
 
 STREAMS = 4
 TOKENS = 900
-# Maximum size of any file that the server writes: the store's log is already longer.
+# Maximum size of any file that the server writes. The store's log is already longer, so writes
+# fail.
 FULL = 4 << 10
 
 
@@ -80,7 +81,8 @@ class FullDiskTest(unittest.TestCase):
         for stream, part in zip(streams, received):
             self.check_full(lambda: self.finish(stream, part))
             self.assertLess(len(part.ids), TOKENS)
-        # Received tokens are in the store; new requests are refused, and reading still works.
+        # All received tokens are in the store. New requests are refused, but sessions can still be
+        # read.
         for number, part in enumerate(received):
             log = self.output_in_log(f"s-{number}")
             self.assertEqual(log[:len(part.ids)], part.ids)

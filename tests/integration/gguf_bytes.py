@@ -74,7 +74,7 @@ class Checkpoint:
         return self
 
     def strings(self, key):
-        """An array of strings, as bytes."""
+        """Returns an array of strings, as bytes."""
         raw = self.entries[key][1]
         count, at = struct.unpack_from("<Q", raw, 4)[0], 12
         values = []
@@ -163,7 +163,7 @@ class _Reader:
         return self.take(self.number("Q")).decode()
 
     def value(self, kind):
-        """The bytes of a value."""
+        """Returns the bytes of a value."""
         begin = self.at
         if kind == STRING:
             self.take(self.number("Q"))
@@ -177,7 +177,7 @@ class _Reader:
 
 
 def read(content):
-    """The Checkpoint of a valid file with the default alignment."""
+    """Returns the Checkpoint of a valid file with the default alignment."""
     reader = _Reader(content)
     checkpoint = Checkpoint()
     assert reader.take(4) == b"GGUF"

@@ -1,4 +1,4 @@
-"""The command grammar, and its verdicts against Python's re."""
+"""The command `grammar`: what it accepts is compared with Python's re."""
 
 import base64
 import itertools
@@ -17,11 +17,11 @@ from command_test_case import CommandTest
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
           "required": ["name"], "additionalProperties": False}
-# In the syntax that Python and ECMAScript share.
+# Patterns in the syntax that Python and ECMAScript share.
 PATTERNS = ["a*b", "(a|b)*c", "a(b|c){1,2}", "[ab]+c?", "[^a]b*", "a{2}|b{0,2}c", "(ab|a)(bc|c)?",
             "^a.c$", "(?:a|b)(?:b|c)+?", "(a?b?){2}c", "a||b", "[a-b]{2,3}|c+", r"\w\W?", r"[\d\s]*a"]
 
-# Types whose schemas have formats of their own, with some values.
+# Types for which pydantic writes a `format` into the schema, with some values.
 FORMATTED = {
     pathlib.Path: ["", "/etc/hosts"],
     pydantic.UUID1: [str(uuid.uuid1())],
@@ -106,7 +106,7 @@ class GrammarCommandTest(CommandTest):
         for pattern, result in zip(PATTERNS, results):
             expected = [re.fullmatch(pattern, text, re.ASCII) is not None for text in texts]
             self.assertEqual(result["accepts"], expected, pattern)
-        # The same patterns in a schema match a part of the string.
+        # In a schema, the same patterns need to match only a part of the string.
         results = self.batch([{"schema": {"type": "string", "pattern": pattern},
                                "texts": [json.dumps(text) for text in texts]} for pattern in PATTERNS])
         for pattern, result in zip(PATTERNS, results):

@@ -1,8 +1,8 @@
 """Real tidepool processes and real gRPC clients, for the tests of this folder.
 
-Servers listen on free ports and keep their sessions in scratch folders; whatever a test leaves
-running is killed when the script ends. Nothing here waits for a fixed time: wait_until polls for a
-condition up to a deadline.
+Servers listen on free ports and keep their sessions in scratch folders. When the script ends,
+processes that are still running are killed. Nothing here waits for a fixed time: wait_until polls
+for a condition up to a deadline.
 """
 
 import atexit
@@ -34,7 +34,8 @@ MOE = TINY / "serving_qwen3moe_f16.gguf"
 ENDPOINT = re.compile(r"\b127\.0\.0\.1:([1-9]\d*)\b")
 START_TIMEOUT = 90
 STOP_TIMEOUT = 60
-# Everything is many times slower then, and up to 256 MiB of freed memory is kept for a while.
+# A sanitizer makes everything many times slower, and keeps up to 256 MiB of freed memory for a
+# while.
 SANITIZED = "TIDEPOOL_SANITIZER" in os.environ
 
 _scratch = pathlib.Path(tempfile.mkdtemp(prefix="tidepool-", dir=os.environ.get("TEST_TMPDIR")))
@@ -50,7 +51,7 @@ def _clean_up():
 
 
 def smollm2():
-    """The real model; only targets that have it in their data can use it."""
+    """Returns the path of the real model. Only targets that have it in their data can use it."""
     return pathlib.Path(os.environ["TIDEPOOL_TEST_MODEL"]).resolve()
 
 
@@ -209,7 +210,8 @@ class Server(Process):
 
         self.address = wait_until(endpoint, lambda: f"{command} prints its endpoint: {self.stderr}",
                                   START_TIMEOUT)
-        # Printed in the same write as the endpoint.
+        # The HTTP address has arrived, too, because it is printed in the same write as the
+        # endpoint.
         http = re.search(r"HTTP +(127\.0\.0\.1:\d+)", self.stdout)
         self.http_address = http.group(1) if http else None
         # The health of a server with TLS is checked in plain text on its probe port.
@@ -234,7 +236,8 @@ def front(workers, *arguments, store=":memory:", **more):
 
 
 def open_channel(address):
-    # Its own subchannel, so that one test's broken connection does not cause back-off in another.
+    # Each channel has its own subchannel, so that a broken connection of one test does not cause
+    # back-off in another test.
     return grpc.insecure_channel(address, options=[
         ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0),
         ("grpc.max_receive_message_length", 64 << 20), ("grpc.max_send_message_length", 64 << 20),
@@ -269,7 +272,7 @@ Answer = collections.namedtuple("Answer", "text ids finish usage messages")
 
 
 class Received:
-    """What has arrived from one stream until now. It is kept if the stream breaks."""
+    """What has arrived from one stream until now. It is not lost if the stream breaks."""
 
     def __init__(self):
         self.text = ""
@@ -294,7 +297,7 @@ class Received:
 
 
 def make_request(text=None, ids=None, chat=None, session=None, max_tokens=None, **sampling):
-    """A GenerateRequest; `chat` is a list of (role, content)."""
+    """Returns a GenerateRequest; `chat` is a list of (role, content)."""
     request = inference_pb.GenerateRequest()
     if text is not None:
         request.text = text
@@ -377,9 +380,9 @@ class Client:
 
 
 def wait_met(attempt, what, attempts=10):
-    """Calls attempt() until it returns true, at most `attempts` times. For conditions that hold in
-    the server, but are only visible if this process runs at the right moment. attempt() must assert
-    what has to hold each time. Prints the number of attempts if it was more than one."""
+    """Calls attempt() until it returns true, at most `attempts` times. It is for conditions that
+    this process can only see if it runs at the right moment. attempt() must assert what must be
+    true every time. Prints the number of attempts if it was more than one."""
     for tried in range(1, attempts + 1):
         if attempt():
             if tried > 1:
@@ -394,8 +397,8 @@ def resident_bytes(process):
 
 
 def stall_of(client):
-    """Waits until 30 readings in a row, with a running sequence, show the same number of generated
-    tokens. Returns that number."""
+    """Waits until 30 readings of the stats in a row show a running sequence and the same number of
+    generated tokens. Returns that number."""
     first = client.worker_stats()
     for _ in range(30):
         stats = client.worker_stats()

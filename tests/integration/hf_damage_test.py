@@ -3,7 +3,7 @@ refusal with exit code 2 or a normal end, but never a signal, a hang, or excessi
 
     hf_damage_test.py [CASES]
 
-CASES of each file. TIDEPOOL_TEST_SEED gives a seed other than the default.
+CASES: number of cases for each file. TIDEPOOL_TEST_SEED gives a seed other than the default.
 """
 
 import concurrent.futures
@@ -35,7 +35,7 @@ HOSTILE = (None, True, -1, 0, 1, 7, 1 << 24, (1 << 24) - 1, 1e308, -0.5, (1 << 6
 
 
 def paths_of(value, path=()):
-    """The path of every value below `value`."""
+    """Returns the path of every value below `value`."""
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, child in children:
         yield (*path, key)
@@ -83,9 +83,9 @@ def damage_bytes(rng, content):
 
 
 def with_sentencepiece():
-    """The files of a directory whose tokenizer is a SentencePiece model."""
+    """Returns the files of a directory whose tokenizer is a SentencePiece model."""
     files = seeded_damage.load(GOLDEN / "hf" / "llama_f32")
-    # They name tokens of the other tokenizer.
+    # These files name tokens of the tokenizer that is replaced.
     for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
         del files[name]
     config = json.loads(files["config.json"])
@@ -111,7 +111,7 @@ def with_sentencepiece():
 
 
 def run_case(files, name, damage, seed):
-    """Runs one case with all commands: (faults, whether it was refused)."""
+    """Runs one case with all commands. Returns (faults, whether it was refused)."""
     content = damage(random.Random(seed), files[name])
     wrong, refused = [], False
     with tempfile.TemporaryDirectory(dir=SCRATCH) as scratch:

@@ -57,7 +57,8 @@ def change_tensors(folder, change):
 
 
 def transpose(*endings):
-    """Returns a change that transposes the matrices of the tensors whose names end so."""
+    """Returns a change that transposes the matrices of the tensors whose names have one of these
+    endings."""
     return lambda name, array: array.swapaxes(1, 2).copy() if name.endswith(endings) else array
 
 
@@ -232,7 +233,7 @@ class HfCommandTest(CommandTest):
 
 
 class ExpertLayoutTest(CommandTest):
-    """Qwen3-VL-MoE, of which a directory may have the experts' matrices or their transposes."""
+    """Qwen3-VL-MoE: a directory may have the experts' matrices or their transposes."""
 
     GATE_UP, DOWN = "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
 

@@ -107,7 +107,8 @@ class OpenAiTest(unittest.TestCase):
         *_, last = client.completions.create(stream=True, stream_options={"include_usage": True},
                                              **ask)
         after = grpc.wait_idle()
-        # This worker did nothing else, so its totals are those of the responses.
+        # This worker computes nothing else, so the growth of its totals is the usage of the
+        # responses.
         for usage, first, then in ((whole, before, between), (last.usage, between, after)):
             self.assertEqual(usage.expert_hits, then.expert_hits_total - first.expert_hits_total)
             self.assertEqual(usage.expert_misses,
@@ -254,7 +255,8 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(ask(Idempotency_Key="again"), whole)
         rest = ask(Idempotency_Key="again", Last_Event_ID="17")
         self.assertTrue(rest and whole.endswith(rest) and len(rest) < len(whole), (whole, rest))
-        # This front is like the same one after a restart: the name of the request determines the seed.
+        # Another front behaves like the first one after a restart: the name of the request
+        # determines the seed.
         other = harness.serve()
         self.addCleanup(other.kill)
         again = open_client(other).completions.create(
@@ -395,7 +397,7 @@ class WireTest(unittest.TestCase):
 
 
 def events_of(said):
-    """The JSON events of a chunked event stream that ends with [DONE]."""
+    """Returns the JSON events of a chunked event stream that ends with [DONE]."""
     rest, text = said.partition(b"\r\n\r\n")[2], b""
     while rest:
         size, _, rest = rest.partition(b"\r\n")

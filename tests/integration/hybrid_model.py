@@ -1,5 +1,5 @@
-"""Small random hybrids: gated delta nets, and attention in every fourth layer. They have the
-tokenizer of harness.LLAMA, and write printable ASCII without end."""
+"""Small random hybrids: every fourth layer has attention, and the others are gated delta nets. The
+models have the tokenizer of harness.LLAMA, and write printable ASCII without end."""
 
 import dataclasses
 
@@ -93,8 +93,8 @@ def _add_tokenizer(writer):
 
 
 def _tensors(sizes, dice):
-    """The tensors by name. No layer changes the first channel, which makes the model of
-    harness.LLAMA printable."""
+    """Returns the tensors by name. No layer changes the first channel, which makes the text
+    printable, as in harness.LLAMA."""
 
     def matrix(rows, cols, gain=1.3):
         return dice.normal(0.0, gain / np.sqrt(cols), (rows, cols))

@@ -1,5 +1,5 @@
-"""Hybrids, whose gated delta nets have a recurrent state: whatever happens to a session, every bit
-stays, and its state is found where it was kept."""
+"""Hybrids, whose gated delta nets have a recurrent state. Whatever happens to a session, the
+results stay bit-identical, and a stored state is used again."""
 
 import json
 import signal
@@ -16,7 +16,7 @@ from hybrid_model import Sizes
 MODELS = {"dense": Sizes(), "experts": Sizes(experts=6)}
 BLOCK = 32
 PROMPT_END = 8  # a prompt's checkpoint is at least this number of tokens before its end
-# Less memory than 64 sequences of this model need. A state has 2.5 MiB.
+# A model with states of 2.5 MiB, and less KV memory than 64 of its sequences need.
 LARGE = Sizes(layers=8, state=128, v_heads=6)
 LARGE_MEMORY = 192 << 20
 
@@ -57,8 +57,9 @@ class HybridsTest(unittest.TestCase):
         client.create_session("s")
         first = Bits().read(client, ids(100, 1), 60, session="s")
         log = ids(100, 1) + first.ids
-        # Inside and at the ends of the prompt's blocks; at, before and after the checkpoint near the
-        # prompt's end; inside of the response; and before, at and after its last checkpoint.
+        # The positions are inside and at the ends of the prompt's blocks; before, at and after the
+        # checkpoint near the prompt's end; inside of the response; and before, at and after its
+        # last checkpoint.
         for position in (5, 31, 32, 33, 63, 64, 65, 91, 92, 95, 96, 97, 99, 100, 101, 127, 128, 129,
                          159, 160):
             client.fork_session("s", f"at-{position}", position)
@@ -111,7 +112,7 @@ class HybridsTest(unittest.TestCase):
                 self.for_each_model(lambda model, end=end: self.move(model, end))
 
     def move(self, model, end):
-        """The response and the next turn move to the other worker."""
+        """Checks that a response and the next turn move to the other worker."""
         workers, client = self.two_workers(model)
         client.create_session("s")
         received = Bits()
@@ -119,7 +120,7 @@ class HybridsTest(unittest.TestCase):
         harness.take_tokens(stream, received, 300)
         busy, = [one.worker_id for one in client.stats().workers if one.sequences_running]
         workers[busy].signal(end)
-        workers[busy].wait()  # a response that the client does not read cannot end before that
+        workers[busy].wait()  # the unread response cannot end before its worker does
         for message in stream:
             received.take(message)
         stats = client.stats().front
@@ -132,7 +133,7 @@ class HybridsTest(unittest.TestCase):
 
     def test_50_sessions_compute_a_shared_prompt_once(self):
         self.for_each_model(self.share)
-        # A pass that reads experts has up to 2,048 rows of a prompt.
+        # If experts are read from disk, a forward pass has up to 2,048 rows of a prompt.
         with self.subTest("experts on disk"):
             self.share(self.models["experts"], "--expert-memory", "1300KiB")
 
@@ -147,7 +148,7 @@ class HybridsTest(unittest.TestCase):
         for session, stream in zip(received, streams):
             for message in stream:
                 session.take(message)
-        # The first one computes 1,000 tokens, and each other one computes 8 of them.
+        # The first session computes the 1,000 shared tokens. Each other session computes 8 of them.
         self.assertEqual(sum(session.cached for session in received), 49 * 992)
         for number in (0, 1, 25, 49):
             self.expect_same(received[number], model, prompts[number], 5)

@@ -35,7 +35,7 @@ class IdleTest(unittest.TestCase):
         for process in (alone, worker, front):
             self.addCleanup(process.kill)
         for client in clients:
-            # After work, with a session and a client that stays connected.
+            # The server is idle after some work. A session exists, and a client stays connected.
             client.create_session("idle")
             client.generate(session="idle", text="Before the calm", max_tokens=100)
             client.wait_idle()

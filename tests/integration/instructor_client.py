@@ -1,6 +1,6 @@
 """Tests with Instructor: instructor_client.py BASE_URL MODEL.
 
-It has an environment of its own, since Instructor wants an older openai than the other tests have.
+It has its own Python environment, because Instructor needs an older openai than the other tests.
 """
 
 import asyncio
@@ -24,7 +24,8 @@ TWO = "Ann is 30 years old, and Bob is 40."
 
 
 def schema_of(kind):
-    """Returns fields for the modes that do not constrain the response to the schema of `kind`."""
+    """Returns request fields with the schema of `kind`, for modes in which Instructor does not send
+    the schema."""
     return {"extra_body": {"response_format": {"type": "json_object",
                                                "schema": kind.model_json_schema()}}}
 

@@ -14,13 +14,13 @@ def integration_test(theme, size, name = None, arguments = [], data = [], real_m
 
     Args:
       theme: what is tested.
-      size: what it takes on two cores.
-      name: THEME_test if there is only one of this theme.
-      arguments: of THEME_test.py.
-      data: what it reads besides what every theme does.
+      size: Bazel's test size, for two cores.
+      name: name of the target (default: THEME_test).
+      arguments: arguments of THEME_test.py.
+      data: files that it reads in addition to those that every theme reads.
       real_model: whether it runs SmolLM2, which is too slow under a sanitizer.
-      tags: besides "grpc".
-      env: besides where the program and the model are.
+      tags: tags in addition to "grpc".
+      env: environment variables in addition to the paths of the program and the model.
     """
     environment = {"TIDEPOOL_BINARY": "$(location //service:tidepool)"}
     environment.update(env)

@@ -2,8 +2,8 @@
 
     kill_test.py [KILLS]
 
-Ten sessions stream at the same time; the server dies at a random point of them, and comes back on
-the same file. Every token that a client received is in its session then, in its place, and nothing
+Ten sessions stream at the same time. The server is killed at a random point, and restarts with the
+same store file. Then every token that a client received is at its place in the session, and nothing
 in the store is damaged. The seed of the points is printed, and may be given as TIDEPOOL_TEST_SEED.
 """
 
@@ -27,11 +27,11 @@ SEED = int(os.environ.get("TIDEPOOL_TEST_SEED", time.time_ns() % 1_000_000))
 
 
 class Conversation:
-    """One session, and everything that its client knows of its log."""
+    """One session, and what its client knows about its log."""
 
     def __init__(self, name, chat):
         self.name, self.chat = name, chat
-        self.log = []  # as it was when it was read last
+        self.log = []  # the log when it was last read
         self.running = None  # what the client has received of the turn since then
 
     def talk(self, client, until):

@@ -2,9 +2,9 @@
 
     kills_test.py [ROUNDS [STORM_SECONDS]]
 
-A front over three workers of a random model, or of the real one where TIDEPOOL_TEST_MODEL names
-it. No client comes back by itself: each stream has to survive whole, with the tokens and the text of
-an undisturbed process. The seed is printed, and may be given as TIDEPOOL_TEST_SEED.
+A front has three workers with a random model, or with the real one if TIDEPOOL_TEST_MODEL names it.
+Clients do not reconnect: each stream must survive the kills, with the tokens and the text of a
+process without faults. The seed is printed, and may be given as TIDEPOOL_TEST_SEED.
 """
 
 import os
@@ -29,7 +29,7 @@ SEED = int(os.environ.get("TIDEPOOL_TEST_SEED", time.time_ns() % 1_000_000))
 WORKERS = 3
 STREAMS = 10  # streams in each round
 STORM_STREAMS = 12
-# The random model's responses are read at a pace at which they last longer than the kills.
+# Clients read the random model's responses so slowly that these last longer than the kills.
 TOKENS = 60 if REAL else 1500
 TIMEOUT = 600
 
@@ -185,8 +185,9 @@ class KillsTest(WorkersTestCase):
 
 
 class PoisonousWorker(WireProxy):
-    """A proxy of a worker, which `kill` kills when it has computed or prepared a poisonous prompt. So
-    the front sees a prompt that crashes workers. The worker's last output is lost."""
+    """A proxy of a worker. When the worker has computed or prepared a poisonous prompt, the proxy
+    calls `kill`, and the worker's last output is lost. So the front sees a prompt that crashes
+    workers."""
 
     def __init__(self, address, poisons, kill):
         super().__init__(address, lambda message: None)
@@ -211,8 +212,8 @@ class PoisonousWorker(WireProxy):
 
 
 class Poisons:
-    """The prompt that crashes workers: a text during its preparation, or token ids at some token of
-    the response. None: no prompt does."""
+    """The prompt that crashes workers. A text crashes them during Prepare; token ids crash them
+    after a number of output tokens. None: no prompt crashes them."""
 
     def __init__(self):
         self.text, self.ids, self.place = None, None, 0
@@ -229,7 +230,7 @@ class Poisons:
 
 
 class PoisonTest(WorkersTestCase):
-    """A prompt that crashes every worker that computes it, among streams that do not."""
+    """One prompt crashes every worker that computes it, while other streams run."""
 
     def setUp(self):
         super().setUp()
@@ -255,7 +256,8 @@ class PoisonTest(WorkersTestCase):
         return client_as(self.front, self.made["alice"])
 
     def poison_is_found(self, **poisoned):
-        """It kills three workers and is refused to its sender only, and no other stream is lost."""
+        """Checks that the prompt kills three workers, that it is then refused to its sender only,
+        and that no other stream is lost."""
         readers, hurry = self.begin(6, pace=0.2)
         code, message = failure(lambda: self.mallory.stream(timeout=TIMEOUT, **poisoned))
         self.assertEqual(code, "INTERNAL", message)

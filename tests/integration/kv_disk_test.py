@@ -8,7 +8,7 @@ import unittest
 import harness
 from harness import Client, run_tidepool
 
-# Less memory than the sessions below need together.
+# Less KV memory than the sessions below need together.
 TIGHT = ("--context", "512", "--kv-memory", "256KiB")
 SESSIONS = 8
 
@@ -54,8 +54,9 @@ class KvDiskTest(unittest.TestCase):
             self.assertEqual([one.ids for one in answers], [one.ids for one in expected])
             disk = self.check_disk(server, tight)
             server.kill()
-            # This small model computes so fast that reading is not always worth it. The first time
-            # it is, because neither time is known yet.
+            # This small model computes so fast that the worker does not always read KV from the
+            # disk. It reads the first time, when it does not know yet how long reading and
+            # computing take.
             return min(answers[SESSIONS].usage.cached_tokens,
                        disk.restored_tokens_total) >= 3 * self.block
         # On a busy machine, the disk's thread may be too late to write or to read.

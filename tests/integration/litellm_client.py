@@ -1,6 +1,6 @@
-"""A program with LiteLLM: litellm_client.py BASE_URL MODEL MESSAGE prints what it got as JSON.
+"""A program with LiteLLM: litellm_client.py BASE_URL MODEL MESSAGE prints the results as JSON.
 
-It has an environment of its own, since LiteLLM wants an older openai than the other tests have.
+It has its own Python environment, because LiteLLM needs an older openai than the other tests.
 """
 
 import asyncio

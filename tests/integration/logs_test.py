@@ -53,7 +53,7 @@ class LogsTest(unittest.TestCase):
         return list(self.client.inference.Generate(request, timeout=60, metadata=metadata))
 
     def post(self, headers, **fields):
-        """The response of /v1/completions, and its x-request-id."""
+        """Returns the response of /v1/completions, and its x-request-id."""
         connection = http.client.HTTPConnection(self.front.http_address, timeout=60)
         connection.request("POST", "/v1/completions", json.dumps(fields), {
             "Content-Type": "application/json", "Authorization": f"Bearer {self.token}", **headers})

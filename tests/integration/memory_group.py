@@ -5,7 +5,8 @@ import pathlib
 
 
 def own_group(controller):
-    """The folder of this process's cgroup under a v1 controller, or under v2 ("")."""
+    """Returns the folder of this process's cgroup. `controller` is a v1 controller, or "" for
+    v2."""
     mounts = [line.split() for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
     for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
@@ -19,8 +20,8 @@ def own_group(controller):
 
 
 class MemoryGroup:
-    """A group with a limit of `limit` bytes, until remove(). OSError if no group can be created:
-    this needs root and a memory cgroup with children."""
+    """A group with a limit of `limit` bytes, which exists until remove(). Raises OSError if no
+    group can be created: this needs root and a memory cgroup that can have children."""
 
     LIMITS = {"memory": "memory.limit_in_bytes", "": "memory.max"}
 

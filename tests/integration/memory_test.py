@@ -10,8 +10,8 @@ import harness
 from command_test_case import CommandTest
 
 MIB = 1 << 20
-# In addition to weights and KV: the program, the tokenizer, activations, and data that loading
-# holds twice.
+# Memory in addition to weights and KV: the program, the tokenizer, activations, and data of which
+# loading has two copies.
 OVERHEAD = 100 * MIB
 
 U32, F32, STRING, ARRAY = 4, 6, 8, 9
@@ -38,9 +38,9 @@ def array(key, kind, values):
 
 
 def write_model(path, vocab, hidden, ffn):
-    """Writes a llama of one layer. Most bytes are in one Q6_K embedding. All weights are 0, a hole
-    in the file, except for what keeps its outputs from being 0: the embeddings of tokens 1 to 3 and
-    the last norm."""
+    """Writes a llama of one layer. Most bytes are in one Q6_K embedding. Almost all weights are 0,
+    and are a hole in the file. Only the embeddings of tokens 1 to 3 and the last norm are not 0, so
+    that the outputs are not 0."""
     tokens = [chr(256 + i) if i < 256 else f"t{i}" for i in range(vocab)]
     metadata = [
         entry("general.architecture", STRING, "llama"),

@@ -29,7 +29,7 @@ class BenchTest(CommandTest):
             self.assertGreater(result["bandwidth_share"], 0)
             self.assertGreater(result["peak_rss_bytes"], 1 << 20)
         one, three = (result["bytes_per_token"] for result in report["results"][2:])
-        # Three sequences share each read of the weights, and each has its own KV.
+        # Each read of the weights serves three sequences, and each sequence has its own KV.
         weights = report["offload"]["weight_bytes"]
         self.assertLess(three, 0.5 * one)
         self.assertTrue(0.5 * weights < one < 1.2 * weights, (one, weights))
@@ -65,7 +65,8 @@ class QuantizeTest(CommandTest):
         types = self.run_json("inspect", "--model", out)["types"]
         self.assertEqual(set(types), {"F32", "Q8_0"})
         self.run_well("generate", "--model", out, "--prompt", "tide", "--max-tokens", "4")
-        # The same with flags in place of positional arguments, and with weights that are already quantised.
+        # The result is the same with flags in place of positional arguments, and with weights that
+        # are already quantised.
         again = harness.scratch_folder() / "f32.gguf"
         result = self.run_well("quantize", "--out", again, "--model", out, "--type", "F32")
         self.assertIn("quantised already", result.stderr)

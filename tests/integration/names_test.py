@@ -87,7 +87,7 @@ class NamesTest(unittest.TestCase):
             received.take(message)
         self.assertEqual(len(received.answer().ids), 4000)
         self.wait_for(client, front, RIGHT)
-        # If the name has no addresses, no worker is added, and none is forgotten.
+        # If the name has no addresses, the front keeps its workers.
         self.name()
         wait_until(lambda: "cannot look up pool.example" in front.stderr, lambda: front.stderr)
         self.assertEqual(self.answering(client), {RIGHT})

@@ -22,13 +22,14 @@ SIZES = ("--layers", "2", "--hidden", "256", "--width", "64", "--experts", EXPER
          "--vocabulary", "65536", "--type", "Q8_0")
 LONG, SHORT = 500, 4  # output tokens
 PROMPTS = [[number, 2 * number + 1] for number in range(10, 90)]
-# On a busy machine a response may end before the other request arrives. So pairs are sent until
-# enough overlapped, and no pair may be wrong.
+# On a busy machine, the long response may end before the short request arrives. So the test sends
+# the two requests again until MEETINGS long responses continued after the failure, at most ROUNDS
+# times. Every response and every error must be the expected one.
 MEETINGS, ROUNDS = 3, 100
 
 
 class Run:
-    """The result of a prompt without damage, and the (layer, expert) pairs that it needs."""
+    """A prompt, its result without damage, and the (layer, expert) pairs that it needs."""
 
     def __init__(self, test, prompt, max_tokens):
         self.prompt, self.max_tokens = prompt, max_tokens
@@ -58,7 +59,7 @@ class DamageTest(CommandTest):
         self.addCleanup(self.client.close)
 
     def flip(self, path, place):
-        """Flips one bit; a second call restores it."""
+        """Flips one bit. A second call flips it back."""
         with open(path, "r+b") as file:  # the server has this file open
             file.seek(place)
             (byte,) = file.read(1)
@@ -120,8 +121,8 @@ class DamageTest(CommandTest):
         return {"ids": run.prompt, "max_tokens": run.max_tokens, "temperature": 0}
 
     def run_both(self, long, short):
-        """The long response's tokens, the short one's failure, and whether the long one began
-        before the failure and continued after it."""
+        """Returns the tokens of the long response, the failure of the short one, and whether the
+        long one continued after this failure."""
         received, stream = harness.Received(), self.client.stream(**self.ask(long))
         received.take(next(stream))
 

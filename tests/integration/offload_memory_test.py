@@ -1,5 +1,6 @@
-"""Memory of a server whose model is ten times its --expert-memory: at the peak, at most this, the
-other weights, the KV cache and 200 MiB. It also holds for the first start, which writes the pack."""
+"""A server's model is ten times its --expert-memory. The server's peak memory is at most
+--expert-memory, the other weights, the KV cache and 200 MiB. This is also true for the first start,
+which writes the pack."""
 
 import pathlib
 import re

@@ -1,5 +1,5 @@
-"""A pack that cannot be completed, because the disk is full or the program is killed: nothing is
-left, and the next start writes it completely."""
+"""A pack cannot be completed, because the disk is full or the program is killed. Then no part of it
+is left, and the next start writes the whole pack."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ from command_test_case import CommandTest
 MIB = 1 << 20
 TOKENS = ("--tokens", "5,6,7", "--max-tokens", "8", "--temperature", "0")
 EXPERT_MEMORY = ("--expert-memory", "32MiB")
-# Parts of the pack that are written when SIGKILL arrives.
+# Fractions of the pack that are written when SIGKILL is sent.
 KILL_AT = (0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95)
 
 
@@ -86,7 +86,7 @@ class PackTest(CommandTest):
             share = KILL_AT[kills % len(KILL_AT)]
             kills += 1
             midway += self.kill_midway(folder, size, share)
-            # A pack that was completed before the signal is whole, and no other file is next to it.
+            # If the pack exists, it was completed before the signal. No other file is next to it.
             for name in os.listdir(folder):
                 self.assertEqual(name, pack.name)
                 self.assertEqual((folder / name).read_bytes(), pack.read_bytes())
@@ -104,8 +104,8 @@ class PackTest(CommandTest):
         self.check_kills(harness.scratch_folder(), lambda: 0)
 
     def test_a_kill_keeps_no_room(self):
-        # No other process writes to this file system, so its free blocks also show files without
-        # names.
+        # No other process writes to this file system. So the number of its free blocks also shows
+        # whether files without names are left.
         folder = self.mount(500 * MIB)
 
         def used():

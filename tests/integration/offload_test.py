@@ -11,7 +11,8 @@ import harness
 from command_test_case import CommandTest
 from harness import run_tidepool
 
-# Slots for 4, 7 and all of the 16 experts of two layers; eight more records are staging.
+# The model has 16 experts in two layers. These budgets have slots for 4, 7 and all 16 of them, and
+# memory for eight staging records.
 BUDGETS = ("75%", "94%", "1GiB")
 
 
@@ -121,8 +122,9 @@ class OffloadTest(CommandTest):
     def test_a_server_outlives_its_pack_s_damage(self):
         self.run_well("pack", "--model", self.model)
         data = self.pack.read_bytes()
-        # The kinds of damage: all records are missing, the last block of the last record is missing, some
-        # sectors of it are missing, the file ends inside a sector, or one byte is changed.
+        # The kinds of damage: all records are missing; the last block of the last record is
+        # missing; some sectors of this block are missing; the file ends inside a sector; one byte
+        # is changed.
         damages = (len(data) - 4096, 4096, 512 * 3, 777, "changed")
         for reader in ("uring", "threads"):
             server = harness.serve("--expert-memory", "75%", "--offload-policy", "lru",

@@ -55,7 +55,7 @@ class OtherClientsTest(unittest.TestCase):
         usages = [chunk.usage_metadata for chunk in chunks if chunk.usage_metadata]
         self.assertEqual([usage["input_tokens"] for usage in usages],
                          [self.chat.usage.prompt_tokens])
-        # The client's own message is accepted with all its fields.
+        # The server accepts the client's own message object with all its fields.
         more = model.invoke(messages + [answer, HumanMessage("And again.")])
         self.assertGreater(more.usage_metadata["input_tokens"],
                            answer.usage_metadata["total_tokens"])

@@ -42,7 +42,8 @@ class PrefixTest(unittest.TestCase):
         *others, first = sorted(answer.usage.prompt_tokens - answer.usage.cached_tokens
                                 for answer in answers)
         self.assertLess(others[-1], own + 2 * block)
-        # This number determines the time to first token, which tests/bench/prefix_bench.py measures.
+        # The number of computed tokens determines the time to first token, which
+        # tests/bench/prefix_bench.py measures.
         self.assertGreater(first, LESS_WORK * others[-1])
         self.assertEqual(stats.cached_prompt_tokens_total,
                          sum(answer.usage.cached_tokens for answer in answers))

@@ -10,7 +10,7 @@ SAFE = {"appendonly": "yes", "appendfsync": "everysec", "save": ""}
 
 
 class Redis:
-    """A redis-server of this test, on a free port that it keeps over restarts."""
+    """A redis-server of this test, on a free port. It has the same port after a restart."""
 
     def __init__(self, **settings):
         self.settings = {**SAFE, **settings}
@@ -33,9 +33,9 @@ class Redis:
         assert self.process.poll() is None, f"redis-server ended with {self.process.returncode}"
 
     def repair(self):
-        """Removes a cut transaction from the end of the append-only file, as docs/sessions.md says. A
-        kill can cut it. Redis 7.0 then starts without the transaction, but leaves its beginning in the
-        file, and applies that at the next start."""
+        """Removes an incomplete transaction from the end of the append-only file, as
+        docs/sessions.md says. A kill can leave such a transaction. Redis 7.0 then starts without
+        it, but leaves its beginning in the file, and applies this beginning at the next start."""
         manifests = list(self.folder.glob("appendonlydir/*.manifest"))
         for path in manifests or self.folder.glob("*.aof"):
             done = subprocess.run([CHECK_AOF, "--fix", path], input=b"y\n", check=False,

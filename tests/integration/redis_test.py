@@ -115,7 +115,7 @@ class RedisTest(unittest.TestCase):
             received.take(message)
         self.assertEqual((received.ids, received.text), (wanted.ids, wanted.text))
         check_refused()
-        # The same request gets its response there, too.
+        # The second front returns the same response to the same request.
         again = Received()
         for message in second.inference.Generate(request("disturbed"), timeout=60):
             again.take(message)

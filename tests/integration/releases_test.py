@@ -1,5 +1,5 @@
-"""A front works with workers of the release before its own, and the reverse. The older side does
-not know the newest fields, or sends none of them."""
+"""A front works with workers of the previous release, and a worker with fronts of the previous
+release. The older process does not know the newest fields, and does not send them."""
 
 import re
 import sys
@@ -156,7 +156,7 @@ class ReleaseBeforeTest(ReleasesTest):
         front, client = self.front_of_both(self.proxy(old, released()), new)
         streams, answers = self.begin(client, 4)
         client.admin.Drain(admin_pb.DrainRequest(worker_id="old"))
-        # An unread stream cannot end before its worker has gone.
+        # A stream whose client does not read cannot end before its worker.
         self.assertEqual(old.wait(60), 0, old.stderr)
         self.check_end(streams, answers)
         stats = client.stats().front

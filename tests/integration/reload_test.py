@@ -36,7 +36,8 @@ class ReloadTest(unittest.TestCase):
         return process
 
     def reread(self, server, *expected):
-        """Sends SIGHUP. Returns the log lines after it, which must contain `expected` in this order."""
+        """Sends SIGHUP. Returns the log lines that follow. They must contain `expected` in this
+        order."""
         before = len(self.said(server))
         server.signal(signal.SIGHUP)
         lines = wait_until(lambda: len(found := self.said(server)[before:]) >= len(expected)
@@ -93,7 +94,7 @@ class ReloadTest(unittest.TestCase):
         tries = []
 
         def one_waits():
-            # The front learns about the room with its worker's next state.
+            # The front learns from its worker's next state that the queue has room.
             if not tries or tries[-1].done():
                 tries.append(client.stream(text="b", max_tokens=2, timeout=60))
             return client.worker_stats().sequences_waiting == 1
@@ -118,7 +119,7 @@ class ReloadTest(unittest.TestCase):
             return [one for one in client.stats().workers
                     if one.worker_id == "right" and one.requests_finished_total >= 1]
         wait_until(busy_at_right, "new work goes to the new worker")
-        # Streams on the other worker finish there.
+        # The streams of the removed worker finish on that worker.
         for message in stream:
             received.take(message)
         self.assertEqual(len(received.answer().ids), 4000)

@@ -70,7 +70,8 @@ class ReplayTest(CommandTest):
         for result in results:
             large, small = divmod(result["bytes_moved"], 4096 << 20)
             self.assertEqual(large + small / 4096, result["misses"])
-        # A cycle of six with six slots: only the experts of the expensive layer are worth a slot.
+        # Each layer has a cycle of six experts, and there are six slots. Only the experts of the
+        # expensive layer are worth a slot.
         self.assertLess(results[0]["bytes_moved"], results[1]["bytes_moved"] / 2)
         lines = self.run_well("replay", "--trace", path, "--slots", "6").stdout.splitlines()
         self.assertIn("4.00 KiB to 4.00 GiB each", lines[0])
@@ -92,7 +93,8 @@ class ReplayTest(CommandTest):
             self.assertLessEqual(result["copied_for_later"], result["computed_on_cpu"])
             for resource in ("device_busy", "copy_busy", "cpu_busy", "copy_wait"):
                 self.assertTrue(0 <= result[resource] <= 1, result)
-        # With all experts in the slots, a step is two layers, each with one call of two experts of one row.
+        # If all experts are in slots, a step consists of two layers. Each makes one call, which
+        # computes two experts for one row.
         static = report["results"][7]
         self.assertEqual(static["hits"], static["lookups"])
         step_us = 2 * (50 + 10 + 2 * (5 + 1)) + 100

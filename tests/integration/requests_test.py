@@ -1,5 +1,5 @@
-"""Requests with a request_id: a client that lost its connection, or whose front died, resumes
-them."""
+"""Requests with a request_id: a client resumes its request after it has lost its connection or its
+front."""
 
 import itertools
 import signal
@@ -63,7 +63,7 @@ class RequestTest(unittest.TestCase):
             self.read(client, request, received, count).cancel()
         self.come_back(client, received, "cut", **fields)
         self.assert_same(received, wanted)
-        # It was only computed once, and reading it again computes nothing.
+        # The response was computed only once. Reading it again computes nothing.
         again = Received()
         self.read(client, named("cut", **fields), again)
         self.assert_same(again, wanted)
@@ -122,7 +122,8 @@ class RequestTest(unittest.TestCase):
         harness.wait_until(accepted, "the request_id is free again")
 
     def test_the_front_dies_and_a_response_continues(self):
-        # Without a session, nothing of the response is left. The same seed gives the same response again.
+        # Without a session, no part of the response survives its front. But the same seed gives the
+        # same response.
         worker, _ = self.started(harness.worker())
         front, client = self.started(harness.front([worker]))
         for fields in ({"seed": 5}, {}):
@@ -164,7 +165,7 @@ class RequestTest(unittest.TestCase):
             self.assertEqual([turn.messages for turn in other.turns],
                              [turn.messages for turn in whole.turns])
             self.assertEqual(len(other.turns), 2)
-            # The turn has ended, and the log returns it again.
+            # The turn has ended. After a restart, its response is read from the session's log.
             server.signal(signal.SIGKILL)
             server.wait()
             server, client = self.serve(store=store)

@@ -1,4 +1,4 @@
-"""Tokens as used by an operator and by clients: access, rotation, and the contents of logs."""
+"""Tokens of an operator and of clients: access, rotation, and the contents of logs."""
 
 import os
 import subprocess

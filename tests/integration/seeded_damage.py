@@ -1,4 +1,4 @@
-"""Damages files, depending on a seed, and holds folders of files in memory."""
+"""Damages files, depending on a seed, and reads folders of files into memory."""
 
 import shutil
 

@@ -13,7 +13,7 @@ GOLDEN = json.loads((FOLDER / "mixtral_spm_q4_0.json").read_text())
 class SentencePieceTest(unittest.TestCase):
 
     def run_json(self, command, *arguments):
-        """stdout, which must be one JSON object."""
+        """Returns stdout as an object. It must be one JSON object."""
         result = run_tidepool(command, "--model", FOLDER / GOLDEN["model"], *arguments, "--json")
         self.assertEqual(result.returncode, 0, result.stderr)
         return json.loads(result.stdout)

@@ -7,8 +7,8 @@ from harness import Client, failure, sessions_pb
 
 
 def reusable(stats, tokens):
-    """Tokens of a finished sequence in full KV blocks; the KV of the last token was never
-    computed."""
+    """Returns the number of a finished sequence's tokens that are in full KV blocks. The KV of the
+    last token is never computed."""
     block = stats.kv_block_tokens
     return (tokens - 1) // block * block
 
@@ -87,7 +87,7 @@ class SessionsTest(unittest.TestCase):
 
     def test_a_busy_session_refuses_a_second_turn(self):
         self.client.create_session("busy")
-        # Its messages are long, so it cannot end before it is read.
+        # The stream's messages are long, so it cannot end before it is read.
         stream = self.client.wide_stream(session="busy", text="A long turn", max_tokens=3900)
         received = harness.Received()
         harness.take_tokens(stream, received, 1)
@@ -105,7 +105,7 @@ class SessionsTest(unittest.TestCase):
         kept = list(session.token_ids)[turn.output_start:turn.end]
         self.assertEqual(kept[:len(received.ids)], received.ids)
         self.assertLess(len(kept), 3900)
-        # It continues after the part that was kept.
+        # The turn continues after the part of the log that was kept.
         answer = self.client.generate(session="busy", text=" and a short one", max_tokens=5)
         alone = self.client.generate(
             ids=list(session.token_ids) + self.tokenize(" and a short one"), max_tokens=5)

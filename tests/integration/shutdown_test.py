@@ -16,7 +16,7 @@ from harness import Client, stall_of, wait_until
 
 
 def is_pending(server, number):
-    """Whether a signal to the process was not taken yet."""
+    """Returns whether a signal to the process is still pending."""
     with open(f"/proc/{server.pid}/status") as status:
         pending = next(line.split()[1] for line in status if line.startswith("ShdPnd:"))
     return bool(int(pending, 16) >> number - 1 & 1)
@@ -30,7 +30,7 @@ def end(connection):
 
 
 class DeafRelay:
-    """Connections to a server whose clients never learn that it accepts no more calls: the relay
+    """A relay to a server. Its clients never learn that the server accepts no more calls: the relay
     drops GOAWAY and the ping after it, as if they were still in flight."""
 
     def __init__(self, target):
@@ -90,8 +90,8 @@ class ShutdownTest(unittest.TestCase):
         return client
 
     def hold_up(self, server, client):
-        """Opens a stream that cannot end, because its client stops reading: the server waits for
-        it, and does not close its connection."""
+        """Opens a stream that cannot end, because its client stops reading. So the server waits for
+        the stream, and does not close its connection."""
         stream = client.wide_stream(text="Nobody reads", max_tokens=1500)
         next(stream)
         watcher = self.connect(server)
@@ -106,8 +106,8 @@ class ShutdownTest(unittest.TestCase):
             return error.code().name, error.details()
 
     def test_no_call_is_cancelled_that_its_client_did_not_cancel(self):
-        # The error must also come from the server, not only from a closed connection. On a busy
-        # machine, the server may be gone before this client calls.
+        # At least one error must come from the server, and not from a closed connection. On a busy
+        # machine, the server may end before this client calls.
         harness.wait_met(lambda: any("is shutting down" in message
                                      for _, message in self.last_outcomes()), "a call is refused")
 
@@ -137,7 +137,7 @@ class ShutdownTest(unittest.TestCase):
 
 
 class SecondSignalTest(unittest.TestCase):
-    """A second SIGTERM ends a server at once, though clients do not read what it sends."""
+    """A second SIGTERM ends a server at once, even if clients do not read what it sends."""
 
     MOMENTS = (0, 0.001, 0.01, 0.03, 0.1, 0.3, 1)  # in seconds after the first signal
     WAITED = "did not read the end of their streams"
@@ -180,7 +180,8 @@ class SecondSignalTest(unittest.TestCase):
     def test_while_cancelled_streams_end(self):
         for moment in self.MOMENTS:
             with self.subTest(moment=moment):
-                # On a busy machine it may have waited in full before the second signal.
+                # On a busy machine, the server's whole waiting time may be over before the second
+                # signal.
                 harness.wait_met(lambda at=moment: self.ends_at_once(at), "it ends at once")
 
     def ends_at_once(self, moment):

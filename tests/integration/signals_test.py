@@ -49,7 +49,7 @@ class DrainTest(unittest.TestCase):
     def test_running_streams_finish_and_new_ones_are_refused(self):
         store = harness.scratch_folder() / "sessions.db"
         server, client = self.started(harness.serve("--drain-timeout", "5m", store=store))
-        # Its messages are long, so it cannot end before it is read.
+        # The stream's messages are long, so it cannot end before it is read.
         received = Received()
         stream = client.wide_stream(text="The sky is", max_tokens=TOKENS)
         harness.take_tokens(stream, received, 1)

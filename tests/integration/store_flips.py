@@ -3,9 +3,9 @@
     store_flips.py [--cases N] [--seed SEED] [--kind KIND,...] [--only NUMBER] [--keep FOLDER]
 
 KIND is file (a checkpointed SQLite file), wal (a file with its write-ahead log, after kill -9),
-export (of `tidepool sessions export`), rdb or aof (the files of a Redis server, its manifest too). Each case damages
-one copy: mostly it flips a bit; it also zeroes a page, cuts the file, or overwrites 40 bytes. Then
-servers and `tidepool sessions` read every session back. A case is
+export (of `tidepool sessions export`), rdb or aof (the files of a Redis server, including the
+manifest). Each case damages one copy. Most cases flip a bit; the others zero a page, cut the file,
+or overwrite 40 bytes. Then servers and `tidepool sessions` read every session. A case is
 
     refused     a start or an import fails, or DATA_LOSS names the session;
     no effect   every session is byte-equal;
@@ -37,7 +37,8 @@ from seeded_damage import Damage, load, put
 SESSIONS = 12
 KINDS = ("file", "wal", "export", "rdb", "aof")
 REFUSED, NO_EFFECT, SILENT = "refused", "no effect", "SILENT"
-# Redis writes to neither file while it starts and is read from.
+# With these settings, Redis does not write to its files while it starts and while sessions are
+# read.
 REDIS = {"rdb": {"appendonly": "no", "save": ""},
          "aof": {"aof-load-truncated": "no", "auto-aof-rewrite-percentage": "0"}}
 
@@ -58,8 +59,8 @@ def session_name(number):
 
 
 def request_of(number, turn):
-    """The request of a turn. It is greedy, so that it has only one response. If it is sent again, it returns
-    that response."""
+    """Returns the request of a turn. Sampling is greedy, so only one response is possible. If the
+    request is sent again, the server returns the same response."""
     name = session_name(number)
     text = f"Turn {turn} of {name}: \"ebb\" and flow, früh & spät. " + "Is it lit? " * (number % 4)
     fields = {"chat": [("user", text)]} if number % 2 else {"text": text}
@@ -141,8 +142,8 @@ def witness_of(redis):
 
 
 class Reading:
-    """A damaged store, as clients of a server see it. `lost`: only an older state of a session may be left.
-    This is accepted if the log of the start reports damage."""
+    """A damaged store, as clients of a server see it. `lost`: the store may have only an older
+    state of a session. This is accepted if the server's log reports damage at the start."""
 
     def __init__(self, server, client, expected, lost):
         self.server, self.client, self.expected, self.older = server, client, expected, lost
@@ -351,7 +352,7 @@ class Campaign:
     def check_redis(self, kind, files, rng):
         redis = self.redis[kind]
         put(redis.folder, files)
-        # Cases before this one have changed the store.
+        # Earlier cases have changed the store, so the witness file is restored.
         witness_of(redis).write_bytes(self.witness[kind])
         if not starts(redis):
             return REFUSED

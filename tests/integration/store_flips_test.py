@@ -2,7 +2,7 @@
 
     store_flips_test.py [CASES]
 
-CASES of each kind. The seed is printed, and may be given as TIDEPOOL_TEST_SEED.
+CASES: number of cases of each kind. The seed is printed, and may be given as TIDEPOOL_TEST_SEED.
 """
 
 import os

@@ -96,7 +96,7 @@ class OpenAiTest(ServerTest):
             [call] = choice.message.tool_calls
             self.assertIsInstance(call.function.parsed_arguments, (Animal, Weather))
             self.assertEqual(type(call.function.parsed_arguments).__name__, call.function.name)
-        # The client's own message is accepted with all its fields.
+        # The server accepts the client's own message object with all its fields.
         turns = ASK + [choice.message, {"role": "tool", "tool_call_id": call.id, "content": "Rain"}]
         answer = self.client.chat.completions.create(
             model=self.model, messages=turns, tools=tools, tool_choice="none", max_tokens=CUT,
@@ -222,7 +222,7 @@ class LangChainTest(ServerTest):
                 answer = raw.invoke(TEXT)
             except openai.LengthFinishReasonError:
                 continue
-            # The library checks the object, which need not match the schema.
+            # The library checks the object itself, so the response need not match the schema.
             self.assertIsInstance(json.loads(answer["raw"].content), dict)
             if answer["parsing_error"] is None:
                 self.assertIsInstance(answer["parsed"], Animal)

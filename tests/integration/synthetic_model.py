@@ -6,7 +6,7 @@ import struct
 import subprocess
 
 MAKE_SYNTHETIC = pathlib.Path(os.environ["MAKE_SYNTHETIC"]).resolve()
-# About 330 MiB, nearly all of it in 64 experts per layer, 4 for each token.
+# A model of about 330 MiB. Nearly all of it is in 64 experts per layer, of which each token uses 4.
 LARGE = ("--layers", "12", "--hidden", "512", "--width", "512", "--experts", "64", "--top-k", "4",
          "--type", "Q4_K")
 

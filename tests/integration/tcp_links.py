@@ -1,5 +1,5 @@
-"""TCP links that a test can cut, stop or delay, in a separate process so that clients do not slow
-them."""
+"""TCP links that a test can cut, stop or delay. They run in a separate process, so that clients do
+not slow them."""
 
 import asyncio
 import subprocess

@@ -95,7 +95,8 @@ class HttpsTest(CommandTest):
             self.assertIn(b"413", connection.recv(65536))
 
     def test_a_client_that_leaves_ends_its_generation(self):
-        # More than the buffers between the server and a client that does not read.
+        # The response is larger than the buffers between the server and a client that does not
+        # read.
         body = (b'{"prompt": "Low", "max_tokens": 100000, "stream": true, "ignore_eos": true, '
                 b'"logprobs": 20}')
         connection = self.connect()
@@ -210,7 +211,7 @@ class SlowHandshakeTest(CommandTest):
             self.addCleanup(fronts[-1].kill)
             return links.accepted(0) == before + 1
 
-        # On a busy machine, a handshake may take those 2 s.
+        # On a busy machine, a handshake may take the whole 2 s of an attempt.
         harness.wait_met(connects_once, lambda: fronts[-1].stderr)
         front = fronts[-1]
         client = Client(front)

@@ -1,4 +1,4 @@
-"""Servers whose stderr is not read or not writable. They serve and end normally."""
+"""Servers serve and end normally even if nothing reads their stderr, or it is not writable."""
 
 import fcntl
 import http.client

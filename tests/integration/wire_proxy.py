@@ -13,14 +13,16 @@ import harness
 importlib.import_module("tidepool.worker.v1.worker_pb2")  # for its descriptors
 
 SERVICES = ("tidepool.worker.v1.Worker", "tidepool.v1.Admin")
-# A call that waits uses a thread. These are every stream of states and every run.
+# Each call uses a thread while it waits. Streams of states and runs are such calls.
 THREADS = 64
-# For a call without deadline grpcio reports centuries, but does not accept such a time itself.
+# For a call without deadline, grpcio reports that centuries remain, but does not accept such a
+# timeout.
 NO_DEADLINE = 10 ** 6
 
 
 def keep_fields(numbers):
-    """A change for WireProxy: keeps only these fields of each message, {message: numbers}."""
+    """Returns a change for WireProxy that keeps only some fields of each message. `numbers` is
+    {message: numbers of its fields}."""
     def change(message):
         known = numbers.get(message.DESCRIPTOR.full_name, ())
         for field, value in message.ListFields():

@@ -87,7 +87,8 @@ class TwoWorkersTest(TwoWorkers):
 
     def test_parallel_work_uses_both(self):
         before = self.stats_by_name()
-        # No stream ends before all have begun, because its client does not read its long messages until then.
+        # No stream ends before all have begun, because the clients do not read the long messages
+        # until then.
         streams = [self.client.wide_stream(text=f"Stream {number}", max_tokens=2500)
                    for number in range(8)]
         heads = [Received() for _ in streams]
@@ -203,7 +204,7 @@ class TwoWorkersTest(TwoWorkers):
         self.assertEqual(received.answer().ids, expected.ids)
 
     def test_a_front_survives_a_worker_that_stops(self):
-        """SIGTERM of a worker loses no stream, in every way that a stream can take."""
+        """SIGTERM of a worker loses no stream."""
         expected = self.reference.generate(text="Drain", max_tokens=1500, **SAMPLING)
         streams = [self.client.stream(text="Drain", max_tokens=1500, **SAMPLING) for _ in range(4)]
         heads = [Received() for _ in streams]
@@ -218,7 +219,8 @@ class TwoWorkersTest(TwoWorkers):
 
 
 class DrainTest(TwoWorkers):
-    """Workers whose drain time ends before their streams, because nobody reads them until then."""
+    """The drain time of these workers ends before their streams do, because the clients do not read
+    until then."""
 
     STREAMS = 4
     GRACE = 0.5

@@ -45,8 +45,8 @@ def packages_of(libraries):
 
 
 def needs(packages):
-    """The packages and all their dependencies, as installed here. Of alternatives it takes the
-    first."""
+    """Returns the packages and all their dependencies, as installed here. Of alternatives, the
+    first one counts."""
     depends = {}
     for line in run("dpkg-query", "-W", "-f", "${Package}\t${Depends}\n").splitlines():
         package, _, those = line.partition("\t")

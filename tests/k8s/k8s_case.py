@@ -1,5 +1,5 @@
-"""What the tests of k8s/ share: the list of folders, their rendered manifests and helpers for
-reading them."""
+"""Code that the tests of k8s/ share: the list of folders, their rendered manifests, and helpers to
+read them."""
 
 import functools
 import pathlib
@@ -30,7 +30,7 @@ def run_tidepool(*arguments):
 
 
 def find_kubectl():
-    """kubectl of this machine if it is new enough for k8s/; else None."""
+    """Returns this machine's kubectl if it is new enough for k8s/, else None."""
     program = shutil.which("kubectl")
     if program is None:
         return None
@@ -41,7 +41,7 @@ def find_kubectl():
 
 
 def kubectl_kustomize(folder):
-    """As kustomize.render, but with kubectl itself, which must print no warning."""
+    """Does the same as kustomize.render, but with kubectl itself, which must print no warning."""
     result = subprocess.run([find_kubectl(), "kustomize", str(folder)], capture_output=True,
                             text=True, timeout=60)
     assert (result.returncode, result.stderr) == (0, ""), result
@@ -49,7 +49,7 @@ def kubectl_kustomize(folder):
 
 
 def container_of(resource):
-    """The only container."""
+    """Returns the only container."""
     containers = kustomize.pod_spec(resource)["containers"]
     assert len(containers) == 1, containers
     return containers[0]
@@ -61,7 +61,7 @@ def ports_of(resource):
 
 
 def is_tidepool(resource):
-    """Whether it runs a command of the tidepool binary."""
+    """Returns whether the resource runs a command of the tidepool binary."""
     return (resource["kind"] in ("Deployment", "StatefulSet")
             and container_of(resource)["image"].partition(":")[0] == "tidepool")
 
@@ -102,7 +102,7 @@ class Rendered:
         return self.get("ConfigMap", volume["configMap"]["name"])["data"][file], paths[0]
 
     def config(self, resource):
-        """The flags in the configuration file."""
+        """Returns the flags in the configuration file."""
         return tomllib.loads(self.mounted_config(resource)[0])
 
 

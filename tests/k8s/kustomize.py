@@ -137,7 +137,8 @@ def _apply(patch, resources, path):
 
 
 def merge(base, patch, name=""):
-    """A strategic merge: maps by key, the lists of MERGE_KEYS by their field; null removes."""
+    """Returns a strategic merge: maps are merged by key, and the lists of MERGE_KEYS by their
+    field. null removes a member."""
     if isinstance(base, dict) and isinstance(patch, dict):
         merged = copy.deepcopy(base)
         for key, value in patch.items():
@@ -169,7 +170,7 @@ def _merge_lists(base, patch, key):
 
 
 def pod_spec(resource):
-    """The pod spec of a pod or of a resource that makes pods; None for others."""
+    """Returns the pod spec of a pod or of a resource that makes pods; None for others."""
     if resource["kind"] == "Pod":
         return resource["spec"]
     template = resource.get("spec", {}).get("template")

@@ -146,7 +146,7 @@ class AgreementTest(k8s_case.K8sCase):
         for service in rendered.of_kind("Service"):
             workload = rendered.workload_with(service["spec"]["selector"])
             named = k8s_case.ports_of(workload)
-            named.pop(PROBES, None)  # kubelet's alone
+            named.pop(PROBES, None)  # only the kubelet uses this port
             self.assertEqual({port["targetPort"]: port["port"]
                               for port in service["spec"]["ports"]}, named)
             policy = next(one for one in rendered.of_kind("NetworkPolicy")
@@ -180,7 +180,7 @@ class AgreementTest(k8s_case.K8sCase):
                           PROBES: port_of(front_config["probe-listen"])}, ports)
         self.assertEqual({"grpc": port_of(worker_config["listen"]),
                           PROBES: port_of(worker_config["probe-listen"])}, worker_ports)
-        for config in (front_config, worker_config):  # kubelet and others come from outside
+        for config in (front_config, worker_config):  # the kubelet and clients call from outside
             for key in ("listen", "probe-listen"):
                 self.assertTrue(config[key].startswith("0.0.0.0:"))
         annotations = front["spec"]["template"]["metadata"]["annotations"]
@@ -236,7 +236,7 @@ class AgreementTest(k8s_case.K8sCase):
                     rendered.get("PersistentVolumeClaim",
                                  volume["persistentVolumeClaim"]["claimName"])
                 elif "secret" in volume:
-                    self.assertIs(volume["secret"]["optional"], True)  # the operator's to make
+                    self.assertIs(volume["secret"]["optional"], True)  # the operator creates it
                 else:
                     self.assertIn("emptyDir", volume)
 

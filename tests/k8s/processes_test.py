@@ -100,7 +100,7 @@ class Cluster:
             self.addresses[name] = f"127.0.0.1:{port}"
 
     def start_worker(self, number, *more):
-        """Starts a worker at its own address, as each pod has one."""
+        """Starts a worker at its own address, because each pod has its own address."""
         pod, host = f"{self.worker['metadata']['name']}-{number}", f"127.0.0.{number + 1}"
         process = harness.Process(*self.words(self.worker, pod), "--listen",
                                   f"{host}:{self.worker_port}", "--probe-listen",
@@ -174,7 +174,8 @@ class ProcessesTest(k8s_case.K8sCase):
         self.assertEqual(again.stop(), 0, again.stderr)
 
     def check_workers(self, cluster, client, front):
-        """Within one or two look-ups all pods are known by name, and they answer."""
+        """Checks that, after one or two look-ups, the front knows all pods by name, and that they
+        respond."""
         harness.wait_until(
             lambda: ({one.worker_id for one in client.stats().workers if one.status_code == 0}
                      == set(cluster.workers)),

@@ -93,7 +93,7 @@ TEST_P(AtomicFileTest, AFileCreatedMeanwhileIsKept) {
   EXPECT_EQ(Files(), 1);
 }
 
-// Several writers at once. None of them removes another's unfinished file.
+// Several writers write at the same time. None of them removes the unfinished file of another one.
 TEST_P(AtomicFileTest, WritersAreNotInEachOthersWay) {
   auto first = Create(ExistingFile::kReplace);
   auto second = Create(ExistingFile::kReplace);
@@ -119,8 +119,8 @@ TEST_P(AtomicFileTest, TheNextWriteRemovesTheFileOfAKilledWriter) {
         ::testing::KilledBySignal(SIGKILL), "");
     EXPECT_EQ(Files(), GetParam() == UnfinishedFile::kNamed ? 1 : 0);
   }
-  // The name of an unfinished file whose writer was killed. The other names belong to another path,
-  // or are not of this form.
+  // Only the first name is that of an unfinished file of this path. The second one is malformed,
+  // and the third one belongs to another path.
   std::ofstream(path_ + ".00c0ffee.partial") << "left";
   std::ofstream(path_ + ".00coffee.partial") << "theirs";
   std::ofstream(path_ + "2.00c0ffee.partial") << "theirs";
@@ -152,7 +152,7 @@ TEST_P(AtomicFileTest, AFullDiskIsNamedAtOnce) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("5000 bytes"));
   EXPECT_EQ(Files(), 0);
 
-  // If the size was not given, the limit is noticed during a write.
+  // If the size is not given to Create, only a write detects the limit.
   auto file = Create(ExistingFile::kRefuse);
   ASSERT_TRUE(file.ok()) << file.status();
   const std::string much(5000, 'x');

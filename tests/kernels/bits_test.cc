@@ -24,7 +24,7 @@ std::unique_ptr<KernelBackend> Make(int threads, Precision precision, Isa isa) {
 
 constexpr Precision kPrecisions[] = {Precision::kFast, Precision::kExact};
 
-// On one ISA.
+// Tests that run for each ISA, and are skipped if the machine lacks it.
 class IsaBitsTest : public testing::TestWithParam<Isa> {
  protected:
   void SetUp() override {
@@ -169,8 +169,9 @@ struct AttendBatch {
   std::vector<KvSpan> spans;
 };
 
-// One sequence over several segments of KV: prefilled at once, in chunks, and token by token;
-// alone, and with another sequence at a different position. Every feature is on, or none.
+// Attention of one sequence over several segments of KV. The sequence is prefilled at once, in
+// chunks, or token by token; alone, or with another sequence at a different position. `features`
+// turns all features of attention on or off.
 class Attention {
  public:
   static constexpr int64_t kTokens = 2 * kKvSegmentTokens + 44;
@@ -187,8 +188,8 @@ class Attention {
     layer_.block_bytes = 2 * layer_.v_offset;
   }
 
-  // Computes `chunk` rows at a time, and `stride` rows of the other sequence. 0: without the other
-  // one.
+  // Computes `chunk` rows of the sequence at a time, together with `stride` rows of the other one.
+  // If `stride` is 0, the other sequence is left out.
   std::vector<float> Run(int64_t chunk, int64_t stride, int64_t window) {
     Buffer buffer(2 * kBlocks * layer_.block_bytes);
     std::memset(buffer.data(), 0xff, buffer.size());
@@ -282,7 +283,7 @@ TEST_P(IsaBitsTest, NansStayInTheirRow) {
   }
 }
 
-// GroupedFfn gives the same bits as separate ops on each expert's rows.
+// GroupedFfn computes the same bits as separate ops on each expert's rows.
 TEST(BitsTest, GroupedFfnIsItsParts) {
   constexpr int64_t kHidden = 96;
   constexpr int64_t kWidth = 64;

@@ -1,4 +1,4 @@
-// A dry run with the counting backend needs the memory that the CPU's ops need.
+// A dry run with the counting backend counts exactly as much memory as the CPU's ops use.
 #include "kernels/counting_backend.h"
 
 #include <functional>
@@ -24,7 +24,7 @@ class CountingBackendTest : public testing::TestWithParam<std::tuple<Precision, 
   static Precision precision() { return std::get<0>(GetParam()); }
   static int threads() { return std::get<1>(GetParam()); }
 
-  // What `op` keeps, and what it needs at most.
+  // Compares the memory that remains allocated after `op`, and the peak.
   void ExpectSameMemory(const Op& op) {
     Arena real(4 << 20);
     op(*real_, &real);
@@ -90,7 +90,7 @@ TEST_P(CountingBackendTest, ProductsNeedTheSame) {
   });
 }
 
-// Whatever the context, and however the rows are divided into spans.
+// Tries several lengths of the context, and several divisions of the rows into spans.
 TEST_P(CountingBackendTest, AttentionNeedsTheSame) {
   constexpr int64_t kRows = 40;
   KvLayer layer = {.kv_heads = 2, .k_dim = 24, .v_dim = 20};

@@ -1,4 +1,4 @@
-// A CPU backend's description and refusals, and ops with inputs that no model should give.
+// A CPU backend's description and errors, and ops with inputs that no valid model causes.
 #include "kernels/cpu/cpu_backend.h"
 
 #include <algorithm>
@@ -42,7 +42,8 @@ TEST(CpuBackendTest, DescribesItsInstructionSetAndThreads) {
   EXPECT_EQ((*fast)->precision(), Precision::kExact);
 }
 
-// A machine gets the best kernels that it supports, and an error for all others.
+// By default, the best kernels that the machine supports are used. Kernels that it does not support
+// are an error.
 TEST(CpuBackendTest, TheIsaIsThatOfTheMachine) {
   const CpuFeatures none;
   const CpuFeatures avx2 = {.avx2 = true};
@@ -75,7 +76,7 @@ TEST(CpuBackendTest, TheIsaIsThatOfTheMachine) {
   EXPECT_EQ(*ChooseKernels(Isa::kAvx512, all), Avx512Kernels());
 }
 
-// Those that this machine runs.
+// Returns the kernels that this machine supports.
 std::vector<const KernelTable*> AllKernels() {
   std::vector<const KernelTable*> result;
   for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni}) {
@@ -85,7 +86,7 @@ std::vector<const KernelTable*> AllKernels() {
   return result;
 }
 
-// Numbers over the whole range and beyond.
+// Returns floats from the whole range, limits of the kernels, infinities and a NaN.
 std::vector<float> ManyFloats() {
   std::vector<float> x;
   for (uint32_t bits = 0; bits <= 0x7f800000; bits += 40009) {
@@ -196,7 +197,8 @@ TEST(CpuBackendTest, EmptyBatchesAreFine) {
   }
 }
 
-// All backends of the host share these functions, so they are compared with literal values.
+// All host backends share these functions, so the reference cannot find faults in them. The results
+// are compared with literal values.
 TEST(CpuBackendTest, CopiesAreLiteral) {
   const auto backend = *MakeCpuBackend({});
   const std::vector<float> values = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
@@ -234,7 +236,7 @@ TEST(CpuBackendTest, ScanFindsTheFirstLargeElement) {
   }
 }
 
-// QuantizeInTwo is Quantize of the rows and of what their rounding left over.
+// QuantizeInTwo is Quantize of the rows, and Quantize of their rounding errors.
 TEST(CpuBackendTest, QuantizeInTwoIsQuantizeOfRowsAndRests) {
   constexpr int64_t kRows = 11;
   constexpr int64_t kCols = 96;
@@ -265,7 +267,7 @@ TEST(CpuBackendTest, QuantizeInTwoIsQuantizeOfRowsAndRests) {
   }
 }
 
-// Both backends share this function, so it is compared with literal ranges.
+// All backends share this function, so its results are compared with literal ranges.
 TEST(CpuBackendTest, VisibleSlotsAreTheMasks) {
   const auto visible = [](Mask mask, int64_t window, int64_t row) {
     const SlotRange range = VisibleSlots({0, 4, 10, {}, mask, window}, row);
@@ -281,7 +283,7 @@ TEST(CpuBackendTest, VisibleSlotsAreTheMasks) {
   EXPECT_EQ(visible(Mask::kBidirectional, 3, 1), Range(9, 14));
 }
 
-// The documented bounds of arena bytes hold.
+// Ops need no more bytes of the arena than the documented bounds.
 TEST(CpuBackendTest, ArenaBoundsHold) {
   for (const int threads : {1, 3}) {
     const auto backend = *MakeCpuBackend({.threads = threads});

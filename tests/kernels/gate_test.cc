@@ -65,7 +65,7 @@ TEST(GateTest, SurvivesNans) {
   });
 }
 
-// With scores of single experts, a NaN is chosen only after all numbers.
+// Without groups, an expert whose score is NaN is chosen only after all others.
 TEST(GateTest, NanRanksBelowEveryNumber) {
   const std::vector<float> logits = {NAN, -INFINITY, 1, NAN, 2};
   ForBackends([&](KernelBackend& backend) {
@@ -110,7 +110,7 @@ TEST(GateTest, TheBiasOnlyChooses) {
   ForBackends([&](KernelBackend& backend) {
     GateSpec spec = {
         .experts = 4, .top_k = 2, .score = GateScore::kSigmoid, .selection_bias = bias};
-    // Selection scores: -2, 1, 0, 0.75, then all negative.
+    // The selection scores are -2, 1, 0 and 0.75. In the second call, all are negative.
     Choice choice = Choose(backend, {40, 0, 40, 0}, spec);
     EXPECT_EQ(choice.ids, Ids({1, 3}));
     ExpectWeights(choice, {0.5, 0.5});
@@ -124,7 +124,7 @@ TEST(GateTest, TheBiasOnlyChooses) {
 }
 
 TEST(GateTest, GroupsAreKeptByTheirScores) {
-  // Three groups of two, with sigmoids 0.5 and more.
+  // There are three groups of two experts.
   const std::vector<float> logits = {4, -9, 1, 1, 0, 3};
   ForBackends([&](KernelBackend& backend) {
     GateSpec spec = {.experts = 6,
@@ -155,12 +155,12 @@ TEST(GateTest, GroupTiesAndNans) {
                      .group_score = GroupScore::kSumOfTwo};
     // The sums are equal.
     EXPECT_EQ(Choose(backend, {1, 2, 3, 0, 4, -1}, spec).ids, Ids({2, 1}));
-    // The sum of a group with a NaN is NaN: below negative ones.
+    // The sum of a group with a NaN is NaN, which ranks below negative sums.
     EXPECT_EQ(Choose(backend, {NAN, 90, -3, -4, -5, -6}, spec).ids, Ids({2, 3}));
-    // The largest number of a group with a NaN counts.
+    // The score of a group with a NaN is its largest number.
     spec.group_score = GroupScore::kMax;
     EXPECT_EQ(Choose(backend, {NAN, 90, -3, -4, -5, -6}, spec).ids, Ids({1, 2}));
-    // Groups of one.
+    // Each group has one expert.
     spec.groups = 6;
     spec.group_score = GroupScore::kSumOfTwo;
     EXPECT_EQ(Choose(backend, {NAN, 90, -3, -4, -5, -6}, spec).ids, Ids({1, 2}));
@@ -190,7 +190,7 @@ TEST(GateTest, NormalisesAndScales) {
   });
 }
 
-// A GateSpec in plain loops, from its description in backend.h, in double precision.
+// Applies a GateSpec with plain loops in double precision, as backend.h describes it.
 class PlainGate {
  public:
   PlainGate(const GateSpec& spec, const float* logits) : spec_(spec), scores_(spec.experts) {
@@ -207,7 +207,8 @@ class PlainGate {
     for (size_t e = 0; e < spec.selection_bias.size(); ++e) selection_[e] += spec.selection_bias[e];
   }
 
-  // The `count` positions with the highest values, the first one of equal values first.
+  // Returns the `count` positions with the highest values. Of equal values, the first one comes
+  // first.
   Ids Highest(const std::vector<double>& values, int count, const std::vector<bool>& allowed) {
     Ids chosen;
     std::vector<bool> left = allowed;
@@ -265,7 +266,7 @@ class PlainGate {
     return choice;
   }
 
-  // The smallest difference of unequal values that were compared.
+  // Returns the smallest difference between unequal values that were compared.
   double narrowest() const { return narrowest_; }
 
  private:
@@ -275,7 +276,8 @@ class PlainGate {
   double narrowest_ = INFINITY;
 };
 
-// Values with many ties. One in `nan_every` is NaN; 0: none.
+// Returns values with many ties. About one value in `nan_every` is NaN; none is if `nan_every` is
+// 0.
 std::vector<float> FewValues(Noise* noise, int64_t count, int nan_every) {
   constexpr float kValues[] = {-6, -1.5f, -0.75f, -0.0f, 0.0f, 0.5f, 1.25f, 3};
   std::vector<float> values(count);
@@ -286,7 +288,8 @@ std::vector<float> FewValues(Noise* noise, int64_t count, int nan_every) {
   return values;
 }
 
-// Negative and mixed biases, NaNs, and none.
+// Returns a bias. `kind` 0: no bias; 1: negative values; 2: negative and positive values; 3:
+// negative values and NaNs.
 std::vector<float> BiasOf(Noise* noise, int experts, int kind) {
   constexpr float kBiases[] = {-0.0625f, -2, -0.4375f, -7, -1};
   std::vector<float> bias(kind == 0 ? 0 : experts);
@@ -298,8 +301,8 @@ std::vector<float> BiasOf(Noise* noise, int experts, int kind) {
   return bias;
 }
 
-// Every way to divide the experts into groups, every number of kept groups, and every top_k up to
-// all experts that remain.
+// Calls check(spec) for every way to divide the experts into groups, and every number of kept
+// groups. Each has several values of top_k, up to the number of experts in the kept groups.
 template <typename Check>
 void ForShapes(Check check) {
   for (const int experts : {1, 2, 6, 8, 12, 33}) {
@@ -323,7 +326,7 @@ void CompareWithPlainGate(KernelBackend& backend, const GateSpec& spec,
   for (size_t row = 0; row < logits.size() / spec.experts; ++row) {
     PlainGate plain(spec, logits.data() + row * spec.experts);
     const Choice expected = plain.Choose();
-    // Otherwise rounding could decide.
+    // If two values were closer, rounding could decide the choice.
     ASSERT_GT(plain.narrowest(), 1e-6);
     const size_t begin = row * spec.top_k;
     ASSERT_EQ(Ids(ours.ids.begin() + begin, ours.ids.begin() + begin + spec.top_k), expected.ids);
@@ -366,7 +369,8 @@ TEST(GateTest, AgreesWithAPlainGate) {
   });
 }
 
-// With one group, and with all experts chosen, group scores and group limits do not matter.
+// With only one group, group scores and group limits do not matter. They do not matter either if
+// all experts are chosen.
 TEST(GateTest, OneGroupDoesNotLimit) {
   ForBackends([](KernelBackend& backend) {
     Noise noise(3);

@@ -1,5 +1,5 @@
-// Gates, gated activations, attention, soft-caps and recurrent layers against the outputs of torch
-// and transformers (ops_golden.txt, written by make_ops_golden.py).
+// Compares gates, gated activations, attention, soft-caps and recurrent layers with the outputs of
+// torch and transformers (ops_golden.txt, written by make_ops_golden.py).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -51,7 +51,7 @@ std::vector<Golden> Goldens(const std::string& kind) {
   return all;
 }
 
-// Every backend that this machine runs, with float32 activations.
+// Returns every backend that this machine supports, with float32 activations.
 std::vector<std::unique_ptr<KernelBackend>> Backends() {
   std::vector<std::unique_ptr<KernelBackend>> backends;
   backends.push_back(MakeReferenceBackend(Precision::kExact));
@@ -62,7 +62,7 @@ std::vector<std::unique_ptr<KernelBackend>> Backends() {
   return backends;
 }
 
-// torch computes in float32, too: both results have a few roundings of the values in between.
+// torch computes in float32, too. So the intermediate values of both results have a few roundings.
 void ExpectNear(const std::vector<float>& actual, const std::vector<float>& expected, float share,
                 const std::string& what) {
   ASSERT_EQ(actual.size(), expected.size()) << what;

@@ -29,7 +29,7 @@ void ExpectSame(const ArgMax& actual, const ArgMax& expected) {
 
 class HeadTest : public testing::TestWithParam<std::tuple<int, Isa, DType>> {
  protected:
-  // The sum of MatMul over the terms of `rows` rows.
+  // Returns the logits of `rows` rows: the sum of MatMul over their terms.
   static std::vector<float> Logits(KernelBackend& backend, const Activation& x, int terms,
                                    const PackedMatrix& weight, const std::vector<float>& bias) {
     const int64_t rows = x.values.rows / terms;
@@ -55,7 +55,7 @@ TEST_P(HeadTest, IsMatMulAndItsBest) {
   const auto& backend = *made;
   const int64_t cols = WholeBlocks(dtype, 64);
   const Weight weight(dtype, kOutputs, cols, 5);
-  // Biases that make outputs infinite and NaN, in rows that all share them.
+  // These biases make the same outputs of all rows infinite or NaN.
   std::vector<float> bias(kOutputs, 0);
   bias[150] = NAN;
   bias[60] = -INFINITY;
@@ -109,8 +109,8 @@ INSTANTIATE_TEST_SUITE_P(Forms, HeadTest,
 
 constexpr int64_t kCols = 64;
 
-// With a scale and a soft-cap, both parts have the same bits, which are math.h's. The argmax is
-// that of the capped outputs: saturated ones are ties.
+// With a scale and a soft-cap, the rows of logits and the argmax use the same bits, which are those
+// of math.h. The argmax is over the capped outputs: saturated outputs are ties.
 TEST_P(HeadTest, ScalesAndCaps) {
   const auto& [threads, isa, dtype] = GetParam();
   const auto made = MakeCpuBackend({threads, Precision::kFast, isa});
@@ -118,7 +118,7 @@ TEST_P(HeadTest, ScalesAndCaps) {
   const int64_t cols = WholeBlocks(dtype, 64);
   const Weight weight(dtype, kOutputs, cols, 5);
   std::vector<float> row = Noise(2).Floats(cols);
-  row.insert(row.end(), row.begin(), row.end());  // twice the same
+  row.insert(row.end(), row.begin(), row.end());  // a second row with the same values
   std::vector<float> bias(kOutputs, 0);
   bias[3] = 7000;
   bias[2] = 6000;
@@ -151,7 +151,7 @@ TEST_P(HeadTest, ScalesAndCaps) {
   }
 }
 
-// A row of zeros has equal outputs: the lowest index wins, whichever thread computed it.
+// A row of zeros has equal outputs. The lowest index wins, whichever thread computed it.
 TEST(HeadTiesTest, TheLowestOfEqualOutputsWins) {
   const auto backend = *MakeCpuBackend({4, Precision::kFast, Isa::kBest});
   const Weight weight(DType::kQ8_0, 5000, kCols, 5);
@@ -172,7 +172,7 @@ TEST(HeadTiesTest, TheLowestOfEqualOutputsWins) {
   }
 }
 
-// The reference's own: exactly known numbers.
+// Tests the reference itself with exactly known numbers.
 TEST(HeadReferenceTest, FindsBestAndUnsound) {
   const auto backend = MakeReferenceBackend(Precision::kExact);
   const Weight weight(DType::kF32, 4, kCols, 5);

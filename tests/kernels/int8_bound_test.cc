@@ -1,5 +1,5 @@
-// How far the fast mode's products are from those of the float activations that it was given: no
-// farther than rounding these to int8 explains.
+// The fast mode's products differ from products of the float activations by no more than rounding
+// the activations to int8 explains.
 //
 // With x one activation, amax the largest of its block of 32, u = 2^-24 the roundoff of float32, d
 // and q the block's scale and x's int8 (ops.h):
@@ -40,7 +40,7 @@ std::vector<float> Product(KernelBackend& backend, const Weight& weight, ConstMa
   return out;
 }
 
-// For each element the largest |x| of its block.
+// Returns the largest |x| of the block of each element.
 std::vector<double> BlockMaxima(ConstMatrixView x) {
   std::vector<double> maxima;
   for (int64_t i = 0; i < x.rows; ++i) {
@@ -107,7 +107,7 @@ TEST_P(Int8BoundTest, ProductsAreThoseOfTheFloatsWithinTheRoundingToInt8) {
     const std::vector<float> actual = Product(*fast_, weight, x);
     const std::vector<float> expected = Product(*float_, weight, x);
     const Bounds bounds = BoundsOf(weight, x);
-    double worst_rounding = 0;  // of the error by the rounding of sums alone
+    double worst_rounding = 0;  // largest part of the error from rounding sums
     for (size_t i = 0; i < actual.size(); ++i) {
       const double error = std::fabs(static_cast<double>(actual[i]) - expected[i]);
       ASSERT_LE(error, bounds.int8[i] + bounds.rounding[i]) << rows << " rows, output " << i;
@@ -117,8 +117,8 @@ TEST_P(Int8BoundTest, ProductsAreThoseOfTheFloatsWithinTheRoundingToInt8) {
   }
 }
 
-// All activations are halfway between two int8 values, each rounded in the direction that increases
-// the first output. So the bound is reached, and a smaller one would be wrong.
+// All activations are halfway between two int8 values. Each is rounded in the direction that
+// increases the first output. So the bound is reached, and a smaller bound would be wrong.
 TEST_P(Int8BoundTest, TheBoundIsReached) {
   const int64_t cols = WholeBlocks(dtype(), 64);
   const Weight weight(dtype(), 3, cols, 2);
@@ -126,7 +126,7 @@ TEST_P(Int8BoundTest, TheBoundIsReached) {
   UnpackRow(weight.matrix(), 0, absl::MakeSpan(w));
   std::vector<float> values(cols);
   for (int64_t k = 0; k < cols; ++k) {
-    // amax 127 makes the scale 1. Halves go to the even side: 2.5 down to 2, 3.5 up to 4.
+    // An amax of 127 makes the scale 1. Halves are rounded to even: 2.5 down to 2, 3.5 up to 4.
     values[k] = k % kQuantBlock == 0 ? 127.0f : w[k] > 0 ? 3.5f : 2.5f;
   }
   const ConstMatrixView x(values.data(), 1, cols);

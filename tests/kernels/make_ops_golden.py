@@ -3,9 +3,9 @@ recurrent layers.
 
 Usage: python3 make_ops_golden.py > ops_golden.txt
 
-Needs torch and transformers (5.23), whose own modules compute the outputs. One case is a line of
-its kind and name, then lines of a field's name and its numbers, then an empty line. Inputs are
-multiples of 1/16 (logits: 1/256), so that a few digits are exact.
+Needs torch and transformers (5.23), whose own modules compute the outputs. A case begins with a
+line that has its kind and name. Each further line has a field's name and its numbers. An empty line
+ends the case. Inputs are multiples of 1/16 (logits: 1/256), so that a few digits are exact.
 """
 
 import types
@@ -40,7 +40,7 @@ SOFTMAX, SIGMOID, SOFTMAX_OF_CHOSEN = 0, 1, 2
 
 
 def without_ties(rows, experts):
-    """torch chooses any of equal logits."""
+    """Returns random logits without equal ones, because torch may choose any of equal logits."""
     while True:
         logits = grid(rows, experts, scale=2, steps=256)
         if all(len(set(row)) == experts for row in logits.tolist()):
@@ -48,7 +48,8 @@ def without_ties(rows, experts):
 
 
 def gate(name, router, *, kind, rows=5, bias=None, normalize=0, epsilon=0.0, group_score=0):
-    """`group_score`: 0 max, 1 sum of two. The router's weight becomes the identity."""
+    """Writes a case of a gate. `group_score`: 0 max, 1 sum of two. The router's weight becomes the
+    identity."""
     experts = router.weight.shape[0]
     with torch.no_grad():
         router.weight.copy_(torch.eye(experts))
@@ -193,7 +194,7 @@ def soft_caps():
 
 
 def with_weights(layer, **parameters):
-    """The layer, with projections that do nothing."""
+    """Returns the layer with these parameters, and with projections that do nothing."""
     for name, module in layer.named_children():
         if name.startswith(("in_proj", "out_proj")):
             setattr(layer, name, torch.nn.Identity())
@@ -204,7 +205,8 @@ def with_weights(layer, **parameters):
 
 
 def delta_net(name, *, rows, k_heads, v_heads, k_dim, v_dim):
-    """A layer from its projections to the input of its output projection."""
+    """Writes a case of a layer: from the outputs of its input projections to the input of its
+    output projection."""
     settings = types.SimpleNamespace(
         hidden_size=4,
         linear_num_key_heads=k_heads,

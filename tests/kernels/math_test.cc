@@ -132,8 +132,8 @@ TEST(MathTest, SoftCapKeepsInfinitiesAndNans) {
   }
 }
 
-// The error is relative to |x|, as that of 1 + erf and 1 + tanh in float32 would be. Below 0, that
-// of the tail is much smaller.
+// The error is relative to |x|, like the error of 1 + erf and 1 + tanh in float32. Below 0, the
+// error of the tail is much smaller.
 TEST(MathTest, GeluInBothForms) {
   double worst = 0;
   double worst_tanh = 0;

@@ -139,9 +139,9 @@ std::vector<double> ChainMagnitudes(const Weight& weight, ConstMatrixView x) {
 double ChainRoundoff(int64_t cols) {
   // A float chain rounds once per column, and so does dequantisation (kExact: twice). An integer
   // chain rounds three times per block of 32. Then come the reference's own rounding to float32 and
-  // a store's addition. Int8 rounding of x is the same in both, but its |x| may exceed the float's
-  // by 1 / 254 of the block's largest: the factor 2 covers that where the sum has more than that
-  // one term.
+  // a store's addition. Both backends round x to the same int8 values. These may exceed the float's
+  // |x| by 1 / 254 of the block's largest value; the factor 2 covers this if the sum has several
+  // terms.
   return 2 * (static_cast<double>(cols) + 4) * kRoundoff;
 }
 

@@ -1,6 +1,7 @@
-// One table of cases that drives every op of every backend: against the reference (ops_test.cc) and
-// against itself over ISAs, threads and batch composition (bits_test.cc). The cases access the
-// memory of a backend only through its copies (operands.h), so the backend may be that of a device.
+// One table of cases for every op of every backend. ops_test.cc compares the results with the
+// reference. bits_test.cc compares the results of different ISAs, numbers of threads and batches.
+// The cases access the memory of a backend only through its copies (operands.h), so the backend may
+// be that of a device.
 #ifndef TIDEPOOL_TESTS_KERNELS_OP_CASES_H_
 #define TIDEPOOL_TESTS_KERNELS_OP_CASES_H_
 
@@ -26,8 +27,8 @@ struct OpResult {
 struct OpCase {
   std::string name;
   std::function<OpResult(KernelBackend&)> run;
-  // The allowed difference of each of `values` from the reference. It is derived for each op from
-  // the roundings in between, and never tuned.
+  // Returns the allowed difference of each of `values` from the reference. It is derived from the
+  // roundings that the op makes, and never tuned.
   std::function<std::vector<double>(const std::vector<float>& reference)> tolerance;
 };
 
@@ -50,7 +51,7 @@ OpResult ResultOf(KernelBackend& backend, const Activation& activation);
 // Compares bits, but all NaNs are equal, because IEEE does not define their payload.
 testing::AssertionResult SameBits(const std::vector<float>& a, const std::vector<float>& b);
 
-// Selects cases by their names. If it is empty, all cases run.
+// Selects cases by their names. If the filter is empty, all cases run.
 using CaseFilter = std::function<bool(const std::string& name)>;
 
 // Runs the table on both backends, which have the same precision. Fails the test, with the names of
@@ -63,12 +64,12 @@ void ExpectNear(KernelBackend& reference, KernelBackend& actual, const CaseFilte
 std::function<std::vector<double>(const std::vector<float>&)> Relative(double share);
 
 // Returns, for each output of x w^T, the sum over k of |w| |x|, [x.rows, w.rows]. Each rounding of
-// a chain is relative to it. If the op rounds x to int8, this does too, which at most doubles the
-// largest term.
+// a chain is relative to this sum. If the op rounds x to int8, this function does, too. The
+// rounding at most doubles the largest term.
 class Weight;
 std::vector<double> ChainMagnitudes(const Weight& weight, ConstMatrixView x);
 
-// Roundings of a chain over `cols` columns, with room for the store.
+// Returns the relative error of a chain over `cols` columns, with a margin for storing the result.
 double ChainRoundoff(int64_t cols);
 
 }  // namespace tidepool::kernels

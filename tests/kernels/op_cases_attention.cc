@@ -79,13 +79,14 @@ class AttentionFixture {
     return result;
   }
 
-  // A score is a chain of k_dim terms and a scaling: absolute error e at most (k_dim + 2) roundings
-  // of its magnitude, which is at most k_dim * scale (all inputs are below 1). The
-  // maximum has the same error, so exp gives the share a relative error of 2 e, plus exp's own 2
-  // ulp and the merges' 4 roundings per segment. Shares that are off by a relative error d,
-  // normalised, move a mean of values below 1 by at most 2 d; the chain over the tokens of a
-  // segment adds kKvSegmentTokens roundings. A soft-cap has a slope of at most 1 and rounds the
-  // score about 8 times more. A sink is one more merge. A gate is below 1, and has 4 roundings.
+  // A score is a chain of k_dim terms and a scaling. Its magnitude is at most k_dim * scale,
+  // because all inputs are below 1. Its absolute error e is at most (k_dim + 2) roundings of this
+  // magnitude. The maximum has the same error, so exp gives a softmax weight a relative error of 2
+  // e. exp itself adds 2 ulp, and the merges add 4 roundings per segment. If the weights have a
+  // relative error d, the normalised mean of values below 1 changes by at most 2 d. The chain over
+  // the tokens of a segment adds kKvSegmentTokens roundings. A soft-cap has a slope of at most 1,
+  // and adds about 8 roundings of the score. A sink is one more merge. A gate is below 1, and has 4
+  // roundings.
   double Tolerance() const {
     int64_t segments = 1;
     for (const SpanShape& shape : shapes_) {
@@ -117,7 +118,8 @@ class AttentionFixture {
         tables.emplace_back((shape.first_slot + shape.rows) / kKvBlockTokens + 2);
         total += static_cast<int32_t>(tables.back().size());
       }
-      // Blocks in descending order, so that neighbours in a sequence are not neighbours in memory.
+      // Tables have blocks in descending order, so that neighbours in a sequence are not neighbours
+      // in memory.
       for (auto& table : tables) {
         for (int32_t& block : table) block = --total;
       }
@@ -136,7 +138,8 @@ class AttentionFixture {
       for (const auto& table : tables) blocks += table.size();
       return blocks;
     }
-    // Each span's slots from 0 on, in two pieces: the history, then its own rows.
+    // Stores the slots of each span from 0 on, in two pieces: first the history, then the span's
+    // own rows.
     void Store() {
       const Heads& h = fixture.heads_;
       for (size_t s = 0; s < spans.size(); ++s) {

@@ -26,7 +26,7 @@ OpCase ZeroCase(int64_t rows, int64_t cols) {
   return {absl::StrCat("Zero ", rows, "x", cols), run, Relative(0)};
 }
 
-// Rows in any order, some of them twice.
+// Gathers random rows, some of them several times.
 OpCase GatherRowsCase(int64_t rows, int64_t cols) {
   const auto run = [=](KernelBackend& backend) {
     Noise noise(rows + cols);
@@ -72,7 +72,7 @@ OpCase CopyWithinCase(int64_t bytes) {
   return {absl::StrCat("CopyWithin ", bytes), run, Relative(0)};
 }
 
-// Copies beside ops that read and write the targets, before and after.
+// Copies run beside ops. Ops read and write the targets before the copies begin and after they end.
 OpCase BeginCopyInCase(int64_t floats) {
   const auto run = [=](KernelBackend& backend) {
     constexpr int kCopies = 5;
@@ -101,7 +101,7 @@ OpCase BeginCopyInCase(int64_t floats) {
   return {absl::StrCat("BeginCopyIn ", floats), run, Relative(0)};
 }
 
-// Rows for ScanRows that differ from each other in what is found, and where.
+// Returns rows for ScanRows. In each row, something else is found, or at another place.
 std::vector<float> ScannedRows(int64_t rows, int64_t cols, float limit) {
   std::vector<float> values = Noise(rows * cols).Floats(rows * cols);
   const float below = std::nextafter(limit, 0.0f);
@@ -159,7 +159,7 @@ std::vector<float> ScannedRows(int64_t rows, int64_t cols, float limit) {
 OpCase ScanRowsCase(int64_t rows, int64_t cols, float limit) {
   const auto run = [=](KernelBackend& backend) {
     std::vector<float> values = ScannedRows(rows, cols, limit);
-    // Between the rows is what must not be found.
+    // The NaNs between the rows must not be found.
     for (int64_t i = rows; i > 0; --i) values.insert(values.begin() + i * cols, NAN);
     const MatrixOperand x(backend, values, rows, cols, cols + 1);
     const Operand<RowScan> out(backend, std::vector<RowScan>(rows, RowScan{77, 77, true}));

@@ -16,7 +16,7 @@ OpCase GateCase(int64_t rows, const GateSpec& plain, bool biased) {
     GateSpec spec = plain;
     std::vector<float> logits = Noise(spec.experts + rows).Floats(rows * spec.experts, 4);
     std::vector<float> bias = Noise(spec.experts).Floats(biased ? spec.experts : 0);
-    // Exact ties, which go to the lower id.
+    // Makes exact ties, of which the lower id wins.
     for (int64_t t = 0; t < rows; ++t) {
       for (int e = 1; e < spec.experts; e += 3) {
         logits[t * spec.experts + e] = logits[t * spec.experts + e - 1];
@@ -32,9 +32,9 @@ OpCase GateCase(int64_t rows, const GateSpec& plain, bool biased) {
     const std::vector<int32_t> chosen = ids.Read();
     return OpResult{Joined(weights.Read(), {chosen.begin(), chosen.end()}), {}};
   };
-  // exp of a difference below 8, rounded once before and within 2 ulp after, the sum's lanes and
-  // tree, two divisions, the sum of the chosen and the scale. A sigmoid has fewer roundings. Ids
-  // have no tolerance.
+  // These operations round: exp of a difference below 8 (its argument once, its result within 2
+  // ulp), the sum's lanes and tree, two divisions, the sum of the chosen weights, and the scale. A
+  // sigmoid has fewer roundings. Ids have no tolerance.
   const int64_t weights = rows * plain.top_k;
   const double share = (8 + 4 + plain.experts / 8.0 + 4 + 3 + plain.top_k) * 2 * kRoundoff;
   const auto tolerance = [weights, share](const std::vector<float>& reference) {
@@ -159,10 +159,10 @@ class ExpertOperands {
   FfnWeights weights_[3];
 };
 
-// The hidden values differ from the reference's by rounding; under kFast each may also round to the
-// neighbouring int8 step, which is at most the block's largest / 127. Through `down` both add up
-// over the chain's magnitudes, taken over a bound h of |hidden|: the forms are at most |g| (|u| +
-// 1) (see GluCase). All biases are below 1.
+// The hidden values differ from the reference's by rounding. Under kFast, each may also round to
+// the neighbouring int8 step, which is at most the block's largest value / 127. `down` adds up both
+// errors over the magnitudes of its chain, which uses a bound of |hidden|. The gated forms are at
+// most |g| (|u| + 1) (see GluCase). All biases are below 1.
 std::vector<double> FfnTolerance(const ExpertInput& input, Precision precision,
                                  const std::vector<float>& reference) {
   std::vector<double> tolerance(reference.size(), 0);
@@ -226,7 +226,7 @@ OpCase CombineCase(int64_t rows, int slots, int64_t cols) {
     backend.CombineExperts(expert_out.view(), slots, from.data(), weights.data(), out.view());
     return OpResult{out.Read(), {}};
   };
-  // A chain of `slots` terms below 1, and one addition.
+  // The result is a chain of `slots` terms below 1, and one addition.
   const auto tolerance = [slots](const std::vector<float>& reference) {
     return std::vector<double>(reference.size(), (slots + 3) * (slots + 1) * kRoundoff);
   };
@@ -238,7 +238,7 @@ OpCase AccumulateCase(int64_t tokens, int64_t cols) {
     Noise noise(tokens + cols);
     const MatrixOperand expert_out(backend, noise.Floats(2 * tokens * cols), 2 * tokens, cols);
     const MatrixOperand sum(backend, noise.Floats(tokens * cols), tokens, cols);
-    // Two experts: one of every token, one of every third.
+    // There are two experts: one for every token, and one for every third token.
     for (const int32_t step : {1, 3}) {
       std::vector<int32_t> rows;
       std::vector<int32_t> to;
@@ -253,7 +253,7 @@ OpCase AccumulateCase(int64_t tokens, int64_t cols) {
     backend.Add(sum.view(), out.view());
     return OpResult{out.Read(), {}};
   };
-  // Two steps and an addition of values below 1.
+  // The result is two accumulation steps and an addition of values below 1.
   const auto tolerance = [](const std::vector<float>& reference) {
     return std::vector<double>(reference.size(), 5 * 4 * kRoundoff);
   };
@@ -269,7 +269,7 @@ OpCase AddGatedCase(int64_t rows, int64_t cols) {
     backend.AddGated(x.view(), gate.span(), out.view());
     return OpResult{out.Read(), {}};
   };
-  // sigmoid within 8 roundings, the product and the sum, of values below 1.
+  // sigmoid has 8 roundings; the product and the sum are of values below 1.
   const auto tolerance = [](const std::vector<float>& reference) {
     return std::vector<double>(reference.size(), 12 * kRoundoff);
   };

@@ -16,7 +16,7 @@ struct HeadShape {
   int64_t argmax_vocab = 0;
   float scale = 1;
   float soft_cap = 0;
-  // The bias has infinities and a NaN. Only without complete rows, whose outputs would be NaN.
+  // The bias has infinities and a NaN. Requires: out_rows is 0, because the outputs would be NaN.
   bool unsound = false;
 
   int64_t rows() const { return out_rows + argmax_rows; }
@@ -41,8 +41,8 @@ struct HeadInput {
   std::vector<float> bias;
 };
 
-// The chains' roundings, those of the sums over terms and the bias, and of the scale. A soft-cap
-// has a slope of at most 1, and rounds about 10 times. Indices have no tolerance.
+// The tolerance has the roundings of the chains, of the sums over terms and the bias, and of the
+// scale. A soft-cap has a slope of at most 1, and rounds about 10 times. Indices have no tolerance.
 std::vector<double> HeadTolerance(const HeadInput& input) {
   const HeadShape& s = input.shape;
   const std::vector<double> chains =

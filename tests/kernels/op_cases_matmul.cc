@@ -15,12 +15,12 @@ struct Shape {
   int64_t x_rows, w_rows, cols;
 };
 
-// Rows that fill neither panels nor groups of them, batches around the tiles' edges, long chains.
-// Types with larger blocks take the next number of columns that they divide.
+// Shapes with rows that fill neither panels nor groups of panels, batches around the edges of
+// tiles, and long chains. For types with larger blocks, `cols` is rounded up to whole blocks.
 constexpr Shape kBlockShapes[] = {{1, 8, 32},     {2, 13, 64},   {3, 40, 96},  {4, 33, 576},
                                   {5, 7, 32},     {17, 70, 160}, {64, 24, 64}, {70, 65, 256},
                                   {1, 100, 1536}, {66, 9, 64},   {0, 16, 32}};
-// Columns that are not a multiple of a block, for weights without blocks.
+// Shapes for weights without blocks: the numbers of columns are not multiples of a block.
 constexpr Shape kOddShapes[] = {{1, 9, 1}, {3, 20, 5}, {5, 40, 33}, {6, 35, 45}};
 
 struct MatMulInput {
@@ -43,7 +43,8 @@ struct MatMulInput {
   std::vector<float> residual;
 };
 
-// Two targets in one call: a biased product that replaces, and one that adds to a residual.
+// One call has two targets: the product with a bias replaces the first one, and the other product
+// is added to a residual.
 OpCase MatMulCase(DType dtype, const Shape& shape) {
   const auto input = std::make_shared<MatMulInput>(dtype, shape, shape.cols + 7 * shape.w_rows);
   const auto run = [input](KernelBackend& backend) {
@@ -62,7 +63,8 @@ OpCase MatMulCase(DType dtype, const Shape& shape) {
     backend.MatMul(backend.Quantize(x.view(), &arena), targets);
     return OpResult{Joined(first.Read(), second.Read()), {}};
   };
-  // The chain's roundings, and those of adding a bias or a residual, both below 1.
+  // The tolerance has the roundings of the chain, and of adding a bias or a residual, which are
+  // below 1.
   const auto tolerance = [input](const std::vector<float>& reference) {
     std::vector<double> result = ChainMagnitudes(input->weight, input->View());
     const std::vector<double> second = ChainMagnitudes(input->other, input->View());
@@ -96,10 +98,11 @@ OpCase GluCase(DType dtype, const Shape& shape, const Glu& glu, bool biased) {
     }
     return ResultOf(backend, backend.MatMulGlu(backend.Quantize(x.view(), &arena), ffn, &arena));
   };
-  // A form is f(g) u, or f(g) (u + 1). silu, both gelus and g sigmoid(alpha g) have slopes within
-  // [-0.13, 1.13], and are at most |g|. Clamping increases no difference. So an error e_g of g and
-  // e_u of u move the product by at most 1.13 e_g (|u| + 1) + |g| e_u + 1.13 e_g e_u, and |g|, |u|
-  // are at most their chains' magnitudes and a bias below 1. The form itself rounds about 10 times.
+  // A gated form is f(g) u, or f(g) (u + 1). f is silu, a gelu or g sigmoid(alpha g): its slope is
+  // within [-0.13, 1.13], and its magnitude is at most |g|. Clamping increases no difference. So
+  // errors e_g of g and e_u of u change the product by at most 1.13 e_g (|u| + 1) + |g| e_u + 1.13
+  // e_g e_u. |g| and |u| are at most the magnitudes of their chains plus a bias below 1. The form
+  // itself rounds about 10 times.
   const auto tolerance = [input, up, biased](const std::vector<float>&) {
     std::vector<double> g = ChainMagnitudes(input->weight, input->View());
     const std::vector<double> u = ChainMagnitudes(*up, input->View());

@@ -12,7 +12,7 @@
 namespace tidepool::kernels {
 namespace {
 
-// What a span reads, and where it writes.
+// The state that a span reads: none, another state than the one it writes, or the same one.
 enum class Start : uint8_t { kEmpty, kOther, kInPlace };
 
 struct SpanShape {
@@ -24,7 +24,7 @@ struct SpanShape {
 // The states of some spans. Each span has its own `in` and `out`, and its snapshots.
 class SpanStates {
  public:
-  // What all states have in common.
+  // The number and the size of the units of a state. All states have the same.
   struct Units {
     int64_t count = 0;
     int64_t bytes = 0;
@@ -64,7 +64,7 @@ class SpanStates {
 
   const StateArray& array() const { return memory_.array(); }
   absl::Span<const StateSpan> spans() const { return spans_; }
-  // Appends the states that were written: of each span, `out`, then the snapshots.
+  // Appends the states that were written: for each span `out`, then its snapshots.
   void Append(std::vector<float>* values) const {
     for (const int state : written_) {
       const std::vector<float> floats = memory_.Read(state);
@@ -73,7 +73,7 @@ class SpanStates {
   }
 
  private:
-  // One more than needed, so that there is memory even without spans.
+  // Counts one state more than needed, so that there is memory even without spans.
   static int CountStates(const std::vector<SpanShape>& shapes) {
     size_t states = 1;
     for (const SpanShape& shape : shapes) states += 2 + shape.snapshots.size();
@@ -191,7 +191,7 @@ class DeltaFixture {
     return result;
   }
 
-  // In the order of Run's values.
+  // Returns the tolerances in the order of Run's values.
   std::vector<double> Tolerance() const {
     std::vector<double> result;
     for (int64_t i = 0; i < rows_ * Stride(); ++i) result.push_back(NormError());
@@ -227,7 +227,7 @@ class DeltaFixture {
   }
 
  private:
-  // Bounds of the length of a column of the state, and of its error.
+  // Bounds of the length and of the error of a column of the state.
   struct Bound {
     double length = 0;
     double error = 0;
@@ -263,8 +263,9 @@ class DeltaFixture {
     return gates;
   }
 
-  // The bounds of one column after 0, 1, ... rows. |k'| is at most 1, so a sum over |S| |k'| is at
-  // most the length of the column, and an error of the state does not grow by the rule itself.
+  // Returns the bounds of one column after 0, 1, ... rows. |k'| is at most 1, so a sum over |S|
+  // |k'| is at most the length of the column. The delta rule itself does not increase an error of
+  // the state.
   std::vector<Bound> BoundsOf(const SpanShape& span, int64_t first, int col) const {
     Bound bound;
     if (span.start != Start::kEmpty) bound.length = std::sqrt(shape_.k_dim);
@@ -289,7 +290,8 @@ class DeltaFixture {
     return Scale() * (bound.error + bound.length * (ChainError() + NormError() + 2 * kRoundoff));
   }
 
-  // Appends the tolerances of a state, in the order of its units, of those of its columns.
+  // Appends the tolerances of a state in the order of its units. `columns` has those of its
+  // columns.
   void AppendState(const std::vector<double>& columns, std::vector<double>* out) const {
     const auto begin = static_cast<int64_t>(out->size());
     const int64_t unit = int64_t{shape_.k_dim} * shape_.v_dim;

@@ -9,8 +9,9 @@
 namespace tidepool::kernels {
 namespace {
 
-// The squares are all positive, so their sum's relative error is at most the number of roundings of
-// one lane and of the tree, halved by the root; then root, division and two products.
+// The squares are all positive. So the relative error of their sum is at most the number of
+// roundings of one lane and of the tree. The root halves it. Then the root, a division and two
+// products round.
 double NormShare(int64_t cols) { return (static_cast<double>(cols) / 16 + 10) * kRoundoff; }
 
 OpCase NormCase(int64_t rows, int64_t cols) {
@@ -52,7 +53,8 @@ OpCase GatedNormCase(int64_t rows, int64_t heads, int64_t head_dim) {
           Relative(NormShare(head_dim) + 8 * kRoundoff)};
 }
 
-// Blocks that only tiny, huge or no values fill, and exact ties of rounding (127 as the largest).
+// Some blocks have only tiny, huge or zero values. Others have exact ties of rounding, and 127 as
+// the largest value.
 std::vector<float> ExtremeBlocks(int64_t rows, int64_t cols) {
   std::vector<float> x = Noise(rows + cols).Floats(rows * cols);
   for (int64_t i = 0; i < rows * cols; ++i) {
@@ -83,7 +85,7 @@ OpCase QuantizeCase(int64_t rows, int64_t cols) {
   return {absl::StrCat("Quantize ", rows, "x", cols), run, Relative(0)};
 }
 
-// The int8 form of strided rows.
+// Quantises strided rows to the int8 form.
 OpCase QuantizeInTwoCase(int64_t rows, int64_t cols) {
   const auto run = [rows, cols](KernelBackend& backend) {
     const MatrixOperand x(backend, ExtremeBlocks(rows, cols + 4), rows, cols, cols + 4);
@@ -108,15 +110,15 @@ OpCase RopeTableCase(int pairs) {
                       out.view().RowRange(rows, rows));
     return OpResult{out.Read(), {}};
   };
-  // The two results differ by one rounding to float32: their inputs differ by about 1e-15 and may
-  // be rounded to different floats.
+  // The two results differ by one rounding to float32: before it, they differ by about 1e-15, so
+  // they may be rounded to different floats.
   const auto tolerance = [](const std::vector<float>& reference) {
     return std::vector<double>(reference.size(), 2.5 * kRoundoff);
   };
   return {absl::StrCat("RopeTable ", pairs), run, tolerance};
 }
 
-// Elements [first, first + 2 * pairs) of each head.
+// The elements [first, first + 2 * pairs) of each head.
 struct HeadPart {
   int heads, head_dim, pairs;
   int first = 0;
@@ -134,7 +136,8 @@ OpCase RopeCase(int64_t rows, const HeadPart& part, RopeStyle style) {
                  sin.view());
     return OpResult{x.Read(), {}};
   };
-  // Two roundings of values that are at most 2 (all inputs are below 1), and the reference's own.
+  // There are two roundings of values that are at most 2 (all inputs are below 1), and the
+  // reference's own rounding.
   const auto tolerance = [](const std::vector<float>& reference) {
     return std::vector<double>(reference.size(), 5 * kRoundoff);
   };
@@ -143,7 +146,7 @@ OpCase RopeCase(int64_t rows, const HeadPart& part, RopeStyle style) {
           run, tolerance};
 }
 
-// Scale, then AddScaled into other rows. Both are strided.
+// Calls Scale, and then AddScaled into other rows. Both matrices are strided.
 OpCase ScaleCase(int64_t rows, int64_t cols) {
   const auto run = [=](KernelBackend& backend) {
     Noise noise(rows + 3 * cols);
@@ -153,7 +156,7 @@ OpCase ScaleCase(int64_t rows, int64_t cols) {
     backend.AddScaled(x.view(), -1.7f, out.view());
     return OpResult{Joined(out.Read(), x.Read()), {}};
   };
-  // A product, and a sum of two values below 1 and 0.7.
+  // The roundings are those of a product, and of a sum of two values, which are below 1.
   const auto tolerance = [](const std::vector<float>& reference) {
     return std::vector<double>(reference.size(), 4 * kRoundoff);
   };

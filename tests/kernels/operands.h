@@ -18,7 +18,7 @@
 
 namespace tidepool::kernels {
 
-// The elements of a, then those of b.
+// Returns the elements of a, then those of b.
 inline std::vector<float> Joined(std::vector<float> a, const std::vector<float>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
@@ -109,8 +109,8 @@ class ArenaOperand : public Arena {
   }
 };
 
-// Pages of host memory that are pinned for a backend, which must outlive them. They begin with
-// floats.
+// Pages of host memory that are pinned for a backend. The backend must outlive them. The floats are
+// at the beginning.
 class PinnedFloats {
  public:
   PinnedFloats(KernelBackend& backend, const std::vector<float>& values)

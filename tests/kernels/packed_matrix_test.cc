@@ -15,14 +15,14 @@
 namespace tidepool::kernels {
 namespace {
 
-// Blocks of one type, and the values that the gguf package gives them.
+// Blocks of one type, and the values to which the gguf package dequantises them.
 struct GoldenBlock {
   std::string bytes;
   std::vector<uint32_t> values;  // bits of float32
 };
 
-// tests/engine/checkpoint/dequantize_vectors.txt: lines of a type, its bytes and its values in
-// hexadecimal. Float types have many elements in a line.
+// Reads tests/engine/checkpoint/dequantize_vectors.txt. Each line has a type, bytes, and their
+// values in hexadecimal. Lines of float types have many elements.
 std::vector<GoldenBlock> GoldenBlocks(DType dtype) {
   std::ifstream file("tests/engine/checkpoint/dequantize_vectors.txt");
   std::vector<GoldenBlock> blocks;
@@ -38,7 +38,8 @@ std::vector<GoldenBlock> GoldenBlocks(DType dtype) {
   return blocks;
 }
 
-// Every row of matrices with the golden blocks, with each block in every position of a panel.
+// Unpacks every row of matrices that consist of the golden blocks. Each block is at every position
+// of a panel.
 TEST(PackedMatrixTest, UnpackRowIsGgufDequantisation) {
   for (const DType dtype : kAllDTypes) {
     const std::vector<GoldenBlock> golden = GoldenBlocks(dtype);

@@ -24,10 +24,10 @@
 namespace tidepool::kernels {
 namespace {
 
-// Queued copies are not larger than this together.
+// Limit for the bytes of all queued copies together.
 constexpr size_t kMaxQueuedBytes = size_t{64} << 20;
 
-// Copies the data of an Activation to the place of another one of the same shape.
+// Copies the data of an Activation to another one of the same shape.
 void CopyActivation(const Activation& from, const Activation& to) {
   const auto copy = [](const auto* source, const auto* target, int64_t count) {
     using T = std::remove_const_t<std::remove_pointer_t<decltype(target)>>;
@@ -179,7 +179,8 @@ class ProtectedBackend final : public KernelBackend {
   }
   void Rope(MatrixView x, int head_dim, RopeStyle style, ConstMatrixView cos,
             ConstMatrixView sin) override {
-    // The view may end after the last row's memory: the ends of its heads are not rotated.
+    // The view may end after the memory of the last row, because the ends of heads are not rotated.
+    // So only the first element is checked.
     UseArray(x.data, x.rows == 0 ? 0 : 1);
     Use(cos, sin);
     Queue([=](KernelBackend& cpu) { cpu.Rope(x, head_dim, style, cos, sin); });
@@ -323,7 +324,7 @@ class ProtectedBackend final : public KernelBackend {
     if (copies_.all_have_run() || random_() % 16 != 0) return;
     EndCopy(copies_.PickRandom());
   }
-  // Queues `op`, which needs scratch memory. The caller's arena has to have room for it.
+  // Queues `op`, which needs scratch memory. The caller's arena must have room for this memory.
   template <typename ScratchOp>
   void QueueWithScratch(ScratchOp op, Arena* arena) {
     op(*counting_, arena);
@@ -357,7 +358,7 @@ class ProtectedBackend final : public KernelBackend {
     // Freed memory may be the target of a copy.
     if (copies_.all_have_run()) memory_.Release();
   }
-  // Runs a copy, and what comes before it.
+  // Runs a copy, after the ops that come before it.
   void EndCopy(CopyTicket copy) {
     Run(static_cast<size_t>(std::max<int64_t>(0, copies_.OpsBefore(copy) - next_op_)));
     if (!error_.ok()) return;
@@ -367,7 +368,7 @@ class ProtectedBackend final : public KernelBackend {
   void Run(size_t count) {
     if (count > 0) memory_.WhileOpen([&] { RunOpen(count); });
   }
-  // The same while the memory is open.
+  // Does the same as Run. Requires: the memory is open.
   void RunOpen(size_t count) {
     for (; count > 0; --count, queue_.pop_front()) {
       if (next_op_++ == failing_op_) {

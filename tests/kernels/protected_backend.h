@@ -3,11 +3,12 @@
 //  - An op that gets an operand in other memory, or in freed memory, ends the process.
 //  - Ops and copies are queued with copies of their arguments, and run late: after a random number
 //    of later calls, but at the latest in CopyOut or Sync.
-//  - Copies that run beside ops (BeginCopyIn) end late and in any order. They run at the latest
-//    when an op that comes after AwaitCopy runs, or when CopyTime was asked several times. Sync and
-//    CopyOut do not wait for them.
-//  - A copy whose source is not pinned, changes or is unpinned before the copy ends, and an operand
-//    that is the target of a copy that was not awaited, end the process.
+//  - Copies that run beside ops (BeginCopyIn) end late and in any order. A copy runs at the latest
+//    when an op after its AwaitCopy runs, or after several calls of CopyTime. Sync and CopyOut do
+//    not wait for these copies.
+//  - A copy ends the process if its source is not pinned, or if the source changes or is unpinned
+//    before the copy ends.
+//  - An op ends the process if an operand is the target of a copy that was not awaited.
 //  - Host memory that is still pinned when the backend is destroyed ends the process.
 //
 // The memory of an Activation comes from the caller's arena at once; its data is computed later.
@@ -28,11 +29,11 @@ namespace tidepool::kernels {
 struct ProtectedOptions {
   int threads = 1;
   Precision precision = Precision::kFast;
-  uint64_t seed = 1;  // of the random choice when queued ops run
-  // This op or copy fails, counted from 0 in the order of the calls. It and all later ones do not
-  // run. -1: none fails.
+  uint64_t seed = 1;  // for the random choice of when queued ops run
+  // The number of the op or copy that fails, counted from 0 in the order of the calls. Neither this
+  // op nor later ones run. -1: none fails.
   int64_t failing_op = -1;
-  CopyTicket failing_copy = 0;     // this BeginCopyIn fails, when it runs; 0: none
+  CopyTicket failing_copy = 0;     // the copy that fails when it runs; 0: none
   size_t memory_bytes = SIZE_MAX;  // of all allocations together
   size_t pinned_bytes = SIZE_MAX;  // of all pinned host memory together
 };

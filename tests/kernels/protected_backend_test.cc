@@ -1,5 +1,4 @@
-// The backend of protected memory: it has the CPU's bits, and finds host code that touches its
-// memory.
+// The protected backend computes the CPU's bits, and detects host code that touches its memory.
 #include "tests/kernels/protected_backend.h"
 
 #include <cmath>

@@ -133,7 +133,7 @@ void ProtectedCopies::DropAll() {
 absl::Duration ProtectedCopies::TakeTime(CopyTicket copy) {
   const auto found = records_.find(copy);
   CHECK(found != records_.end() && found->second.has_run);
-  // 2 to 8 GB/s.
+  // The invented times are those of 2 to 8 GB/s.
   constexpr double kNanosecondsPerByte = 0.125;
   const double bytes = static_cast<double>(found->second.from.size());
   const double slowness = 1 + static_cast<double>(random_() % 4);

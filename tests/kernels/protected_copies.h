@@ -31,7 +31,8 @@ class ProtectedCopies {
   absl::Status Pin(absl::Span<std::byte> memory);
   void Unpin(absl::Span<std::byte> memory);
 
-  // `ops` is the number of ops that were called before. They must run before the copy.
+  // Begins a copy. `ops` is the number of ops that were called before; all of them must run before
+  // the copy.
   CopyTicket Begin(absl::Span<const std::byte> from, std::byte* to, int64_t ops);
   void Await(CopyTicket copy);
   // Ends the process if the bytes are the target of a copy that was not awaited.
@@ -39,18 +40,18 @@ class ProtectedCopies {
 
   bool all_have_run() const { return pending_ == 0; }
   bool HasRun(CopyTicket copy) const;
-  // The number of ops that must run before a copy that has not run.
+  // Returns the number of ops that must run before the copy. Requires: the copy has not run.
   int64_t OpsBefore(CopyTicket copy) const { return records_.at(copy).ops; }
-  // A copy that has not run, or 0 if all have run.
+  // Returns a copy that has not run, or 0 if all have run.
   CopyTicket PickRandom();
-  // Whether a copy has to run now, because its time was asked often enough.
+  // Returns whether a copy must run now, because callers have asked for its time often enough.
   bool AskedOften(CopyTicket copy);
-  // Runs the copy if it has not run, after those that were begun before and write the same bytes.
-  // Requires: the target is open.
+  // Runs the copy if it has not run. Earlier copies that write the same bytes run first. Requires:
+  // the target is open.
   absl::Status Run(CopyTicket copy);
-  // The copies that have not run never will.
+  // Drops the copies that have not run.
   void DropAll();
-  // An invented time. Forgets the copy. Requires: it has run.
+  // Returns an invented time, and forgets the copy. Requires: the copy has run.
   absl::Duration TakeTime(CopyTicket copy);
 
  private:

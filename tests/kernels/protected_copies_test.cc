@@ -1,5 +1,5 @@
-// The protected backend's copies of pinned memory end late and in any order, and it finds callers
-// that do not wait for them.
+// The protected backend's copies of pinned memory end late and in any order. The backend detects
+// callers that do not wait for them.
 #include <unistd.h>
 
 #include <cstdint>
@@ -30,7 +30,8 @@ std::vector<float> Slot(const std::vector<float>& values, int slot) {
   return {values.begin() + slot * kFloats, values.begin() + (slot + 1) * kFloats};
 }
 
-// Asks for the times of copies, in turns. Returns the copies in the order in which they ended.
+// Asks for the time of each copy again and again, until all have ended. Returns the copies in the
+// order in which they ended.
 std::vector<CopyTicket> WaitForAll(KernelBackend& backend, std::vector<CopyTicket> copies) {
   std::vector<CopyTicket> ended;
   while (!copies.empty()) {
@@ -117,7 +118,7 @@ TEST(ProtectedCopiesTest, CopiesToTheSamePlaceRunInOrder) {
   }
 }
 
-// Host code may free the target while it is copied.
+// Host code may free the target before the copy has ended.
 TEST(ProtectedCopiesTest, CopiesRunAfterTheirTargetWasFreed) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     const auto backend = MakeProtectedBackend({.seed = seed});

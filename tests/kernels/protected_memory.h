@@ -1,5 +1,5 @@
-// ProtectedMemory: memory that host code cannot touch while it is closed. A test that passes with
-// it also passes with the memory of a device, as far as accesses of the host are concerned.
+// ProtectedMemory: memory that host code cannot touch while it is closed. If a test passes with it,
+// host code would not touch the memory of a device either.
 #ifndef TIDEPOOL_TESTS_KERNELS_PROTECTED_MEMORY_H_
 #define TIDEPOOL_TESTS_KERNELS_PROTECTED_MEMORY_H_
 
@@ -33,10 +33,10 @@ class ProtectedMemory final : public Memory {
     return left_;
   }
 
-  // Whether all these bytes belong to one allocation that is not freed.
+  // Returns whether all these bytes belong to one allocation that is not freed.
   bool Owns(const void* data, size_t bytes) const;
 
-  // Unmaps what was freed.
+  // Unmaps freed memory.
   void Release();
 
   // Calls `body` while all memory is open. Until it returns, calls that allocate or free wait.
@@ -45,7 +45,7 @@ class ProtectedMemory final : public Memory {
  private:
   struct Pages {
     std::byte* begin = nullptr;
-    size_t bytes = 0;  // without the last page, which is never opened
+    size_t bytes = 0;  // of the pages, without the last one, which is never opened
     size_t size = 0;   // bytes of the allocation, which ends with the pages
   };
 

@@ -1,5 +1,5 @@
-// Recurrent ops: their bits do not depend on how rows are divided into spans, and their results are
-// those of worked examples.
+// Recurrent ops: their bits do not depend on how rows are divided into spans, and their results
+// equal examples that were computed by hand.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr Isa kIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni};
 
-// Every CPU backend that this machine runs.
+// Returns every CPU backend that this machine supports.
 std::vector<std::unique_ptr<KernelBackend>> CpuBackends(int threads) {
   std::vector<std::unique_ptr<KernelBackend>> backends;
   for (const Isa isa : kIsas) {
@@ -49,7 +49,8 @@ class Layer {
   static constexpr int64_t kKeys = int64_t{kKHeads} * kKDim;
   static constexpr int64_t kValues = int64_t{kVHeads} * kVDim;
   static constexpr int64_t kChannels = 2 * kKeys + kValues;
-  // The states of a sequence: two that take turns, and those of snapshots.
+  // A sequence has two states, which are read and written alternately, and the states of its
+  // snapshots.
   static constexpr int kTurns = 2;
   static constexpr int kStates = 40;
 
@@ -119,7 +120,8 @@ class Layer {
 
   void Restart() { steps_[0] = steps_[1] = 0; }
 
-  // The bits of the present state of a sequence, or of its snapshot `i`.
+  // Returns the bits of the present state of a sequence. The other overload returns those of its
+  // snapshot `i`.
   std::vector<uint32_t> State(int sequence) const { return Bits(Present(sequence)); }
   std::vector<uint32_t> Snapshot(int sequence, int i) const {
     return Bits(sequence * kStates + kTurns + i);
@@ -328,7 +330,8 @@ TEST(RecurrentTest, DeltaNetIsTheWorkedExample) {
   }
 }
 
-// Both orders of V heads: a V head with the wrong K head would be far off.
+// Tries both orders of V heads. With the wrong K head, the result of a V head would be very
+// different.
 TEST(RecurrentTest, HeadOrdersChooseTheKeyHead) {
   DeltaNetCall call = {.k_heads = 2, .v_heads = 6, .state = StateArray(), .spans = {}};
   std::vector<int> grouped;

@@ -1,4 +1,5 @@
-// The memory of recurrent states for tests: filled with NaNs, and spread over blocks.
+// The memory of recurrent states for tests. It is filled with NaNs, and the states are spread over
+// blocks.
 #ifndef TIDEPOOL_TESTS_KERNELS_STATE_MEMORY_H_
 #define TIDEPOOL_TESTS_KERNELS_STATE_MEMORY_H_
 
@@ -16,8 +17,9 @@
 
 namespace tidepool::kernels {
 
-// States 0 to states - 1, each with one array. Up to three units are in a block, and the blocks of
-// the states take turns. The memory is that of `backend`, or of the host if that is null.
+// Memory for recurrent states 0 to states - 1. All states use one StateArray, and each has its own
+// block table. A block holds up to three units, and the blocks of different states alternate. The
+// memory is that of `backend`, or of the host if `backend` is null.
 class StateMemory {
  public:
   StateMemory(int64_t units, int64_t unit_bytes, int states, KernelBackend* backend = nullptr)
@@ -47,7 +49,7 @@ class StateMemory {
   int64_t UnitFloats() const { return static_cast<int64_t>(array_.unit_bytes / sizeof(float)); }
   int64_t StateFloats() const { return static_cast<int64_t>(array_.units.size()) * UnitFloats(); }
 
-  // All units of a state, in order.
+  // Returns all units of a state, in order.
   std::vector<float> Read(int state) const {
     std::vector<float> values(StateFloats());
     for (size_t unit = 0; unit < array_.units.size(); ++unit) {

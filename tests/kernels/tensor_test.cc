@@ -30,7 +30,7 @@ TEST(TensorTest, BufferIsAlignedAndMoves) {
   EXPECT_EQ(Buffer(0).data(), nullptr);
 }
 
-// Counts what is allocated, and has room for 100 bytes at once.
+// Counts the allocated bytes. At most 100 bytes can be allocated at the same time.
 class SmallMemory final : public Memory {
  public:
   std::byte* Allocate(size_t bytes) override {
@@ -109,7 +109,7 @@ TEST(TensorTest, ACountingArenaCountsLikeARealOne) {
   }
   EXPECT_EQ(counting.used(), real.used());
   EXPECT_EQ(counting.high_water(), real.high_water());
-  // More than any machine has.
+  // This is more memory than any machine has.
   EXPECT_EQ(
       reinterpret_cast<uintptr_t>(counting.AllocateMatrix(1 << 30, 1 << 20).data) % kAlignment, 0u);
 }

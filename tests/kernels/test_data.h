@@ -18,7 +18,7 @@ inline constexpr DType kAllDTypes[] = {DType::kF32,  DType::kF16,    DType::kBF1
                                        DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,   DType::kQ5_K,
                                        DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4};
 
-// The positions of f16 scales in a GGUF block of this type: d, then m or dmin.
+// The offsets of the f16 scales in a GGUF block of one type: d, then m or dmin.
 struct ScalePlaces {
   int count;
   int offset;
@@ -46,7 +46,7 @@ inline ScalePlaces ScalePlacesOf(DType dtype) {
   }
 }
 
-// `cols`, or the next number of columns that the type's blocks fill.
+// Returns `cols`, rounded up to whole blocks of the type.
 inline int64_t WholeBlocks(DType dtype, int64_t cols) {
   const int elements = BlockElements(dtype);
   return (cols + elements - 1) / elements * elements;
@@ -63,7 +63,7 @@ class Noise {
     return z ^ (z >> 31);
   }
   int Below(int n) { return static_cast<int>(Next() % n); }
-  // In [-1, 1).
+  // Returns a number in [-1, 1).
   float Unit() { return static_cast<float>(static_cast<int64_t>(Next()) * 0x1p-63); }
   std::vector<float> Floats(int64_t n, float scale = 1) {
     std::vector<float> values(n);
@@ -94,9 +94,9 @@ class Weight {
   }
   const std::vector<std::byte>& source() const { return source_; }
 
-  // For each element a bound on every term that its product is computed from: |w|, and for types
-  // with minima |d q| + |m|, whose terms are summed apart. Packed without its dmin or m, a block
-  // dequantises to d q alone.
+  // Returns a bound for each element: every term from which its product is computed is at most
+  // this. The bound is |w|. For types with minima it is |d q| + |m|, because these terms are summed
+  // separately. A block that is packed without its dmin or m dequantises to d q alone.
   std::vector<double> Magnitudes(int64_t row) const {
     std::vector<float> values(cols_);
     UnpackRow(matrix(), row, absl::MakeSpan(values));
@@ -133,7 +133,7 @@ class Weight {
       return;
     }
     for (int i = 0; i < BlockBytes(dtype_); ++i) block[i] = static_cast<std::byte>(noise->Next());
-    // Scales that keep weights near 1, whatever the largest code times its integer scale.
+    // These scales keep weights near 1, for any product of a code and its integer scale.
     if (dtype_ == DType::kMXFP4) block[0] = static_cast<std::byte>(122 + noise->Below(4));
     const bool super_block = BlockElements(dtype_) == 256;
     const float steps[] = {super_block                                          ? 0.0005f

@@ -29,8 +29,8 @@ TEST(ThreadPoolTest, CoversEveryIndexOnce) {
   }
 }
 
-// Plain writes by the workers are visible to the caller afterwards, and the caller's writes to the
-// workers. A race detector checks this loop after loop.
+// After a loop, the caller sees the plain writes of the workers. In a loop, the workers see the
+// writes of the caller. A race detector checks this in each loop.
 TEST(ThreadPoolTest, PublishesPlainMemoryBothWays) {
   ThreadPool pool(4);
   std::vector<int64_t> values(64, 0);

@@ -1,4 +1,5 @@
-"""Counts what each class of a C++ or Python file declares. For C++: a careful reading of its text, no compiler."""
+"""Counts the members that each class of a C++ or Python file declares. For C++, it parses the text,
+without a compiler."""
 
 import ast
 import re
@@ -21,7 +22,8 @@ class ClassSize(NamedTuple):
 
 
 def blank(code):
-    """The same without comments and literals; characters keep their places."""
+    """Returns the code with comments and literals blanked out. All other characters stay at their
+    positions."""
     pattern = re.compile(r'//[^\n]*|R"(\w*)\(.*?\)\1"|' + LITERAL.pattern, re.DOTALL)
     return pattern.sub(lambda found: re.sub(r"[^\n]", " ", found[0])
                        if found[0].startswith("//") else re.sub(r"[^\n]", "0", found[0]), code)
@@ -102,7 +104,8 @@ def comment_above(code, at):
 
 
 def class_sizes(code):
-    """Of each class and struct that is defined in `code`, nested ones by themselves."""
+    """Returns the size of each class and struct that `code` defines. Nested classes are
+    separate."""
     text = blank(code)
     for head in HEAD.finditer(text):
         if re.search(r"enum\s*$", text[:head.start()]):

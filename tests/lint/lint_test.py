@@ -1,4 +1,5 @@
-"""The tree keeps its own rules: direction of includes, sizes of files, one namespace per folder."""
+"""The tree follows its own rules, such as the direction of includes, the sizes of files, and one
+namespace per folder."""
 
 import ast
 import pathlib
@@ -251,7 +252,7 @@ class LintTest(unittest.TestCase):
         self.assertEqual(wrong, [])
 
     def test_a_filter_of_tests_names_no_size(self):
-        """Bazel takes a test's size and timeout for tags of it."""
+        """Bazel treats a test's size and timeout like tags of the test."""
         taken = {"small", "medium", "large", "enormous", "short", "moderate", "long", "eternal"}
         filters = re.findall(r"^ *(?:\[.*&& )?filters=(.*)$", (ROOT / "tools/test").read_text(),
                              re.MULTILINE)

@@ -18,7 +18,8 @@ namespace {
 
 constexpr int64_t kBytes = 3 * 4096;
 
-// The protection of the page at `address` in the kernel, such as "rw-p". "" if it is not mapped.
+// Returns the protection of the page at `address` in the kernel, such as "rw-p". "" if it is not
+// mapped.
 std::string ProtectionOf(const void* address) {
   const auto at = reinterpret_cast<uintptr_t>(address);
   std::ifstream maps("/proc/self/maps");

@@ -24,7 +24,7 @@ FfnWeights Shapes() {
           {DType::kF32, kHidden, kWidth}};
 }
 
-// Only the sizes of the spans count.
+// Returns weights with biases, of which only the sizes are used.
 FfnWeights BiasedShapes() {
   static const std::vector<float> values(kWidth, 1);
   const absl::Span<const float> all = values;
@@ -35,7 +35,7 @@ FfnWeights BiasedShapes() {
   return shapes;
 }
 
-// The byte ranges of a record's parts, counted from its start.
+// Returns the byte ranges of a record's parts, counted from its start.
 std::vector<std::pair<int64_t, int64_t>> Parts(const FfnWeights& weights, const std::byte* record) {
   std::vector<std::pair<int64_t, int64_t>> parts;
   for (const kernels::PackedMatrix& matrix : {weights.gate, weights.up, weights.down}) {

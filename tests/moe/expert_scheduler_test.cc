@@ -59,8 +59,8 @@ class Experts {
   std::vector<std::vector<kernels::FfnWeights>> layers_;
 };
 
-// Gives out experts in an order and in groups that the test chooses, within its memory: odd experts
-// count as fetched and leave, and each needs one of `memory` places.
+// Gives out experts in an order and in groups that the test chooses. Odd experts count as fetched:
+// each needs one of `memory` places until it is released.
 class PuppetSource final : public ExpertSource {
  public:
   // `seed` determines the order and the groups.
@@ -231,7 +231,7 @@ double Dot(const std::vector<float>& weights, const double* x) {
   return sum;
 }
 
-// 1 + the sum over a token's experts, computed from the definition.
+// Returns 1 + the sum over a token's experts, computed from the definition.
 std::vector<double> Definition(const Tokens& tokens,
                                const std::vector<kernels::FfnWeights>& layer) {
   std::vector<double> out(tokens.x.size(), 1.0);
@@ -282,8 +282,8 @@ TEST_F(ExpertSchedulerTest, ResultDoesNotDependOnArrivalOrder) {
   }
 }
 
-// The workspace is too small for the outputs of all pairs, and the source has memory for two
-// experts.
+// The workspace is too small for the outputs of all (token, expert) pairs, and the source has
+// memory for two experts.
 TEST_F(ExpertSchedulerTest, ResultDoesNotDependOnWorkspaceSize) {
   const Tokens tokens(150);
   ResidentExperts resident(experts_.layers());

@@ -9,8 +9,8 @@
 
 namespace tidepool::moe {
 
-// Thread-safe. Each look at the clock lets time pass if the reader only has held reads. So no other
-// read can be late, however slow the machine is.
+// Thread-safe. If the reader has only held reads, each call of the clock advances the time. So no
+// other read can be late, however slow the machine is.
 class HangClock final : public base::Clock {
  public:
   explicit HangClock(absl::Duration tick) : tick_(tick) {}

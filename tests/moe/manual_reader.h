@@ -55,7 +55,7 @@ class ManualReader final : public RecordReader {
     std::memcpy(read.into, file_.data() + read.offset, static_cast<size_t>(read.bytes));
     done_(read, status);
   }
-  // In flight, in the order in which they began.
+  // Returns the reads in flight, in the order in which they began.
   const std::vector<Begun>& reads() const { return reads_; }
 
  private:

@@ -42,7 +42,7 @@ TEST(SlotsAfterTest, RejectsGrowthBeyondTheAvailableMemory) {
   const auto slots = SlotsAfter({.expert_memory_bytes = 310, .available_bytes = 50}, kMemory);
   EXPECT_TRUE(absl::IsResourceExhausted(slots.status())) << slots.status();
   EXPECT_THAT(slots.status().message(), HasSubstr("accepted: up to 300"));
-  // Less is always there.
+  // Memory is always enough for a smaller pool.
   EXPECT_EQ(*SlotsAfter({.expert_memory_bytes = 200, .available_bytes = -1}, kMemory), 15);
 }
 

@@ -87,7 +87,7 @@ TEST(PrefetchTest, WrongHintsPausePrefetch) {
   const OffloadStats with = RunWith(master, Guess::kWrong);
   const int64_t record = master.records().largest_bytes();
   EXPECT_GT(with.prefetch_wasted_bytes, 10 * record);
-  // One is on its way when the limit is reached.
+  // One prefetched record is in flight when the limit is reached.
   EXPECT_LE((with.prefetch_wasted_bytes - record) * 100,
             (with.demand_bytes + with.prefetch_bytes) * 8);
   EXPECT_EQ(with.prefetch_used_bytes, 0);

@@ -86,7 +86,7 @@ TEST(RecentWasteTest, StaysOnWithAnAverageWasteBelowTheLimit) {
   }
 }
 
-// In any sixteen windows in a row, while the quality of guesses changes.
+// This is true for any sixteen consecutive windows, while the quality of guesses changes.
 TEST(RecentWasteTest, WastesAtMostATenthInAnySixteenWindows) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     std::mt19937 random(seed);

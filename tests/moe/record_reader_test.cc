@@ -125,8 +125,8 @@ TEST_P(RecordReaderTest, ATruncatedFileIsDataLoss) {
   EXPECT_EQ(status[2].code(), absl::StatusCode::kDataLoss);
 }
 
-// Wherever the file is truncated, also inside a block, of which the kernel still returns the rest:
-// this is DATA_LOSS, not a temporary error.
+// Truncates the file at any offset, also inside a block. (The kernel still returns the first part
+// of this block.) The error is DATA_LOSS, not a temporary error.
 TEST_P(RecordReaderTest, TruncationAtAnyOffsetIsDataLoss) {
   auto memory = MappedMemory::Create(2 * kRecord + kBig);
   ASSERT_TRUE(memory.ok());
@@ -164,7 +164,7 @@ TEST_P(RecordReaderTest, TruncationAtAnyOffsetIsDataLoss) {
   }
 }
 
-// Each read is either withdrawn or done, and never both.
+// Each read is either withdrawn or done, but never both.
 TEST_P(RecordReaderTest, SpeculativeReadsCanBeWithdrawn) {
   constexpr int64_t kReads = 64;
   auto memory = MappedMemory::Create(kReads * kRecord);
@@ -318,8 +318,8 @@ TEST(OpenRecordReaderTest, UsesThreadsIfUringIsRefused) {
   if (!refused) GTEST_SKIP() << "no seccomp filters here";
 }
 
-// A ring that exists but accepts no reads, with a permanent error or a temporary one that does not
-// end.
+// The ring exists, but it accepts no reads: it returns a permanent error, or a temporary error
+// again and again.
 TEST(OpenRecordReaderTest, UsesBlockingReadsIfUringStopsAcceptingReads) {
   const std::string path = testing::TempDir() + "/given_up";
   constexpr int64_t kReads = 12;

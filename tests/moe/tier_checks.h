@@ -1,4 +1,4 @@
-// What the statistics of offloaded experts promise at any time.
+// Checks of the statistics of offloaded experts that must succeed at any time.
 #ifndef TIDEPOOL_TESTS_MOE_TIER_CHECKS_H_
 #define TIDEPOOL_TESTS_MOE_TIER_CHECKS_H_
 
@@ -18,8 +18,8 @@ inline void ExpectMemoryHolds(const OffloadStats& stats) {
   EXPECT_LE(host.resident_bytes, host.capacity_bytes);
 }
 
-// Expects that each miss of a device was a copy, a copy ahead or work of the CPU, and that the host
-// tier saw those that were not copied ahead.
+// Expects that each miss of a device was a copy, a prefetched copy or work of the CPU. Also expects
+// that the host tier saw all misses that were not prefetched.
 inline void ExpectMissesAddUp(const OffloadStats& stats) {
   ASSERT_TRUE(stats.host.has_value());
   const HostTierStats& host = *stats.host;

@@ -193,7 +193,7 @@ TEST(TieredControlTest, ErrorsNameFieldValueAndRangeAndChangeNothing) {
   EXPECT_TRUE(control->Change({.expert_memory_bytes = want, .available_bytes = want}).ok());
 }
 
-// It also waits for the reads of a failed layer.
+// Shrinking the pool also waits for the reads of a failed layer.
 TEST(TieredControlTest, ShrinkingWaitsForReadsInFlight) {
   const Master master;
   for (int seed = 0; seed < 20; ++seed) {
@@ -306,7 +306,7 @@ TEST(TieredControlTest, StaticWithoutAProfileUsesTheCounts) {
   for (int step = 20; step < 120; ++step) {
     ASSERT_TRUE(RunStep(master, step, &routings, rig.experts.get()).ok());
   }
-  // By now each of the twelve was a miss once.
+  // By now, each of the twelve experts was a miss once.
   std::vector<int64_t> kept, left;
   const ExpertMap settled = rig.experts->Map();
   for (size_t i = 0; i < map.uses.size(); ++i) {

@@ -226,7 +226,7 @@ TEST(TieredExpertsTest, FailedReadsNameTheExpertAndRecover) {
   }
 }
 
-// Destroying it in the middle of a layer leaves no read that writes to freed memory.
+// TieredExperts may be destroyed in the middle of a layer. Then no read writes to freed memory.
 TEST(TieredExpertsTest, CanBeDestroyedWithReadsInFlight) {
   const Master master;
   for (int seed = 0; seed < 10; ++seed) {

@@ -127,7 +127,7 @@ struct Rig {
   std::unique_ptr<TieredExperts> experts;
 };
 
-// Gives out everything that a layer requested and checks it. An error ends this.
+// Takes all experts that a layer requested, and checks their bytes. Returns the first error.
 inline absl::Status Drain(const Master& master, int layer, const std::vector<int32_t>& expected,
                           TieredExperts* experts) {
   std::vector<int32_t> given;

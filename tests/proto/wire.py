@@ -70,7 +70,8 @@ def _describe_enum(scope, enum, things):
 
 
 def _field_line(message, field):
-    """A map is repeated entries, a field's presence part of what its zero means."""
+    """Returns the line of a field. A map is written as repeated entries. Presence is part of the
+    line, because it changes the meaning of zero."""
     kind = field.type_name[1:] or descriptor_pb2.FieldDescriptorProto.Type.Name(
         field.type).removeprefix("TYPE_").lower()
     label = "optional " if field.proto3_optional else LABELS.get(field.label, "")
@@ -100,7 +101,7 @@ def from_text(text):
 
 
 def broken(released, now):
-    """What the release's peers would miss or misread, a line each."""
+    """Returns what processes of the release would lack or read wrongly, one line for each."""
     found = []
     for name, lines in sorted(released.items()):
         if name not in now:

@@ -1,5 +1,5 @@
-"""A release and the one before it understand each other: nothing of what the last release's wire was
-has gone or has another meaning."""
+"""Two consecutive releases understand each other: no item of the last release's wire format was
+removed or has another meaning."""
 
 import copy
 import unittest
@@ -20,7 +20,7 @@ class ReleasedTest(unittest.TestCase):
 
 
 class BrokenTest(unittest.TestCase):
-    """What breaks is found, and what may change is none."""
+    """Incompatible changes are found, and compatible ones are not reported."""
 
     @classmethod
     def setUpClass(cls):

@@ -429,7 +429,8 @@ TEST_F(ServeTest, APortIsTakenOnce) {
   EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument) << bad.status();
 }
 
-// Then the slot is free. If the client reads later, it gets the reason.
+// A stream that is not read for too long ends, and its slot is free. If the client reads later, it
+// gets the reason.
 TEST_F(ServeTest, AStreamThatIsNotReadForTooLongEnds) {
   front_limits_.taken_within = absl::Seconds(2);
   Start();

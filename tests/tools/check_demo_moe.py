@@ -26,7 +26,7 @@ import check_with_llamacpp as peers  # noqa: E402
 import make_perplexity  # noqa: E402
 
 DENSE = ROOT / ".cache/models/SmolLM2-135M-Instruct.Q4_1.gguf"
-EXACT_LIMIT = 1e-3  # of the mean |difference| of logits that spread by 6
+EXACT_LIMIT = 1e-3  # of the mean |difference| of logits with a standard deviation of 6
 DEFAULT_LIMIT = 1.1  # times llama.cpp's distance
 PERPLEXITY_LIMIT = 0.03
 

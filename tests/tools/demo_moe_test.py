@@ -1,7 +1,7 @@
 """Makes the demo MoE as tools/make_demo_moe does, and runs it.
 
-What a conversion may not lose is checked where nothing is lost: with all experts chosen, weights
-alike and down projections in float32, the converted model is the dense one.
+If all experts are chosen with equal weights, and down projections are float32, the converted model
+must equal the dense one.
 """
 
 import json
@@ -47,7 +47,8 @@ class DemoMoeTest(unittest.TestCase):
         return out
 
     def refuse(self, named, *arguments):
-        """One line on stderr with these words, and no file."""
+        """Checks that the command fails with one line on stderr that contains `named`, and writes
+        no file."""
         out = self.folder / "refused.gguf"
         result = self.make("--out", str(out), *arguments)
         self.assertEqual(result.returncode, 1, result.stderr)
@@ -67,7 +68,7 @@ class DemoMoeTest(unittest.TestCase):
         return np.load(out)
 
     def plain_routing(self):
-        """Neurons in some order, with all experts alike."""
+        """Returns a routing with the neurons in some order, and with equal experts."""
         routing = routing_data.load(TOOLS / "routing.npz")
         shuffled = np.random.default_rng(5)
         routing.neurons = np.stack([shuffled.permutation(NEURONS) for _ in range(LAYERS)])
@@ -82,7 +83,8 @@ class DemoMoeTest(unittest.TestCase):
         dense = self.logits(MODEL, "--exact")
         quantised = self.make_well("plain.gguf", "--routing", routing)
         difference = np.abs(self.logits(quantised, "--exact") - dense)
-        # The cost of quantising the down projections again, for logits that spread by 6.
+        # This difference comes from quantising the down projections again. The logits have a
+        # standard deviation of 6.
         self.assertLess(difference.mean(), 0.4)
         quantised.unlink()
         exact = self.make_well("exact.gguf", "--routing", routing, "--down-type", "F32")

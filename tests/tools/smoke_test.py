@@ -28,7 +28,7 @@ def smoke(*arguments, grpcurl=os.environ["TIDEPOOL_GRPCURL"]):
 
 
 def table(result):
-    """{check: (outcome, what was seen)}; the last line is another's."""
+    """Returns {check: (outcome, what was seen)}. The last line is not part of the table."""
     rows = {}
     for line in result.stdout.splitlines()[:-1]:
         found = LINE.match(line)

@@ -1,4 +1,5 @@
-"""tools/make_synthetic streams to disk: a gigabyte takes it no more memory than a quarter of one."""
+"""tools/make_synthetic streams to disk: for a gigabyte, it needs no more memory than for a quarter
+of a gigabyte."""
 
 import os
 import pathlib
@@ -15,7 +16,8 @@ NOISE = 16 * MB
 class SyntheticMemoryTest(unittest.TestCase):
 
     def make(self, layers, *flags):
-        """The size of an olmoe with this number of layers, and the peak memory for making it."""
+        """Returns the size of an olmoe with this number of layers, and the peak memory of its
+        creation."""
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "model.gguf"
             with subprocess.Popen([MAKE_SYNTHETIC, "--moe", "olmoe", "--layers", str(layers),

@@ -23,13 +23,13 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int kTokens = 640;
-// Before this, the slow part averages over too few tokens.
+// At earlier tokens, the slow part is an average over too few tokens.
 constexpr int kFirstCounted = 48;
 
 using Routing = std::vector<std::vector<int64_t>>;  // [tokens][chosen]
 
-// The experts with the largest scores for each row of the residual stream, with norm weights of
-// one.
+// Returns the experts with the largest scores for each row of the residual stream. The norm weights
+// are one.
 Routing Route(const engine::GgufTensor& router, kernels::ConstMatrixView stream, int64_t chosen) {
   Routing routing;
   std::vector<int64_t> order(router.dims[1]);
@@ -48,8 +48,8 @@ Routing Route(const engine::GgufTensor& router, kernels::ConstMatrixView stream,
   return routing;
 }
 
-// The share of all choices that goes to the layer's most popular quarter of experts: those with the
-// largest router weight for the constant channel, which is the last one.
+// Returns the share of all choices that goes to the layer's most popular quarter of experts. These
+// have the largest router weights for the constant channel, which is the last channel.
 double Skew(const Routing& routing, const engine::GgufTensor& router) {
   const int64_t experts = router.dims[1];
   const auto* weights = reinterpret_cast<const float*>(router.data);
@@ -70,7 +70,7 @@ double Skew(const Routing& routing, const engine::GgufTensor& router) {
   return liked / all;
 }
 
-// The share of experts that `next` has in common with `now`, from token `first` on.
+// Returns the share of experts that `next` has in common with `now`, from token `first` on.
 double Common(const Routing& now, const Routing& next, size_t first) {
   double kept = 0;
   double all = 0;
@@ -114,7 +114,7 @@ class SyntheticRoutingTest : public ::testing::Test {
     std::vector<double> skew;      // [layers]
   };
 
-  // Random tokens through the model that these options give.
+  // Runs random tokens through the model that these options produce.
   Run RunModel(const Shape& shape, SyntheticOptions options) {
     options.existing = base::ExistingFile::kReplace;
     options.threads = 2;
@@ -169,7 +169,7 @@ TEST_F(SyntheticRoutingTest, TheModelRoutesAsAsked) {
     SCOPED_TRACE(absl::StrCat(c.base, " ", c.experts, " ", c.target.persistence.value_or(0)));
     const Run run = RunModel(shape, {.type = c.type, .routing = c.target});
     ASSERT_EQ(run.skew.size(), 3u);
-    // The persistence of one layer is a small sample; over all layers it is large enough.
+    // The persistence of one layer is too small a sample. All layers together are large enough.
     double skew = 0;
     double persistence = 0;
     for (int layer = 0; layer < 3; ++layer) {

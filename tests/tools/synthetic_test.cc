@@ -28,7 +28,7 @@ class SyntheticTest : public ::testing::Test {
                         ::testing::UnitTest::GetInstance()->current_test_info()->name(), ".gguf");
   }
 
-  // Root mean square of the logits for a short text, of the model at Path().
+  // Returns the root mean square of the logits of the model at Path() for a short text.
   double LogitDeviation() const {
     const auto bundle = engine::LoadModel(Path(), {.threads = 2});
     EXPECT_TRUE(bundle.ok()) << bundle.status();
@@ -50,7 +50,7 @@ class SyntheticTest : public ::testing::Test {
     return std::sqrt(squares / static_cast<double>(count));
   }
 
-  // The bytes that these options give.
+  // Returns the bytes of the file that these options produce.
   std::string Bytes(absl::string_view shape, SyntheticOptions options) const {
     options.existing = base::ExistingFile::kReplace;
     const auto written = WriteSynthetic(*FindShape(shape), Path(), options);

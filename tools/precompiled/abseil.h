@@ -1,5 +1,5 @@
-// Headers that most files include. Reading them takes longer than compiling what an average file
-// adds. More headers than these make the precompiled form larger, and then all files take longer to
+// Headers that most files include. Parsing them takes longer than compiling the rest of an average
+// file. With more headers, the precompiled form would be larger, and all files would take longer to
 // load it.
 #ifndef TIDEPOOL_TOOLS_PRECOMPILED_ABSEIL_H_
 #define TIDEPOOL_TOOLS_PRECOMPILED_ABSEIL_H_

@@ -66,7 +66,7 @@ void SetTokenizer(int64_t vocabulary, GgufMetadata* metadata) {
   metadata->SetString("tokenizer.chat_template", kChatTemplate);
 }
 
-// The keys of hybrid models.
+// Sets the keys of hybrid models.
 void SetDeltaNets(const Shape& shape, GgufMetadata* metadata) {
   const DeltaNetShape& delta = shape.extras.delta;
   const std::string prefix = absl::StrCat(shape.architecture, ".");

@@ -18,8 +18,8 @@ constexpr int64_t kMinPairs = 2000;
 constexpr int64_t kMaxPairs = 20000;
 constexpr double kLargestLiking = 64;
 constexpr int kHalvings = 18;
-// A target may be outside of the possible range by this much, because the simulation agrees with
-// the model only to this degree.
+// A target may be outside of the possible range by at most this value, because the simulation
+// differs from the model by about this value.
 constexpr double kSlack = 0.005;
 
 struct Shown {
@@ -115,7 +115,7 @@ struct Search {
   double Shown::*measure;
 };
 
-// Finds the value of the knob, from 0 to its maximum, for which the measured value equals the
+// Finds the value of the parameter, from 0 to its maximum, for which the measured value equals the
 // target.
 absl::Status Solve(const Search& search, Simulation* simulation, RoutingMix* mix) {
   const auto show = [&](double value) {

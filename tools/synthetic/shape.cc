@@ -5,7 +5,7 @@
 namespace tidepool::tools {
 namespace {
 
-// A Qwen 3 model with the given sizes.
+// Returns a Qwen 3 model with the given sizes.
 constexpr Shape Qwen3(Shape shape) {
   shape.architecture = shape.experts > 0 ? "qwen3moe" : "qwen3";
   if (shape.vocabulary == 0) shape.vocabulary = 151936;

@@ -27,13 +27,13 @@ struct DeltaNetShape {
   int64_t channels() const { return (2 * k_heads + v_heads) * dim; }
 };
 
-// What only some architectures have.
+// Properties that only some architectures have.
 struct ShapeExtras {
   bool post_norms = false;     // norms after attention and FFN, too
   bool biases = false;         // of attention, routers and experts; and attention sinks
   bool mxfp4_experts = false;  // whatever the type of the other matrices
   absl::string_view ffn_norm = "ffn_norm";
-  int64_t window = 0;        // of the layers that the architecture gives one; 0: none
+  int64_t window = 0;        // of the layers with a window; 0: none
   int64_t yarn_context = 0;  // original context of YaRN scaling; 0: no scaling
   DeltaNetShape delta;
 };

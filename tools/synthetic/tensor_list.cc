@@ -158,7 +158,7 @@ void TensorList::AddDeltaNet(const std::string& prefix) {
             {delta.conv_width, delta.channels(), 1, 1});
   AddBias(prefix + "ssm_dt.bias", delta.v_heads);
   AddBias(prefix + "ssm_a", delta.v_heads);
-  // Heads that forget within a few tokens, and heads that remember hundreds.
+  // Some heads forget within a few tokens, and others remember hundreds of tokens.
   tensors_.back().row = [](int64_t, Random* random, absl::Span<float> values) {
     for (float& value : values) value = -std::exp(1.5f * random->Bell() - 2);
     return RowKind::kGiven;
@@ -167,7 +167,7 @@ void TensorList::AddDeltaNet(const std::string& prefix) {
   AddMatrix(prefix + "ssm_out.weight", type_, {delta.v_size(), hidden, 1, 1}, into_stream_);
 }
 
-// Biases of attention, and its sinks. Those of experts: see AddFfn.
+// Adds the biases of attention, and its sinks. AddFfn adds the biases of experts.
 void TensorList::AddBiases(const std::string& prefix) {
   const int64_t kv_width = shape_.kv_heads * shape_.head_dim;
   AddBias(prefix + "attn_q.bias", shape_.heads * shape_.head_dim);
@@ -211,7 +211,7 @@ void TensorList::AddFfn(int64_t layer, const std::string& prefix) {
   AddBias(prefix + "ffn_down_exps.bias", shape_.hidden, slabs);
 }
 
-// The query or key of the first head: the same vector for all tokens.
+// Makes the query or key of the first head the same vector for all tokens.
 void TensorList::MakeConstant(Tensor* rows) {
   std::vector<float> sizes(shape_.head_dim);
   // The ordinary channels have a deviation of 1 before the norm.
@@ -228,8 +228,8 @@ void TensorList::MakeConstant(Tensor* rows) {
   };
 }
 
-// Nothing is added to reserved channels, except the output of the first layer's first head to the
-// slow channels.
+// Layers add nothing to reserved channels. The only exception is the first head of the first layer,
+// which adds its output to the slow channels.
 void TensorList::SpareReserved(int64_t layer, Tensor* attention_output) {
   const int64_t dim = shape_.head_dim;
   const float deviation = static_cast<float>(

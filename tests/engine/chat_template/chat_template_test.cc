@@ -31,7 +31,8 @@ ChatInputs OneMessage(absl::string_view content) {
   return inputs;
 }
 
-// Returns the rendering, or the status as a text that no template produces.
+// Returns the rendered text. If parsing or rendering fails, returns the status as text, which no
+// template here produces.
 std::string RenderSource(absl::string_view source, const ChatInputs& inputs,
                          const ChatTemplateLimits& limits = ChatTemplateLimits()) {
   const auto chat = ChatTemplate::Parse(source);
@@ -187,7 +188,7 @@ TEST(ChatTemplateTest, ClockOnlyWhenGiven) {
   EXPECT_EQ(RenderSource("[{{ strftime_now('') }}{{ strftime_now('%Z') }}]", inputs), "[]");
 }
 
-// The pieces, template text in [brackets].
+// Returns the pieces of the rendering, with template text in [brackets].
 std::string Pieces(absl::string_view source, const ChatInputs& inputs) {
   const auto chat = ChatTemplate::Parse(source);
   EXPECT_TRUE(chat.ok()) << chat.status();

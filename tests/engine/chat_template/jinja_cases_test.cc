@@ -48,8 +48,8 @@ TEST(JinjaCasesTest, TemplatesFailWhereJinjaFails) {
     const std::string message(text.status().message());
     EXPECT_EQ(message.rfind("chat template, line ", 0), 0u) << source << "\n" << message;
     EXPECT_EQ(message.find('\n'), std::string::npos) << source << "\n" << message;
-    // Only a range that is too long exceeds a limit. All other errors are wrong templates or
-    // missing functions.
+    // In these cases, only a range that is too long exceeds a limit. All other errors come from
+    // wrong templates or missing functions.
     const bool is_limit = source.find("range(") != std::string::npos &&
                           item["error"].get<std::string>() == "OverflowError";
     EXPECT_EQ(text.status().code() == absl::StatusCode::kResourceExhausted, is_limit) << source;

@@ -29,7 +29,7 @@ void ExpectExhausted(const std::string& source, const std::string& limit,
   EXPECT_TRUE(absl::StartsWith(status.message(), "chat template, line ")) << status;
 }
 
-// A loop that repeats `body` very often.
+// Returns a template with a loop that repeats `body` very often, after `before`.
 std::string Forever(const std::string& before, const std::string& body) {
   return absl::StrCat(before,
                       "{% for i in range(100000) %}{% for j in range(100000) %}"
@@ -93,8 +93,8 @@ TEST(JinjaLimitsTest, ValuesAreBounded) {
       "the limit");
 }
 
-// A list that contains another one twice, repeated a hundred times: it uses little memory, but a
-// full traversal would not end.
+// A list contains another list twice, which contains a third list twice, and so on a hundred times.
+// The lists use little memory, but traversing all of them would not end.
 TEST(JinjaLimitsTest, SharedValuesAreBounded) {
   const std::string doubled =
       "{% set ns = namespace(a=[1], b=[1], c=(1,)) %}{% for i in range(100) %}"

@@ -1,7 +1,7 @@
-// The time that a hostile template can take: an endless loop ends at a limit in less than a second,
-// whatever it does in each step, and in less than two if it processes megabytes. The test measures
-// CPU time of this thread, which hardly depends on other load: it checks that each step or byte of
-// the limits stands for a bounded amount of work.
+// The time that a hostile template can take. An endless loop reaches a limit in less than a second,
+// whatever it does in each step. If it processes megabytes, it takes less than two seconds. So each
+// step or byte of the limits allows only a bounded amount of work. The test measures CPU time of
+// this thread, which hardly depends on other load.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -48,7 +48,7 @@ void ExpectLoopEnds(const std::string& before, const std::string& body, double m
             max_seconds);
 }
 
-// An expression for a string of `thousands` times a thousand "a".
+// Returns an expression for a string of `thousands` times a thousand "a".
 std::string Letters(int thousands) { return absl::StrCat("(('a' * 1000) * ", thousands, ")"); }
 
 TEST(JinjaTimeTest, StepsAreShort) {

@@ -17,7 +17,7 @@
 namespace tidepool::engine {
 namespace {
 
-// 20 MiB of tensors in five chunks, the last of them short.
+// The tensors have 20 MiB. They are hashed in five chunks, of which the last one is short.
 constexpr int kTensors = 4;
 constexpr int kValues = (5 << 20) / kTensors;
 
@@ -51,7 +51,7 @@ class ContentDigestTest : public testing::Test {
     return *std::move(file);
   }
 
-  // Writes a record even for a small model.
+  // Computes the digest. Writes a record even for a small model.
   ContentDigest Digest(int threads = 2) {
     calls_ = 0;
     absl::StatusOr<ContentDigest> digest =
@@ -66,7 +66,7 @@ class ContentDigestTest : public testing::Test {
     return *std::move(digest);
   }
 
-  // The digest computed without any record.
+  // Returns the digest that is computed without any record.
   static std::string Computed(const std::string& path, int threads = 2) {
     absl::StatusOr<ContentDigest> digest = DigestContent(Open(path), {.threads = threads});
     CHECK_OK(digest.status());
@@ -148,7 +148,7 @@ TEST_F(ContentDigestTest, ADamagedRecordIsNotTrusted) {
     EXPECT_EQ(ParseDigestRecord(file, good.substr(0, i)), std::nullopt) << i;
   }
   EXPECT_EQ(ParseDigestRecord(file, good + "\n"), std::nullopt);
-  // The next start replaces it.
+  // The next start replaces the bad record.
   std::string bad = good;
   bad[40] = bad[40] == '0' ? '1' : '0';
   Write(record_, bad);

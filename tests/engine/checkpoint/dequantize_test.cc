@@ -13,7 +13,7 @@
 namespace tidepool::engine {
 namespace {
 
-// The type of that name; fails the test when there is none.
+// Returns the type with this name. Fails the test if there is none.
 GgmlType TypeNamed(const std::string& name) {
   for (uint32_t id = 0; id < 64; ++id) {
     const GgmlTypeInfo* info = FindGgmlType(id);
@@ -50,7 +50,7 @@ TEST(Dequantize, AgreesWithTheReferenceBitForBit) {
     }
     seen.insert(name);
   }
-  // The file has every type that can be dequantised.
+  // Checks that the file of vectors has every type that can be dequantised.
   for (uint32_t id = 0; id < 64; ++id) {
     const GgmlTypeInfo* info = FindGgmlType(id);
     if (info == nullptr) continue;

@@ -1,5 +1,5 @@
-// Damaged and hostile files: each is refused with a one-line error, or parses to contents that can
-// be read completely. Runs under ASan and UBSan, which detect reads outside of the file.
+// Damaged and hostile files. Each is refused with a one-line error, or its parsed contents can be
+// read completely. ASan and UBSan detect reads outside of the file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 constexpr uint64_t kHuge = ~uint64_t{0};
 
-// A file with every kind of value and several tensors.
+// Returns a file with every kind of value and several tensors.
 GgufWriter Victim() {
   GgufWriter writer = TinyModel("llama");
   writer.Bool("flag", true)
@@ -178,7 +178,7 @@ TEST(HostileGguf, HugeArrayCountsAreRefused) {
   const std::string bytes = writer.Build();
   for (const std::string key : {"ints", "flags", "tokenizer.ggml.tokens"}) {
     for (const uint64_t count : {kHuge, uint64_t{1} << 61, uint64_t{1} << 30, uint64_t{100000}}) {
-      // The element type comes first.
+      // The element type of an array precedes its count.
       const std::string broken = Patched(bytes, writer.OffsetOf(key + ".value") + 4, count);
       const absl::Status status = Parse(broken).status();
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << key << " " << count;
@@ -191,7 +191,8 @@ TEST(HostileGguf, DuplicatesAreRefused) {
   GgufWriter writer = Victim();
   writer.String("general.namf", "x").F32Tensor("q9", {1}, {1.0f});
   const std::string bytes = writer.Build();
-  // The last letter of the key, and of the tensor's name, which follow their eight bytes of length.
+  // Changes the last letter of the key or of the tensor's name. The text follows its length, which
+  // has eight bytes.
   std::string twice = bytes;
   twice[writer.OffsetOf("general.namf.length") + 8 + 11] = 'e';
   EXPECT_THAT(std::string(Parse(twice).status().message()),
@@ -220,7 +221,8 @@ TEST(HostileGguf, ForeignFilesAreRefused) {
   }
 }
 
-// All values of all structural bytes would take too long, so this tests a fixed random sample.
+// Testing all values of all structural bytes would take too long, so this tests a fixed random
+// sample.
 TEST(HostileGguf, RandomDamageNeverReadsOutside) {
   const std::string bytes = Victim().Build();
   std::mt19937 random(20240817);

@@ -163,7 +163,7 @@ TEST(GgufFile, DigestFollowsEveryPartOfTheFile) {
 }
 
 TEST(GgufFile, DigestSamplesBigFiles) {
-  // 20 MiB: above the size up to which all bytes are hashed.
+  // The model has 20 MiB, which is more than the size up to which all bytes are hashed.
   std::vector<float> values = Ramp(5 << 20);
   const std::string digest =
       OpenBytes(GgufWriter().F32Tensor("a", {5 << 20}, values).Build()).SampledDigest();
@@ -179,7 +179,7 @@ TEST(GgufFile, MissingFileIsNotFound) {
   EXPECT_EQ(GgufFile::Open(testing::TempDir()).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// A checkpoint in three parts, each with one tensor; `change` may damage one.
+// A checkpoint in three parts, each with one tensor. `change` may damage a part.
 class SplitTest : public testing::Test {
  protected:
   static constexpr int kParts = 3;

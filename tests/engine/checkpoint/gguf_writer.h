@@ -1,4 +1,4 @@
-// Builds GGUF files in memory for tests, valid unless a test says otherwise.
+// Builds GGUF files in memory for tests. They are valid unless a test makes them invalid.
 //
 //   GgufWriter writer;
 //   writer.String("general.architecture", "llama").U32("llama.block_count", 2);
@@ -20,20 +20,20 @@ namespace tidepool::engine {
 // Thread-compatible.
 class GgufWriter {
  public:
-  // Metadata, in the order of the calls. `value` is the value's own bytes.
+  // Adds metadata, in the order of the calls. `value` has only the bytes of the value.
   GgufWriter& Value(const std::string& key, GgufValueType type, const std::string& value);
   GgufWriter& U32(const std::string& key, uint32_t value);
   GgufWriter& F32(const std::string& key, float value);
   GgufWriter& Bool(const std::string& key, bool value);
   GgufWriter& String(const std::string& key, const std::string& value);
   GgufWriter& Strings(const std::string& key, const std::vector<std::string>& values);
-  // An array of `count` elements whose bytes are `elements`.
+  // Adds an array of `count` elements. `elements` has the bytes of the elements.
   GgufWriter& Array(const std::string& key, GgufValueType type, uint64_t count,
                     const std::string& elements);
   GgufWriter& I32s(const std::string& key, const std::vector<int32_t>& values);
   GgufWriter& Remove(const std::string& key);
 
-  // A tensor with dims fastest first. `data` is its bytes.
+  // Adds a tensor with these bytes. The fastest dimension is the first of `dims`.
   GgufWriter& Tensor(const std::string& name, GgmlType type, const std::vector<uint64_t>& dims,
                      const std::string& data);
   GgufWriter& F32Tensor(const std::string& name, const std::vector<uint64_t>& dims,
@@ -45,8 +45,9 @@ class GgufWriter {
 
   std::string Build();
 
-  // After Build: the offset of a field. "version", "n_tensors", "n_kv"; "KEY.length", "KEY.type",
-  // "KEY.value"; "NAME.length", "NAME.n_dims", "NAME.dims", "NAME.type", "NAME.offset"; "data".
+  // Returns the offset of a field. The fields are "version", "n_tensors", "n_kv"; "KEY.length",
+  // "KEY.type", "KEY.value"; "NAME.length", "NAME.n_dims", "NAME.dims", "NAME.type", "NAME.offset";
+  // "data". Requires: Build was called.
   size_t OffsetOf(const std::string& mark) const { return marks_.at(mark); }
   const std::map<std::string, size_t>& marks() const { return marks_; }
 
@@ -70,7 +71,7 @@ class GgufWriter {
   uint32_t alignment_ = 32;
 };
 
-// The bytes of a value, as the file has them.
+// Returns the bytes of a value, as they are in the file.
 template <typename T>
 std::string BytesOf(const T& value) {
   return std::string(reinterpret_cast<const char*>(&value), sizeof(T));
@@ -86,7 +87,7 @@ std::string Patched(std::string bytes, size_t offset, T value) {
   return bytes.replace(offset, sizeof(T), BytesOf(value));
 }
 
-// The metadata of a tiny model of one of the supported architectures, without tensors.
+// Returns the metadata of a tiny model of a supported architecture, without tensors.
 GgufWriter TinyModel(const std::string& architecture);
 
 // Writes a file under the test's own temporary folder and returns its path.

@@ -2,8 +2,8 @@
 
 Usage: python3 make_dequantize_vectors.py > dequantize_vectors.txt
 
-Needs numpy and the gguf package (0.19), whose dequantisation is the reference; integer types and
-F64 are numpy's own conversion. One line per block: the type, the block in hexadecimal, and the bits
+Needs numpy and the gguf package (0.19), whose dequantisation is the reference. Integer types and
+F64 are converted by numpy. Each block has a line: the type, the block in hexadecimal, and the bits
 of its values as float32, eight digits each.
 """
 
@@ -44,7 +44,7 @@ NUMBERS = {
 
 
 def finite_half(random):
-    """Any finite f16, subnormals and negatives included."""
+    """Returns any finite f16, including subnormals and negative numbers."""
     while True:
         bits = np.uint16(random.integers(0, 1 << 16))
         if np.isfinite(bits.view(np.float16)):

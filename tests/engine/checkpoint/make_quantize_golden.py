@@ -3,8 +3,8 @@
 Usage: python3 make_quantize_golden.py > quantize_golden.txt
 
 Needs numpy, gguf (0.19) and llama-cpp-python (0.3.36), whose ggml_quantize_chunk runs without an
-importance matrix. quantize_test.cc makes the same data from the same integers. One line each: type,
-kind of data, root mean square error.
+importance matrix. quantize_test.cc makes the same data from the same integers. Each line has a
+type, a kind of data, and the root mean square error.
 """
 
 import ctypes
@@ -28,7 +28,8 @@ def mixed(index):
 
 
 def bell():
-    """Sums of four 16-bit numbers around 0, whole and therefore exact; the spread is about 37837."""
+    """Returns sums of four 16-bit numbers around 0. The sums are integers, and therefore exact.
+    Their standard deviation is about 37837."""
     sums = [sum(z >> shift & 0xFFFF for shift in (0, 16, 32, 48)) - 131070
             for z in map(mixed, range(ROWS * COLUMNS))]
     return np.array(sums, np.float32)

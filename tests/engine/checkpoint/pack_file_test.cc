@@ -110,8 +110,8 @@ TEST_F(PackFileTest, TheTimeOfTheCheckpointDoesNotMatter) {
   EXPECT_TRUE(ReadPack(path_, copied).ok());
 }
 
-// The modification time detects an edit that the samples miss. An archive that truncated the time
-// to seconds changed nothing.
+// The modification time detects an edit that the samples miss. If an archive truncates the time to
+// seconds, the pack is still used.
 TEST_F(PackFileTest, APackOfAnEarlierReleaseIsUsedWhileTheTimeIsTheSame) {
   PackContents earlier = Contents();
   earlier.digest = earlier.sampled_digest;
@@ -139,7 +139,7 @@ TEST_F(PackFileTest, APackOfAnEarlierReleaseGetsTheDigest) {
   PackContents copied = Contents();
   copied.modified_ns = 8000000000;
   EXPECT_TRUE(ReadPack(path_, copied).ok());
-  // The pack has the current format, and is not changed again.
+  // Now the pack has the current format, and a second call does not change it.
   ASSERT_TRUE(Write(Contents()).ok());
   EXPECT_EQ(Bytes(), renewed);
   ASSERT_TRUE(RenewPackDigest(path_, Contents()).ok());
@@ -205,8 +205,8 @@ TEST_F(PackFileTest, AnErrorLeavesNoFile) {
   EXPECT_EQ(Files(), 0u);
 }
 
-// Kills the process at each record, with and without an old pack, also on file systems without
-// unnamed files.
+// Kills the process at each record: with and without an old pack, and also as on file systems
+// without unnamed files.
 TEST_F(PackFileTest, AKillLeavesNoHalfPack) {
   const PackContents contents = Contents();
   for (const bool replace : {false, true}) {

@@ -47,7 +47,7 @@ double RmsError(GgmlType type, const std::vector<float>& x) {
   return std::sqrt(sum / static_cast<double>(x.size()));
 }
 
-// The data of make_quantize_golden.py.
+// Computes the same data as make_quantize_golden.py.
 uint64_t Mixed(uint64_t index) {
   uint64_t z = index * 0x9E3779B97F4A7C15 + 0x9E3779B97F4A7C15;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
@@ -88,7 +88,8 @@ TEST(QuantizeTest, ErrorIsNoLargerThanTheReferences) {
 }
 
 TEST(QuantizeTest, EvenLevelsComeBackNearlyAsTheyWere) {
-  // Codes that reach both ends in every 16 elements, times a scale that float16 can represent.
+  // The values are codes, times a scale that float16 can represent. In every 16 elements, the codes
+  // reach both ends of their range.
   for (const GgmlType type : QuantizableTypes()) {
     std::vector<float> x(kColumns);
     for (int i = 0; i < kColumns; ++i) {
@@ -97,7 +98,8 @@ TEST(QuantizeTest, EvenLevelsComeBackNearlyAsTheyWere) {
     }
     if (type == GgmlType::kIQ4_NL) continue;  // its values are not evenly spaced
     const std::vector<float> values = RoundTrip(type, x);
-    // Other types have more than these eight levels, or quantised scales, and lose a little.
+    // Other types have more than these eight levels, or have quantised scales, so they have a small
+    // error.
     const bool is_float = TypeInfo(type).block_elements == 1;
     const double limit = is_float || type == GgmlType::kMXFP4 ? 0 : 0x1p-6 * 0.1;
     for (int i = 0; i < kColumns; ++i) {
@@ -127,7 +129,8 @@ TEST(QuantizeTest, ZerosConstantsAndExtremesStayFinite) {
   }
 }
 
-// The best line through these elements begins below the smallest one, outside of float16's range.
+// The minimum that fits these elements best is below the smallest element, outside of float16's
+// range.
 TEST(QuantizeTest, AMinimumPastTheLastFloat16StaysFinite) {
   for (const GgmlType type : QuantizableTypes()) {
     for (const float sign : {1.0f, -1.0f}) {

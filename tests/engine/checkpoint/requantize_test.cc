@@ -26,7 +26,7 @@ std::vector<float> Waves(size_t count, float scale = 0.1f) {
   return values;
 }
 
-// One tensor for each rule.
+// Returns a model with one tensor for each rule of requantisation.
 GgufWriter Model() {
   GgufWriter writer = TinyModel("llama");
   writer.U32("general.file_type", 0).U32("split.count", 0);
@@ -154,7 +154,7 @@ TEST(RequantizeTest, BadNumbersAreNamedAndLeaveNothing) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("blk.0.ffn_down.weight"));
     EXPECT_THAT(std::string(status.message()), HasSubstr("row 5"));
     EXPECT_FALSE(std::filesystem::exists(OutPath()));
-    // BF16 has the range, but infinities and NaNs are refused.
+    // BF16 has the same range as float32, but infinities and NaNs are refused.
     const bool fits = std::isfinite(bad);
     EXPECT_EQ(Requantize(in, OutPath(), {.type = GgmlType::kBF16}).ok(), fits);
     std::remove(OutPath().c_str());

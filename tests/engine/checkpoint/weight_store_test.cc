@@ -26,7 +26,7 @@ std::unique_ptr<WeightStore> Store(GgufWriter writer, int threads = 2) {
   return *std::move(store);
 }
 
-// Random bytes, each of which can be part of a finite scale.
+// Returns random blocks. Each byte is such that scales are finite.
 std::string RandomBlocks(GgmlType type, int64_t elements, unsigned seed) {
   const GgmlTypeInfo& info = TypeInfo(type);
   std::mt19937 random(seed);
@@ -35,7 +35,7 @@ std::string RandomBlocks(GgmlType type, int64_t elements, unsigned seed) {
   return bytes;
 }
 
-// Row `row` of a packed matrix must be the dequantisation of row `source_row` of the tensor.
+// Checks that row `row` of a packed matrix is the dequantisation of row `source_row` of the tensor.
 void ExpectRow(const GgufTensor& tensor, int64_t source_row, const PackedMatrix& matrix,
                int64_t row) {
   std::vector<float> expected(tensor.dims[0]);
@@ -46,7 +46,7 @@ void ExpectRow(const GgufTensor& tensor, int64_t source_row, const PackedMatrix&
 }
 
 TEST(WeightStore, PacksEveryTypeExactly) {
-  // 37 rows: a last panel that is not full.
+  // With 37 rows, the last panel is not full.
   constexpr int64_t kRows = 37;
   constexpr int64_t kCols = 512;
   for (uint32_t id = 0; id < 64; ++id) {
@@ -188,7 +188,8 @@ TEST(WeightStore, ErrorsNameTensorAndShapes) {
               HasSubstr("iq: type IQ2_XXS is not supported yet"));
 }
 
-// The status for a tensor with 20 rows of 32 columns and one bad number at byte `offset` of row 13.
+// Returns the status for a tensor with 20 rows of 32 columns, and one bad number at byte `offset`
+// of row 13.
 template <typename T>
 absl::Status StatusWithBad(GgmlType type, int row, size_t offset, T value) {
   std::string bytes = RandomBlocks(type, 20 * 256, 3);

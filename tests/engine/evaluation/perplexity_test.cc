@@ -59,8 +59,8 @@ TEST(PerplexityTest, TheDefaultModeIsAtLeastAsAccurateAsLlamaCpp) {
   const double truth = reference["as_float32"]["perplexity"];
   const double theirs = reference["as_it_is"]["perplexity"];
   EXPECT_LE(std::abs(result->perplexity - truth), std::abs(theirs - truth));
-  // The two round activations to 8 bits in different blocks. So both differ from float32, and from
-  // each other, without a guaranteed bound.
+  // Tidepool and llama.cpp round activations to 8 bits in different blocks. So both differ from
+  // float32 and from each other, without a guaranteed bound.
   absl::PrintF(
       "default mode %.4f, llama.cpp %.4f, float32 %.4f: from float32 %+.2f %% and %+.2f %%, "
       "from llama.cpp %+.2f %%\n",
@@ -70,8 +70,8 @@ TEST(PerplexityTest, TheDefaultModeIsAtLeastAsAccurateAsLlamaCpp) {
               0.02);
 }
 
-// Same numerics, float32, over the whole text. The required limit is 0.5 %; the different order of
-// sums explains less than a twentieth of it.
+// Both compute in float32, over the whole text. The required limit is 0.5 %. The different order of
+// sums explains less than a twentieth of this.
 TEST(PerplexityTest, ExactModeAgreesWithLlamaCppInFloat32) {
   const nlohmann::json reference = ReadJson(kReference)["as_float32"];
   const std::unique_ptr<ModelBundle> bundle = LoadReal(kernels::Precision::kExact);

@@ -13,7 +13,7 @@
 namespace tidepool::engine {
 namespace {
 
-// A model whose forward pass takes one second, and which records its calls.
+// A model that records its calls. Its forward pass takes one second.
 class TimedModel final : public Model {
  public:
   explicit TimedModel(fakes::ManualClock* clock) : clock_(clock) {}
@@ -53,7 +53,7 @@ class TimedModel final : public Model {
 
 class MeasureThroughputTest : public ::testing::Test {
  protected:
-  // KV bytes of one token of the scripted model.
+  // Returns the KV bytes of one token of the scripted model.
   double KvBytes() const {
     double bytes = 0;
     for (const KvSpec& spec : model_.kv_specs()) {

@@ -13,7 +13,8 @@
 namespace tidepool::engine::grammar {
 namespace {
 
-// All single bytes, and longer tokens as vocabularies have them. The last token is a stop token.
+// Returns all single bytes, and longer tokens as real vocabularies have them. The last token is a
+// stop token.
 std::vector<std::string> VocabularyTexts() {
   std::vector<std::string> texts;
   for (int byte = 0; byte < 256; ++byte) texts.emplace_back(1, static_cast<char>(byte));

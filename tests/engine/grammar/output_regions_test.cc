@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kStartText[] = "<|start|>";
 
-// `ir` is a reference, because `start` may be made of it in the same call.
+// `ir` is a reference, because the expression for `start` may add to it in the same call.
 std::shared_ptr<const Grammar> Finished(Expr start, const GrammarIr& ir) {
   GrammarIr copy = ir;
   copy.set_start(start);

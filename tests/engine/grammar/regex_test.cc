@@ -122,7 +122,8 @@ TEST(RegexPoolTest, FreeCharactersAreThoseThatMayCertainlyCome) {
   EXPECT_EQ(pool.FreeCharacters(pool.AnyText()), 0);
 }
 
-// Compares with arithmetic on all decimals of up to two digits before and after the point.
+// Compares the regular expressions with arithmetic, on all decimals of up to two digits before and
+// after the point.
 TEST(NumberRegexTest, BoundsAndMultiplesEqualArithmetic) {
   RegexPool pool;
   NumberRegexes numbers(&pool);

@@ -1,4 +1,4 @@
-// What the tests of collections of schemas share.
+// Functions that all tests of collections of schemas use.
 #ifndef TIDEPOOL_TESTS_ENGINE_GRAMMAR_SCHEMA_CHECKS_H_
 #define TIDEPOOL_TESTS_ENGINE_GRAMMAR_SCHEMA_CHECKS_H_
 
@@ -14,7 +14,7 @@
 
 namespace tidepool::engine::grammar {
 
-// As Python's json.dumps writes it.
+// Returns the text of the value as Python's json.dumps writes it.
 inline std::string Spaced(const nlohmann::ordered_json& value) {
   if (value.is_array()) {
     std::string text = "[";
@@ -32,7 +32,7 @@ inline std::string Spaced(const nlohmann::ordered_json& value) {
   return text + "}";
 }
 
-// The value's text: compact, spaced and indented.
+// Returns the value's text in three forms: compact, spaced and indented.
 inline std::vector<std::string> TextsOf(const nlohmann::ordered_json& value) {
   return {value.dump(), Spaced(value), value.dump(2)};
 }
@@ -45,7 +45,7 @@ struct CollectionArguments {
 };
 inline CollectionArguments arguments;  // NOLINT(runtime/string): set by RunCollectionTest
 
-// The main function of such a test.
+// The main function of a test of a collection.
 inline int RunCollectionTest(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (argc < 3) return 2;
@@ -53,7 +53,8 @@ inline int RunCollectionTest(int argc, char** argv) {
   return RUN_ALL_TESTS();
 }
 
-// Expects that `misses` are exactly the known ones, or writes these.
+// Expects that `misses` are exactly the known misses. With --renew, writes them to the file
+// instead.
 inline void CompareWithKnownMisses(const std::set<std::string>& misses) {
   const std::string& file = arguments.misses_file;
   std::set<std::string> lines, known;

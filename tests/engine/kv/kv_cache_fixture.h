@@ -24,12 +24,12 @@ inline KvSpec Window(int64_t window) {
   return spec;
 }
 
-// A recurrent state of `parts` blocks, in a model that also has one or more Full() layers.
+// Returns the spec of a recurrent state of `parts` blocks. The model must also have Full() layers.
 inline KvSpec State(int64_t parts) {
   return {.kind = KvKind::kState, .state = {{.units = 2 * parts, .unit_bytes = 512}}};
 }
 
-// A cache of this number of blocks for a model of these layers.
+// Returns a cache of this number of blocks, for a model with these layers.
 inline std::unique_ptr<KvCache> MakeCache(const std::vector<KvSpec>& layers, int64_t blocks) {
   auto probe = KvCache::Create(layers, {.memory_bytes = 1 << 20});
   const size_t bytes = blocks * (*probe)->block_bytes();

@@ -27,7 +27,7 @@ TEST(KvCacheTest, LayersOfAGroupAreContiguousInABlock) {
   const KvView& view = cache->view();
   EXPECT_EQ(cache->groups(), 2);
   EXPECT_EQ(view.group_of_layer, (std::vector<int>{0, 1, 0, 1}));
-  const size_t keys = 2 * 4 * kTokens * 2;  // bytes, and as many of values
+  const size_t keys = 2 * 4 * kTokens * 2;  // bytes of the keys; the values have the same number
   EXPECT_EQ(cache->block_bytes(), 4 * keys);
   EXPECT_EQ(view.layers[0].k_offset, 0u);
   EXPECT_EQ(view.layers[0].v_offset, keys);
@@ -38,8 +38,8 @@ TEST(KvCacheTest, LayersOfAGroupAreContiguousInABlock) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(view.layers[0].arena) % 64, 0u);
 }
 
-// Gemma 3 1B: 22 layers with a window, 4 without. A block for 22 layers would waste 82 % in groups
-// of 4.
+// Gemma 3 1B has 22 layers with a window, and 4 without. If a block had room for 22 layers, the
+// group of 4 would waste 82 % of it.
 TEST(KvCacheTest, GroupsAreOfEqualSize) {
   std::vector<KvSpec> layers;
   for (int i = 0; i < 26; ++i) layers.push_back((i + 1) % 6 == 0 ? Full() : Window(64));
@@ -50,7 +50,7 @@ TEST(KvCacheTest, GroupsAreOfEqualSize) {
   std::vector<int> count(cache->groups());
   for (const int group : cache->view().group_of_layer) ++count[group];
   EXPECT_EQ(count, std::vector<int>(13, 2));
-  // 29 and 5 layers (Gemma 3 4B): one place of 35 stays empty.
+  // With 29 and 5 layers (Gemma 3 4B), one of 35 places in the groups stays empty.
   layers.clear();
   for (int i = 0; i < 34; ++i) layers.push_back((i + 1) % 6 == 0 ? Full() : Window(64));
   auto other = MakeCache(layers, 30);
@@ -58,7 +58,8 @@ TEST(KvCacheTest, GroupsAreOfEqualSize) {
   EXPECT_EQ(other->block_bytes(), 5 * layer);
 }
 
-// The two full groups need a block each per 32 tokens, and the eleven others a window.
+// Each of the two full groups needs a block per 32 tokens. Each of the eleven other groups needs
+// the blocks of a window.
 TEST(KvCacheTest, CapacityCountsWindows) {
   std::vector<KvSpec> layers;
   for (int i = 0; i < 26; ++i) layers.push_back((i + 1) % 6 == 0 ? Full() : Window(64));
@@ -236,7 +237,8 @@ TEST(KvCacheTest, APrefixNeedsOnlyTheBlocksInTheWindow) {
   compute();
   EXPECT_EQ(cache->blocks_cached(), 8);
   {
-    // Takes the unused block and the oldest cached one, which is the window group's.
+    // The filler takes the unused block and the oldest cached one, which belongs to the window
+    // group.
     KvLease filler = cache->NewLease("");
     filler.Reserve(kTokens)->Keep();
     EXPECT_EQ(cache->blocks_cached(), 7);
@@ -287,7 +289,7 @@ TEST(KvCacheTest, NamesRecentPrefixes) {
   EXPECT_TRUE(cache->RecentPrefixes(10).empty());
 }
 
-// Two contents with the same hash, as an attacker might construct them.
+// Two contents have the same hash, as an attacker might construct them.
 TEST(BlockPoolTest, AHashCollisionDoesNotShareKv) {
   BlockPool pool(4);
   const BlockKey key = {.hash = {1, 2}, .group = 0};
@@ -297,7 +299,7 @@ TEST(BlockPoolTest, AHashCollisionDoesNotShareKv) {
   pool.Index(block, key, others);
   EXPECT_EQ(pool.Find(key, others), block);
   EXPECT_EQ(pool.Find(key, mine), kNoBlock);
-  // The second one is computed, but not found.
+  // The second content has a block with computed KV, but is not found.
   const int32_t second = pool.Allocate();
   pool.Index(second, key, mine);
   EXPECT_EQ(pool.Find(key, mine), kNoBlock);

@@ -1,5 +1,5 @@
-// What the KV of published models costs, computed here from their config.json, and what `inspect`
-// prints: KvCostOf of the KvSpecs of the file's metadata.
+// The bytes of the KV of published models. The test computes them from config.json, and compares
+// them with KvCostOf of the file's metadata, which `inspect` prints.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -132,8 +132,8 @@ TEST(KvCostTest, AGibibyteHoldsNearlyTheIdealNumberOfTokens) {
   }
 }
 
-// Where arithmetic allows it: 512 MiB of full layers, and the windows. 26 full layers would need
-// 3.25 GiB.
+// The full layers need 512 MiB, and the windows fit, too. If all 26 layers were full, they would
+// need 3.25 GiB.
 TEST(KvCostTest, AGibibyteHoldsALongContextOfAWindowModel) {
   const std::vector<KvSpec> specs = SpecsOf(Gemma3Of1B());
   EXPECT_GE(KvCapacityTokens(specs, kGib, kStepRows), kContext);

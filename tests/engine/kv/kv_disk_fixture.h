@@ -21,8 +21,8 @@ namespace tidepool::engine {
 // Thread-safe. The contents of the disk, and how it behaves. Outlives its files.
 class FakeDisk {
  public:
-  // From now on, each read of a slot waits for one Allow. Writes wait until a read is allowed: of a
-  // write and a read, the disk's thread may begin with either.
+  // From now on, each read of a slot waits for one Allow. Writes also wait until a read is allowed,
+  // because the disk's thread may begin with a write or with a read.
   void Hold() {
     base::MutexLock lock(&mutex_);
     holding_ = true;
@@ -45,7 +45,8 @@ class FakeDisk {
     base::MutexLock lock(&mutex_);
     read_status_ = status;
   }
-  // This number of writes reaches the disk, including small ones. Then the process is killed.
+  // Simulates a kill of the process after this number of writes has reached the disk, including
+  // small writes.
   void KillAfter(int writes) {
     base::MutexLock lock(&mutex_);
     writes_left_ = writes;
@@ -149,7 +150,7 @@ class FakeDisk::File final : public KvDiskFile {
 
 inline std::unique_ptr<KvDiskFile> FakeDisk::Open() { return std::make_unique<File>(this); }
 
-// The smallest limit with this number of slots, for blocks of this size.
+// Returns the smallest limit that allows this number of slots for blocks of this size.
 inline int64_t LimitOf(int64_t slots, int64_t block_bytes) {
   return KvDiskLayout{.block_bytes = block_bytes, .slots = slots}.file_bytes();
 }

@@ -16,7 +16,7 @@ std::vector<int32_t> TokensOf(int name) {
 }
 BlockKey KeyOf(int name) { return {{static_cast<uint64_t>(name), 7}, 0}; }
 
-// Four slots; small numbers identify the blocks.
+// An index of four slots. Small numbers identify the blocks.
 class KvDiskIndexTest : public testing::Test {
  protected:
   KvDiskIndexTest() { index_.EndRestore(); }
@@ -116,7 +116,7 @@ TEST_F(KvDiskIndexTest, RestoresTheOrderOfUse) {
   restored.Restore(0, {.key = KeyOf(0), .stamp = 30});
   restored.Restore(1, {.key = KeyOf(1), .stamp = 10});
   restored.Restore(2, {.key = KeyOf(2), .stamp = 20});
-  // The same content again, with a later stamp: the first slot keeps it.
+  // A second slot has the same content, with a later stamp. The first slot keeps the content.
   restored.Restore(3, {.key = KeyOf(0), .stamp = 40});
   restored.EndRestore();
   EXPECT_EQ(restored.stored(), 3);
@@ -128,7 +128,7 @@ TEST_F(KvDiskIndexTest, RestoresTheOrderOfUse) {
 
 TEST_F(KvDiskIndexTest, BlocksOfALastSpillKeepTheirOrder) {
   for (int name = 1; name <= 3; ++name) Store(name);
-  // Written in reverse order of use.
+  // The blocks were written in the reverse order of their use.
   for (int name = 1; name <= 3; ++name) index_.NoteUse(index_.Find(KeyOf(name)), name - 1);
   EXPECT_GT(index_.entry(0).stamp, index_.entry(1).stamp);
   EXPECT_GT(index_.entry(1).stamp, index_.entry(2).stamp);

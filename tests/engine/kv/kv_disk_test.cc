@@ -57,7 +57,7 @@ class KvDiskTest : public testing::Test {
   }
   bool Has(int number) const { return disk_->Has(Key(number), Tokens(number)); }
 
-  // "ok", "wrong" (bytes that were not written), "failed", or "missing".
+  // Returns "ok", "wrong" (other bytes than were written), "failed", or "missing".
   std::string Read(int number) {
     if (!disk_->StartRead(Key(number), Tokens(number), /*ticket=*/number)) return "missing";
     std::string answer;
@@ -88,7 +88,7 @@ TEST_F(KvDiskTest, ReturnsTheWrittenBlocks) {
     EXPECT_TRUE(Has(i));
     EXPECT_EQ(Read(i), "ok");
   }
-  // A hash of other tokens, and the same prefix of another group of layers, are other blocks.
+  // Blocks differ if their tokens or their groups of layers differ.
   EXPECT_FALSE(disk_->Has(Key(0), Tokens(1)));
   EXPECT_FALSE(disk_->Write(Key(0), Tokens(1), Bytes(1), {}));
   EXPECT_FALSE(disk_->Knows({Key(0).hash, 1}));
@@ -157,14 +157,14 @@ TEST_F(KvDiskTest, ManyUsesSurviveARestart) {
   Start(300);
   for (int i = 300; i < 450; ++i) WriteAndWait(i);
   for (int i = 0; i < 450; ++i) EXPECT_EQ(Has(i), i < 150 || i >= 300) << i;
-  // The first named is the first to be evicted.
+  // The block that was named first is evicted first.
   WriteAndWait(450);
   EXPECT_FALSE(Has(149));
   EXPECT_TRUE(Has(148));
 }
 
-// A use causes no write. The file gets all changes once a minute, so a kill loses at most a
-// minute's.
+// A use of a block causes no write. Once a minute, all uses are written to the file. So a kill
+// loses the uses of at most a minute.
 TEST_F(KvDiskTest, UsesAreWrittenTogether) {
   Start(4);
   for (int i = 0; i < 4; ++i) WriteAndWait(i);
@@ -246,9 +246,9 @@ TEST_F(KvDiskTest, DamagedBlocksAreNotFound) {
   EXPECT_FALSE(Has(0));
   EXPECT_EQ(Read(1), "ok");
   EXPECT_EQ(disk_->stats().damaged_blocks, 1);
-  WriteAndWait(0);  // its slot can be used again
+  WriteAndWait(0);  // the slot can be used again
   EXPECT_EQ(Read(0), "ok");
-  // Damage while the file is closed: of the block, of the entry, and by truncation.
+  // The file is damaged while it is closed: a block, an entry, or the end, which is truncated.
   disk_.reset();
   fake_.Flip(layout.slot_offset(1));
   fake_.Flip(layout.entry_offset(2) + 40);
@@ -298,8 +298,8 @@ TEST_F(KvDiskTest, DropsBlocksWhenTheDiskIsTooSlow) {
   for (int i = 0; i < 200; ++i) EXPECT_EQ(Read(i), i < 64 ? "ok" : "missing") << i;
 }
 
-// An eviction waits for a moment, and after a timeout not at all. A final spill waits as long as
-// necessary.
+// An eviction waits a short time for the disk. After a timeout, later evictions do not wait. A
+// final spill waits as long as necessary.
 TEST_F(KvDiskTest, ALastSpillWaitsForTheDisk) {
   disk_ = KvDisk::Open(fake_.Open(),
                        {.limit_bytes = LimitOf(100, kBlockBytes), .block_bytes = kBlockBytes},

@@ -14,13 +14,13 @@
 namespace tidepool::engine {
 namespace {
 
-// A model with a full and two window groups, in a cache with a system prompt of 20 blocks.
+// A cache for a model with one full group and two window groups. The system prompt has 20 blocks.
 class SharedPromptTest : public testing::Test {
  protected:
   static constexpr int64_t kShared = 20;  // blocks
   static constexpr int64_t kBlocks = 150;
 
-  // A prompt that begins with the system prompt, of `blocks` blocks and one token.
+  // Returns a prompt of `blocks` blocks and one token, which begins with the system prompt.
   static std::vector<int32_t> Prompt(int64_t blocks, int32_t own) {
     std::vector<int32_t> tokens = Tokens(kShared * kTokens);
     const std::vector<int32_t> rest = Tokens((blocks - kShared) * kTokens + 1, 1000 * own);
@@ -28,7 +28,8 @@ class SharedPromptTest : public testing::Test {
     return tokens;
   }
 
-  // Computes all tokens except the last one, in chunks of two blocks. Returns the cached ones.
+  // Computes all tokens except the last one, in chunks of two blocks. Returns the number of cached
+  // tokens.
   static int64_t Compute(KvLease* lease, const std::vector<int32_t>& tokens) {
     const int64_t cached = lease->AttachPrefix(tokens);
     const auto slots = static_cast<int64_t>(tokens.size()) - 1;
@@ -43,7 +44,8 @@ class SharedPromptTest : public testing::Test {
     return cached;
   }
 
-  // Sequences of prompts of 7 blocks with 13 blocks of output, one after the other.
+  // Runs `count` sequences, one after the other. Each has a prompt of 7 blocks and 13 blocks of
+  // output.
   void Pressure(int count) {
     for (int i = 0; i < count; ++i) {
       KvLease lease = cache_->NewLease("", 7 * kTokens);
@@ -69,7 +71,7 @@ TEST_F(SharedPromptTest, IsFoundWhileASequenceUsesIt) {
   EXPECT_EQ(Compute(&user, Prompt(40, 2)), kShared * kTokens);
   Pressure(100);
   EXPECT_EQ(CachedOf(Prompt(22, 3)), kShared * kTokens);
-  // The tail is not held: if it must be, the memory is there.
+  // The cached tail of the window groups does not count as used: its blocks can be allocated.
   EXPECT_EQ(cache_->blocks_free(), kBlocks - user.blocks_held());
   KvLease all = cache_->NewLease("");
   EXPECT_TRUE(all.Reserve(cache_->blocks_free() / 3 * kTokens).has_value());
@@ -85,8 +87,8 @@ TEST_F(SharedPromptTest, IsFoundAsLongAsItsUsersComeBackInTime) {
   }
 }
 
-// Full blocks and the tail are evicted at the same time: a block of one kind without the others
-// would waste memory.
+// The blocks of full groups and the tail of window groups are evicted at the same time. Each kind
+// is useless without the other.
 TEST_F(SharedPromptTest, IsEvictedAsAWhole) {
   {
     KvLease user = cache_->NewLease("", 22 * kTokens);
@@ -157,7 +159,7 @@ TEST_F(SharedPromptTest, APromptIsFoundAgainWithoutItsOutput) {
   EXPECT_EQ(CachedOf(again), 10 * kTokens);
   again.resize(8 * kTokens);
   EXPECT_EQ(CachedOf(again), 7 * kTokens);
-  // The whole sequence, too.
+  // The whole sequence is also found.
   EXPECT_EQ(CachedOf(tokens), 30 * kTokens);
 }
 
@@ -233,7 +235,7 @@ TEST(BlockPoolTest, ASpareBlockEvictsOnlySpareOnes) {
   const int32_t spare = AddBlock(1, BlockValue::kSpare, &pool);
   AddBlock(2, BlockValue::kPassed, &pool);
   AddBlock(3, BlockValue::kBoundary, &pool);
-  // Less than a quarter of all blocks are spare.
+  // No block is evicted, because less than a quarter of all blocks are spare.
   EXPECT_EQ(pool.NextEvicted(BlockUse::kSpare), kNoBlock);
   const int32_t second = pool.Allocate(BlockUse::kSpare);
   pool.Index(second, KeyOf(4), Tokens(kTokens));
@@ -258,7 +260,7 @@ TEST(BlockPoolTest, ASupersededBlockIsSpareUnlessTwoSequencesBeganThere) {
   EXPECT_EQ(pool.CachedBlocks(), (std::vector<int32_t>{shared, once, boundary}));
   EXPECT_EQ(pool.ValueOf(shared), BlockValue::kBoundary);
   EXPECT_EQ(pool.ValueOf(once), BlockValue::kSpare);
-  // Another sequence continues there.
+  // Another sequence continues after the block `once`.
   pool.AddHolder(once);
   pool.Release(once, BlockValue::kBoundary);
   EXPECT_EQ(pool.CachedBlocks(), (std::vector<int32_t>{once, shared, boundary}));

@@ -161,7 +161,7 @@ TEST(StateLeaseTest, APlanThatIsDroppedChangesNothing) {
       EXPECT_EQ(Copy(span.state_in), in);
     }
     in = Copy(span.state_in);
-    // Three blocks of KV, a state and a snapshot.
+    // The pass needs three blocks of KV, a state and a snapshot.
     EXPECT_EQ(cache->blocks_free(), free - 3 - 2 * kParts);
     space.reset();
     EXPECT_EQ(cache->blocks_free(), free);
@@ -178,7 +178,7 @@ TEST(StateLeaseTest, SnapshotsAreWhereAPassGoesOverABoundary) {
   const RowSpan span = SpanOf(lease, tokens, 250);
   std::vector<int64_t> rows;
   for (const kernels::StateSnapshot& one : span.state_snapshots) rows.push_back(one.rows);
-  // The branch, the end of the prompt, and the last boundary.
+  // The snapshots are at the branch, at the end of the prompt, and at the last boundary.
   EXPECT_EQ(rows, (std::vector<int64_t>{3 * kTokens, 6 * kTokens, 7 * kTokens}));
   space->Keep();
   lease.Commit(absl::MakeSpan(tokens).first(250));
@@ -310,7 +310,7 @@ TEST(StateLeaseTest, SpareCheckpointsOfAPromptTakeAQuarterOfTheMemory) {
   }
 }
 
-// The rest of the memory has checkpoints of other sequences.
+// The memory that a prompt does not need has checkpoints of other sequences.
 TEST(StateLeaseTest, SpareCheckpointsEvictNoOtherOnes) {
   const std::vector<int32_t> of_a = Tokens(70);
   const std::vector<int32_t> of_b = Tokens(330, 1000);
@@ -321,8 +321,8 @@ TEST(StateLeaseTest, SpareCheckpointsEvictNoOtherOnes) {
   }
   const std::vector<int64_t> before = Checkpoints(cache.get(), of_a);
   EXPECT_EQ(before, (std::vector<int64_t>{1, 2}));
-  // 8 blocks have checkpoints and KV of a. 11 get KV of b, 3 its state, and 6 are for the
-  // checkpoints of its prompt and of its last boundary. 12 are left.
+  // 8 blocks have checkpoints and KV of a. b needs 11 blocks for KV, 3 for its state, and 6 for the
+  // checkpoints of its prompt and of its last boundary. 12 blocks are left.
   KvLease b = cache->NewLease("", 310);
   Compute(&b, of_b, 325, 325, Snapshots::kWithSpare);
   EXPECT_EQ(Checkpoints(cache.get(), of_a), before);
@@ -393,7 +393,8 @@ TEST(StateLeaseTest, SnapshotsDoNotTakeWantedBlocks) {
   const std::vector<int32_t> of_a = Tokens(40);
   const std::vector<int32_t> of_b = Tokens(80, 1000);
   for (const int64_t spare : {kParts - 1, kParts}) {
-    // Sequence a has two blocks of KV, a state and a checkpoint, and b has as many reserved.
+    // Sequence a has two blocks of KV, a state and a checkpoint. Sequence b has reserved the same
+    // number of blocks.
     auto cache = MakeCache({Full(), State(kParts)}, 4 + 3 * kParts + spare);
     KvLease a = cache->NewLease("", 10);
     Compute(&a, of_a, 33, 32);

@@ -1,5 +1,5 @@
-// The families with experts, with a quarter of their experts in memory: biases, shared experts,
-// groups and multipliers included.
+// Families with experts, of which a quarter is in memory. The models have biases, shared experts,
+// groups and multipliers.
 #include <cstring>
 #include <memory>
 #include <string>
@@ -36,7 +36,8 @@ class FamilyTiersTest : public testing::TestWithParam<const char*> {
     return *std::move(plan);
   }
 
-  // Logits of a few tokens. `experts`: null for all in memory, on the CPU.
+  // Returns the logits of a few tokens. If `experts` is null, all experts are in memory, on the
+  // CPU.
   static std::vector<float> Logits(const ExpertOptions* experts, int64_t chunk_rows) {
     Checkpoint file = Open();
     const ModelConfig config = *ModelConfig::Parse(file);

@@ -59,7 +59,7 @@ TEST(PlanExpertSlotsTest, AGpuKeepsTheLargerReserve) {
       7);
 }
 
-// All experts need slots there, because a GPU cannot read other memory.
+// Below a GPU, all experts need slots in the host's memory, because a GPU cannot read other memory.
 TEST(PlanExpertSlotsTest, BelowAGpuAllExpertsHaveSlotsIfTheyFit) {
   MemoryLimits limits = {.level = MemoryLevel::kBelowDevice};
   EXPECT_EQ(*PlanExpertSlots({}, limits, kSizes), 100);

@@ -44,7 +44,7 @@ TEST_F(TieredDamageTest, ADamagedRecordIsRebuiltFromTheCheckpoint) {
   ASSERT_EQ(lines.size(), 1u) << "each of them";
   EXPECT_THAT(lines[0], HasSubstr(pack_));
   EXPECT_THAT(lines[0], HasSubstr("rebuilt from the model file"));
-  // Until no record that a run needs is damaged.
+  // Runs until no record that a run needs is damaged.
   for (int i = 0; i < 100 && Read(pack_) != sound; ++i) {
     const auto bundle = MustLoad(model_, Share(1));
     if (bundle->model->offload_stats()->rebuilt_records == 0) break;
@@ -52,7 +52,7 @@ TEST_F(TieredDamageTest, ADamagedRecordIsRebuiltFromTheCheckpoint) {
   EXPECT_EQ(Read(pack_), sound);
 }
 
-// The checkpoint's experts are damaged in the same way.
+// The experts in the checkpoint are also damaged.
 TEST_F(TieredDamageTest, ARecordThatCannotBeRebuiltIsLostUntilTheCheckpointIsRestored) {
   Notes notes;
   ExpertOptions options = Share(12.1 / 48);
@@ -92,7 +92,7 @@ TEST_F(TieredDamageTest, ATruncatedCheckpointRebuildsNothing) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat(model_, ": bytes ")));
 }
 
-// The file of that name may belong to another checkpoint.
+// The new file with the pack's name may belong to another checkpoint.
 TEST_F(TieredDamageTest, APackThatWasReplacedIsNotWrittenTo) {
   const auto bundle = MustLoad(model_, Share(12.1 / 48));
   const auto expected = Logits(bundle.get(), 24);
@@ -111,7 +111,7 @@ TEST_F(TieredDamageTest, APackThatWasReplacedIsNotWrittenTo) {
 TEST_F(TieredDamageTest, APackWithADamagedHeaderIsRebuilt) {
   const auto expected = Logits(MustLoad(model_, Share(0.5)).get(), 24);
   const std::string sound = Read(pack_);
-  for (const int64_t at : {3, 90, 500}) {  // the first bytes, a record's, and the checksum
+  for (const int64_t at : {3, 90, 500}) {  // in the first bytes, in a record, and in the checksum
     std::string bad = sound;
     bad[at] = static_cast<char>(bad[at] ^ 1);
     std::ofstream(pack_, std::ios::binary) << bad;

@@ -82,7 +82,8 @@ class TieredModelTest : public testing::Test {
   }
   ~TieredModelTest() override { std::filesystem::remove_all(folder_); }
 
-  // On a device, if experts have a memory limit. The host's memory then has the same limit.
+  // Returns the options for a load. If experts have a memory limit, the model runs on a device, and
+  // the host's memory has the same limit.
   static LoadOptions OptionsFor(ExpertOptions experts, int threads = 2) {
     LoadOptions options = {.threads = threads, .experts = std::move(experts)};
     if (options.experts.memory.kind == ExpertMemoryKind::kAuto) return options;

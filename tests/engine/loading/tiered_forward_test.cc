@@ -87,7 +87,7 @@ constexpr int64_t kTopK = 4;
 
 using Parts = std::vector<std::pair<Walker*, int64_t>>;  // rows of sequences
 
-// Random numbers of rows for some of the unfinished sequences.
+// Returns random numbers of rows for some of the unfinished sequences.
 Parts DrawParts(std::vector<Walker>* walkers, std::mt19937* random) {
   Parts parts;
   for (Walker& walker : *walkers) {
@@ -144,8 +144,8 @@ void ExpectAllEvents(const moe::OffloadStats& sum) {
   EXPECT_GT(sum.prefetch_wasted_bytes, 0);
 }
 
-// Covers any budget, policy and prefetch, with and without resident experts at the start, and
-// changes in between. Sequences continue in random batches, and reads end in random order after
+// Covers random budgets, policies and prefetch, with and without resident experts at the start, and
+// changes during the run. Sequences continue in random batches, and reads end in random order after
 // random times.
 TEST_F(TieredForwardTest, NothingThatTiersDoChangesABit) {
   models_.Write(*tools::FindShape("tiny-moe"), GgmlType::kQ4_K);
@@ -228,7 +228,7 @@ void ExpectReadOnce(const moe::OffloadStats& before, const moe::OffloadStats& st
   EXPECT_LE(read * 100, std::min(misses, absent) * stats.record_bytes * 105);
 }
 
-// Copies may end after their pass, so `before` is the start.
+// `before` has the counts at the start, because copies may end after their pass.
 void ExpectCopiedOnce(const moe::OffloadStats& before, const moe::OffloadStats& stats,
                       int64_t absent) {
   const int64_t misses = stats.placement.misses() - before.placement.misses();

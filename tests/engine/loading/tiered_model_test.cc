@@ -98,7 +98,7 @@ void CheckCountsAsReplay(const std::string& model, const LoadOptions& load) {
   }
 }
 
-// For records of one size and of different sizes.
+// Tests records of one size and of different sizes.
 TEST_F(TieredModelTest, CountsAsReplayDoes) {
   for (const std::string& model : {model_, WriteMixed()}) {
     for (const moe::PolicyKind policy : {moe::PolicyKind::kAdaptive, moe::PolicyKind::kLru,
@@ -233,7 +233,8 @@ TEST_F(TieredModelTest, TheKvOfAnnouncedTokensIsCounted) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("MiB are KV"));
 }
 
-// The index counts too. It is large here, because a small model has small blocks.
+// The memory of the index is also counted. The index is large here, because a small model has small
+// blocks.
 TEST_F(TieredModelTest, TheMemoryOfAKvDiskIsCounted) {
   constexpr int64_t kGib = int64_t{1} << 30;
   const auto load = [&](int64_t kv_disk_bytes) {
@@ -270,7 +271,7 @@ TEST(PlanExpertSlotsTest, AutoTakesAllExpertsOrTheFreeMemory) {
 }
 
 TEST(PlanExpertSlotsTest, TheReserveIsSmallerWhereThereIsLittle) {
-  // A quarter of 400 MiB, leaving 300 - 50 - 30.
+  // A quarter of 400 MiB is reserved, so 300 - 50 - 30 MiB are left.
   EXPECT_EQ(*PlanExpertSlots({}, {400 * kMib, -1, 50 * kMib}, kSizes), 0);
   EXPECT_EQ(*PlanExpertSlots({}, {320 * kMib, -1, 50 * kMib}, kSizes), (240 - 80) / 2 - 8);
 }
@@ -318,7 +319,8 @@ TEST(PlanExpertSlotsTest, ASmallShareIsRaisedToTheMinimum) {
   EXPECT_EQ(RaisedShareNote(memory(1), few), "");
 }
 
-// A slot can hold any expert, and a share is one of bytes. So there are fewer slots than experts.
+// Each slot is as large as the largest expert, and a share is a share of bytes. So the number of
+// slots is a smaller share of the number of experts.
 TEST(PlanExpertSlotsTest, AShareOfUnequalExpertsIsOneOfTheirBytes) {
   ExpertSizes sizes = kSizes;
   sizes.total_bytes = 150 * kMib;

@@ -1,4 +1,4 @@
-// The rules about bits: changes that must not change any bit of a model's logits.
+// Batches, threads and the place of KV blocks must not change any bit of a model's logits.
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -30,7 +30,7 @@ std::string Name(const testing::TestParamInfo<BitsCase>& test) {
          std::string(kernels::DTypeName(test.param.kv_dtype));
 }
 
-// Ids of a sequence, longer than two KV blocks.
+// Returns the ids of a sequence that is longer than two KV blocks.
 std::vector<int32_t> Ids(int64_t count, int seed) {
   std::mt19937 random(seed);
   std::vector<int32_t> ids(count);
@@ -56,7 +56,7 @@ std::vector<float> Logits(const BitsCase& test_case, const RunOptions& options,
   return AllLogits(LoadWith(test_case, options).model.get(), ids, 512);
 }
 
-// The logits of the CPU's backend.
+// Returns the logits of the CPU's backend.
 std::vector<float> Expected(const BitsCase& test_case, absl::Span<const int32_t> ids) {
   RunOptions options = OptionsOf(test_case);
   options.backend = TestBackend::kCpu;
@@ -102,8 +102,7 @@ struct Walker {
   std::vector<float> logits;  // of all rows so far
 };
 
-// Sequences continue at random, several in one batch, with blocks scattered over an arena full of
-// NaNs.
+// Random sequences continue in each batch. Their blocks are scattered over an arena full of NaNs.
 TEST_P(BitsTest, BatchCompositionAndBlocksChangeNoBit) {
   const LoadedModel loaded = LoadDefault();
   TransformerModel& model = *loaded.model;

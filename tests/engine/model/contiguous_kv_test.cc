@@ -1,4 +1,4 @@
-// The recurrent states of a ContiguousKv.
+// Tests the recurrent states of a ContiguousKv.
 #include "engine/model/contiguous_kv.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ class ContiguousKvTest : public testing::Test {
     return {row, row + output->logits.cols};
   }
 
-  // The logits after all tokens of a sequence, which are computed in chunks of this size.
+  // Computes a sequence in chunks of this size. Returns the logits after all tokens.
   std::vector<float> InChunks(int sequence, int64_t chunk) {
     std::vector<float> logits;
     for (int64_t first = 0; first < kLength; first += chunk) {
@@ -61,7 +61,7 @@ TEST_F(ContiguousKvTest, APassCanBeRepeatedUntilItIsCommitted) {
   kv_.Commit(0);
   Logits({{SpanOf(0, 60, 10)}});
   EXPECT_EQ(Logits({{SpanOf(0, 60, 40)}}), expected);
-  // A commit too much shows that the fake reads the state.
+  // A second commit changes the logits. This shows that the test model really reads the state.
   kv_.Commit(0);
   EXPECT_NE(Logits({{SpanOf(0, 60, 40)}}), expected);
 }

@@ -1,4 +1,4 @@
-// What rows of families.cc and keys of newer families become in a ModelConfig.
+// The ModelConfig that results from the rows of families.cc and from the keys of newer families.
 #include <cmath>
 #include <set>
 #include <string>
@@ -48,7 +48,8 @@ TEST(FamilyConfig, PatternsSayWhichLayersHaveWindows) {
   EXPECT_EQ(windows(with_window("gemma3")), (Windows{16, 16, 16, 16, 16, 0, 16}));
   EXPECT_EQ(windows(with_window("gemma3").U32("gemma3.attention.sliding_window_pattern", 3)),
             (Windows{16, 16, 0, 16, 16, 0, 16}));
-  // Qwen's converters write the window of models that do not use it, and then no pattern.
+  // Qwen's converters write a window even for models that do not use it. Then they write no
+  // pattern.
   EXPECT_EQ(windows(with_window("qwen2").Array("qwen2.attention.sliding_window_pattern",
                                                GgufValueType::kBool, 7,
                                                std::string("\0\0\0\1\1\1\1", 7))),
@@ -99,7 +100,7 @@ TEST(FamilyConfig, GraniteHasFourMultipliers) {
   EXPECT_EQ(config.layers[1].attention_scale, 0.5f);
 }
 
-// 27B has heads of 128, but its scale is that of 168.
+// Gemma 27B has heads of 128 dimensions, but its attention has the scale for 168.
 TEST(FamilyConfig, GemmaScalesByWidthIn27B) {
   const auto scale = [](const GgufWriter& writer) {
     return ParseOrDie(writer).layers[0].attention_scale;

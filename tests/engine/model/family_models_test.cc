@@ -1,5 +1,5 @@
-// A tiny model of each family, with the metadata that llama.cpp's converter writes, against
-// transformers.
+// Compares a tiny model of each family with transformers. The files have the metadata that
+// llama.cpp's converter writes.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -67,7 +67,8 @@ TEST_P(FamilyModelTest, ChunksThreadsAndIsaChangeNoBit) {
   EXPECT_TRUE(same(logits(Isa::kPortable, 1, 512)));
 }
 
-// Also that the workspace is exactly as large as needed for logits, and large enough for argmax.
+// Also checks that the workspace is exactly as large as needed for logits, and large enough for
+// argmax.
 TEST_P(FamilyModelTest, ArgMaxIsThatOfTheLogits) {
   const LoadedModel loaded = LoadWith({.precision = Precision::kFast});
   TransformerModel& model = *loaded.model;

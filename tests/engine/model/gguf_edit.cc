@@ -10,7 +10,7 @@
 namespace tidepool::engine {
 namespace {
 
-// Bytes of a number.
+// Returns the number of bytes of a scalar type.
 size_t NumberBytes(GgufValueType type) {
   switch (type) {
     case GgufValueType::kUint8:
@@ -36,7 +36,8 @@ size_t NumberBytes(GgufValueType type) {
   return 0;
 }
 
-// The bytes of a scalar value, or of the elements of an array of numbers, as the file has them.
+// Returns the bytes of a scalar value, or of the elements of an array of numbers, as they are in
+// the file.
 std::string ValueBytes(const GgufEntry& entry) {
   size_t size = 0;
   if (entry.type == GgufValueType::kString) {

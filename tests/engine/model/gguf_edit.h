@@ -27,7 +27,7 @@ class GgufEdit {
   GgufWriter& metadata() { return metadata_; }
   const std::vector<EditableTensor>& tensors() const { return tensors_; }
 
-  // The tensor; ends the process when there is none.
+  // Returns the tensor. Ends the process if there is none.
   EditableTensor& at(const std::string& name);
   // Removes the tensor and returns it.
   EditableTensor Take(const std::string& name);

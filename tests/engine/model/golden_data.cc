@@ -43,7 +43,7 @@ const char* NpyType<int32_t>() {
 
 }  // namespace
 
-// Version 1.0: magic, u16 length, a Python dict as text, data.
+// Reads the .npy format 1.0: magic, length as u16, a Python dict as text, data.
 template <typename T>
 NpyArray<T> ReadNpy(const std::string& path) {
   const std::string bytes = ReadFile(path);

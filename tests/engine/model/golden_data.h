@@ -20,7 +20,8 @@
 
 namespace tidepool::engine {
 
-// A whole array, in C order. Reading ends the process when the file is missing or of another type.
+// A whole array, in C order. Reading it ends the process if the file is missing or has another
+// type.
 template <typename T>
 struct NpyArray {
   std::vector<int64_t> shape;
@@ -31,7 +32,7 @@ struct NpyArray {
     return absl::MakeConstSpan(values).subspan(row * cols, cols);
   }
 };
-// For float ("<f4"), double ("<f8") and int32_t ("<i4").
+// Reads arrays of float ("<f4"), double ("<f8") and int32_t ("<i4").
 template <typename T>
 NpyArray<T> ReadNpy(const std::string& path);
 
@@ -52,10 +53,10 @@ struct RunOptions {
   TestBackend backend = TestBackend::kFromEnvironment;
 };
 
-// Ends the process with the error when the file cannot be loaded.
+// Ends the process with the error if the file cannot be loaded.
 LoadedModel Load(const std::string& path, const RunOptions& options);
 
-// Logits after every token: [tokens * vocab_size].
+// Returns the logits after every token: [tokens * vocab_size].
 std::vector<float> AllLogits(TransformerModel* model, absl::Span<const int32_t> ids,
                              int64_t chunk_rows);
 
@@ -69,7 +70,7 @@ struct Difference {
 };
 Difference Compare(const std::vector<float>& ours, const std::vector<float>& truth);
 
-// Greedy generation, one sequence, kept between calls.
+// Greedy generation of one sequence, which continues with each call.
 class GreedyRun {
  public:
   // `slots` limits the sequence's length.

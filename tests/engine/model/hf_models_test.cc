@@ -21,7 +21,7 @@ constexpr char kFolder[] = "tests/golden/hf/";
 std::string ModelPath(const std::string& name) { return kFolder + name; }
 nlohmann::json Golden(const std::string& name) { return ReadJson(ModelPath(name) + ".json"); }
 
-// In one pass, in chunks, and token by token.
+// Compares the logits of one pass, of chunks, and of a pass per token.
 void CompareLogits(const std::string& name) {
   const LoadedModel loaded = Load(ModelPath(name), {.precision = Precision::kExact});
   const nlohmann::json golden = Golden(name);
@@ -48,7 +48,7 @@ void CompareGreedyIds(const std::string& name) {
   EXPECT_EQ(ours, truth);
 }
 
-// A model without a tokenizer.
+// Tests of models without a tokenizer.
 class HfFamilyTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(HfFamilyTest, ExactLogitsAgreeWithTransformers) { CompareLogits(GetParam()); }

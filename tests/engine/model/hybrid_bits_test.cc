@@ -1,4 +1,5 @@
-// Models with recurrent states: changes that must not change any bit of their logits.
+// Models with recurrent states: batches and the division into passes must not change any bit of
+// their logits.
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -47,7 +48,7 @@ struct Hybrid {
 
 class HybridBitsTest : public testing::TestWithParam<Hybrid> {
  protected:
-  // The model, with a context that is long enough for several parts.
+  // Loads the model with a context that is long enough for several parts of a pass.
   static LoadedModel LoadWith(RunOptions options) {
     options.precision = Precision::kFast;
     options.kv_dtype = DType::kF16;
@@ -82,7 +83,7 @@ TEST_P(HybridBitsTest, AnyThreadsAndIsaGiveTheSameBits) {
   }
 }
 
-// Sequences continue at random, several in one batch, in memory full of NaNs.
+// Random sequences continue in each batch. Unused memory is full of NaNs.
 TEST_P(HybridBitsTest, BatchCompositionChangesNoBit) {
   constexpr int kSequences = 4;
   const LoadedModel loaded = LoadWith({});
@@ -131,7 +132,7 @@ TEST_P(HybridBitsTest, BatchCompositionChangesNoBit) {
   }
 }
 
-// More rows than a part can have, in spans that begin and end anywhere.
+// A pass has more rows than a part can have. Its spans begin and end anywhere.
 TEST_P(HybridBitsTest, RowsOfAPassInPartsHaveTheBitsOfTheWhole) {
   constexpr int64_t kLengths[] = {700, 200, 1, 1100};
   const LoadedModel loaded = LoadWith({.threads = 2});
@@ -176,7 +177,8 @@ TEST_P(HybridBitsTest, SnapshotsAreTheStatesAfterTheirRows) {
   ASSERT_TRUE(model.Forward({.spans = {span}}, kv.view(), &workspace).ok());
   const std::vector<float> all = AllLogits(&model, ids, 512);
   const int64_t cols = model.vocab_size();
-  // From the last to the first, because each run overwrites the KV of the slots after its snapshot.
+  // The snapshots are used from the last to the first, because each run overwrites the KV after its
+  // snapshot.
   for (size_t i = std::size(kSnapshots); i-- > 0;) {
     const int64_t first = kSnapshots[i];
     kv.ContinueFrom(static_cast<int>(i), 0);

@@ -1,4 +1,4 @@
-// What the keys of models with layers without attention become in a ModelConfig.
+// The ModelConfig of models in which some layers have no attention.
 #include <string>
 #include <vector>
 
@@ -16,7 +16,7 @@ absl::StatusOr<ModelConfig> Parse(GgufWriter writer) {
   return ModelConfig::Parse(*file);
 }
 
-// Four layers, with delta nets of 2 K heads and 6 V heads.
+// Returns the metadata of four layers. The delta nets have 2 K heads and 6 V heads.
 GgufWriter Qwen35() {
   return TinyModel("qwen35")
       .U32("qwen35.block_count", 4)
@@ -136,7 +136,7 @@ TEST(MixerConfig, SizesThatDoNotFitAreRefused) {
   refusal(Qwen35().I32s("qwen35.rope.dimension_sections", {2, 2, 2, 0}),
           "expected 3 or 4 numbers of pairs, at most 4 in all");
   refusal(Qwen35().I32s("qwen35.rope.dimension_sections", {5, -1}), "expected 3 or 4 numbers");
-  // A file whose V heads have another order.
+  // The V heads of this file have another order.
   refusal(Qwen35().Bool("qwen35.ssm.v_head_reordered", true), "ssm.v_head_reordered");
 }
 

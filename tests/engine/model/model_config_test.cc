@@ -191,8 +191,8 @@ TEST(ModelConfig, LinearScaling) {
                    0.01);
 }
 
-// 64 dimensions at base 150000, scaled 32 times from 4096 positions: values from the formula, which
-// agrees with two other implementations.
+// A rotary embedding of 64 dimensions with base 150000 is scaled 32 times from 4096 positions. The
+// expected values are from the formula, which agrees with two other implementations.
 TEST(ModelConfig, YarnScaling) {
   const ModelConfig config =
       ParseOrDie(TinyModel("qwen3")
@@ -403,7 +403,7 @@ TEST(ModelConfig, NeutralValuesOfForeignKeysAreFine) {
 }
 
 TEST(AttentionDepth, IsWhereAttentionTakesAsMuchAsTheWeights) {
-  // SmolLM2-135M.
+  // This is the configuration of SmolLM2-135M.
   ModelConfig config;
   config.hidden_size = 576;
   config.layers.assign(30, {.heads = 9, .kv_heads = 3, .head_dim = 64, .ffn_width = 1536});
@@ -413,7 +413,7 @@ TEST(AttentionDepth, IsWhereAttentionTakesAsMuchAsTheWeights) {
   EXPECT_EQ(AttentionDepth(config), 6144);
   for (LayerConfig& layer : config.layers) layer.sliding_window = 512;
   EXPECT_EQ(AttentionDepth(config), 0);
-  // Of experts only those count that a row uses.
+  // Only the experts that a row uses are counted.
   config.layers = {{.heads = 9, .kv_heads = 3, .head_dim = 64, .ffn = FfnKind::kMoe}};
   config.moe = {.experts = 64, .experts_used = 2, .expert_width = 704, .shared_width = 128};
   EXPECT_EQ(AttentionDepth(config), 3072);

@@ -22,7 +22,7 @@ using kernels::DType;
 using kernels::Isa;
 using kernels::Precision;
 
-// One of each architecture and of each family of weight types.
+// These models have each architecture and each family of weight types.
 constexpr const char* kTinyModels[] = {
     "llama3_rope_f16", "llama_f32",     "llama_quants",    "mistral_bf16",
     "mixtral_q4_0",    "qwen2_q8_0",    "qwen2moe_f32",    "qwen3_f32",
@@ -30,7 +30,7 @@ constexpr const char* kTinyModels[] = {
 };
 constexpr Isa kIsas[] = {Isa::kBest, Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni};
 
-// Longer than two KV blocks.
+// Returns the ids of a sequence that is longer than two KV blocks.
 std::vector<int32_t> Ids(int64_t count) {
   std::mt19937 random(20);
   std::vector<int32_t> ids(count);

@@ -75,7 +75,8 @@ class Sequence {
   int64_t slots_used_ = 0;
 };
 
-// Generates `count` tokens on both backends, and returns those of the emulated device.
+// Generates `count` tokens on both backends, and compares the logits. Returns the tokens of the
+// emulated device.
 std::vector<int32_t> Generate(Precision precision, const std::vector<int32_t>& prompt,
                               size_t count) {
   Sequence device(kernels::MakeCudaBackend({.precision = precision}).value(), precision);

@@ -1,4 +1,4 @@
-// SmolLM2-135M-Instruct Q4_1 against transformers on the dequantised weights.
+// Compares SmolLM2-135M-Instruct Q4_1 with transformers on the dequantised weights.
 // tests/golden/README.md says how the numbers were made and defines the metrics and tolerances.
 #include <algorithm>
 #include <cmath>
@@ -78,9 +78,9 @@ TEST_F(SmolLm2Test, ExactGreedyTextIsTheTruthUpToTheFirstNearTie) {
   }
 }
 
-// The rules about bits for the sizes of a real model. bits_test.cc covers the other rules. The
-// portable kernels call a function for every exact multiply-add, so they get only the shortest
-// prompt.
+// Threads, ISA and chunks do not change any bit with the sizes of a real model. bits_test.cc covers
+// the other rules about bits. The portable kernels call a function for every exact multiply-add, so
+// they get only the shortest prompt.
 TEST_F(SmolLm2Test, ThreadsIsaAndChunkChangeNoBit) {
   const nlohmann::json golden = ReadJson(std::string(kPrompts) + "golden.json");
   for (const Precision precision : {Precision::kFast, Precision::kExact}) {
@@ -185,7 +185,8 @@ TEST_F(SmolLm2Test, QuantisedKvIsAsCloseAsLlamaCpp) {
   const LoadedModel loaded = Load(RealModelPath(), {.kv_dtype = DType::kQ8_0, .threads = kThreads});
   const TextMetrics exact = Measure(truth, loaded.model.get());
   std::printf("q8_0 KV alone: mean |error| %.5f, mean KL %.7f\n", exact.error, exact.kl);
-  // With float32 arithmetic, only the KV's rounding remains, well below that of the activations.
+  // With float32 arithmetic, only the KV is rounded. This error is much smaller than that of
+  // rounding activations.
   EXPECT_LE(exact.error, 0.5 * truth.golden["llamacpp"]["sample_mean_abs_error"].get<double>());
   EXPECT_LE(exact.kl, 0.5 * truth.golden["llamacpp"]["bucket_mean_kl"].get<double>());
 

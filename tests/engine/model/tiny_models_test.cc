@@ -1,4 +1,4 @@
-// Every family's tiny model against transformers.
+// Compares the tiny model of every family with transformers.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -49,12 +49,12 @@ TEST_P(TinyModelTest, ExactGreedyIdsAreTransformers) {
   }
 }
 
-// Default mode: int8 activations if weights are quantised, and F16 KV. With float weights only the
-// KV is rounded, by 2^-12 of each value on average; for logits with a spread of 3, this gives
-// errors of 0.001 to 0.002. Blocks of int8 round to 1/254 of their largest element in each of a
-// dozen products: llama.cpp, which does the same, differs by 0.04 to 0.12 on these files. The
-// limits are the upper ends of these ranges, doubled if there is no other implementation to compare
-// with.
+// The default mode has F16 KV, and int8 activations if weights are quantised. With float weights,
+// only the KV is rounded, by 2^-12 of each value on average. For logits with a standard deviation
+// of 3, this gives errors of 0.001 to 0.002. Blocks of int8 round to 1/254 of their largest element
+// in each of a dozen products. llama.cpp does the same, and differs by 0.04 to 0.12 on these files.
+// The limits are the upper ends of these ranges. They are doubled if there is no other
+// implementation for comparison.
 TEST_P(TinyModelTest, DefaultModeStaysClose) {
   const LoadedModel loaded =
       Load(ModelPath(), {.precision = Precision::kFast, .kv_dtype = DType::kF16});

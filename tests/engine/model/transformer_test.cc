@@ -71,8 +71,8 @@ TEST(TransformerTest, PositionsDefaultToSlots) {
   EXPECT_EQ(sequence.Run(span), expected);
 }
 
-// RoPE only depends on distances: shifting all positions only changes rounding, stretching them
-// changes more.
+// RoPE depends only on distances between positions. Shifting all positions changes only rounding.
+// Stretching them changes more.
 TEST(TransformerTest, PositionsAreApartFromSlots) {
   const LoadedModel loaded = Load(Tiny("llama_f32"), {});
   RowSpan span = SpanOf({5, 99, 200, 31, 7});
@@ -127,7 +127,7 @@ TEST(TransformerTest, ASlidingWindowCutsFromItsLengthOn) {
   EXPECT_EQ(AllLogits(windowed.model.get(), ids, 7), a);
 }
 
-// More rows than one part of attention can have, in spans that begin and end anywhere.
+// A pass has more rows than one part of attention can have. Its spans begin and end anywhere.
 TEST(TransformerTest, RowsAttendedInPartsHaveTheBitsOfTheWhole) {
   const LoadedModel loaded = Load(Tiny("qwen3moe_q4_1"), {.threads = 2});
   constexpr int kLengths[] = {700, 200, kMaxAttentionRows, 1, 1100};
@@ -162,7 +162,7 @@ TEST(TransformerTest, RowsAttendedInPartsHaveTheBitsOfTheWhole) {
   }
   EXPECT_EQ(together, apart);
 
-  // The last sequence again, as a prompt in chunks.
+  // The last sequence is computed again, as a prompt in chunks.
   const ContiguousKv kv(*loaded.model, 1, 1100);
   for (int64_t begin = 0; begin < 1100; begin += 100) {
     const auto& ids = spans.back().token_ids;
@@ -218,7 +218,7 @@ TEST(TransformerTest, ItsHeartGoesWithinAForward) {
   Sequence sequence(loaded.model.get(), 64);
   const uint64_t before = loaded.model->heartbeat();
   sequence.Run(SpanOf({5}));
-  // With each layer, and with the experts of each.
+  // The heartbeat advances with each layer, and with the experts of each layer.
   EXPECT_GE(loaded.model->heartbeat(), before + 2 * layers);
 }
 
@@ -247,8 +247,8 @@ Batch RandomBatch(int64_t rows, int64_t logit_rows, const ContiguousKv& kv, std:
   return batch;
 }
 
-// All spans and contexts need the same memory, and it is what the dry run counted. The rows of a
-// span are its context.
+// Batches with any spans and contexts need exactly the memory that the dry run counted. In the dry
+// run, the context of a span is its own rows.
 TEST(TransformerTest, ADryRunMeasuresTheWorkspace) {
   std::mt19937 random(11);
   for (const char* name :

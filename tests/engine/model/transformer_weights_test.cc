@@ -26,7 +26,7 @@ std::vector<float> Logits(const std::string& path) {
   return AllLogits(Load(path, {}).model.get(), ids, 512);
 }
 
-// The status of loading, which must not be OK.
+// Returns the status of loading, which must not be OK.
 absl::Status Refusal(const std::string& path) {
   auto file = GgufFile::Open(path);
   EXPECT_TRUE(file.ok()) << file.status();
@@ -149,8 +149,8 @@ TEST(TransformerWeightsTest, ProgressRisesToOne) {
   EXPECT_DOUBLE_EQ(fractions.back(), 1);
 }
 
-// Every tensor of these files is needed, except an untied head and biases. (Without the embedding,
-// the metadata already lacks the number of tokens.)
+// Every tensor of these files is required, except an untied head and biases. (The embedding is left
+// out: without it, the number of tokens is already missing.)
 TEST(TransformerWeightsTest, AMissingTensorIsNamed) {
   for (const char* path : {kLlama, kQwen2, kQwen2Moe, kQwen3, kMixtral}) {
     const GgufEdit whole(path);

@@ -25,7 +25,7 @@ struct Dry {
   DryPenalty penalty;
   SamplingParams params = {.dry_multiplier = 1, .dry_base = 2};
 
-  // The penalty of each token that has one.
+  // Returns the penalty of each token that has one.
   std::map<int32_t, float> Penalties(const std::vector<int32_t>& tokens) {
     DryHistory history(cache.Get(params.dry_sequence_breakers).value());
     for (const int32_t token : tokens) history.Add(token);

@@ -37,7 +37,7 @@ struct Case {
     EXPECT_TRUE(token.ok()) << token.status();
     return token.ok() ? token->token_id : -1;
   }
-  // How often each token is drawn in `draws` positions.
+  // Returns how often each token is drawn in `draws` positions.
   std::map<int32_t, int> Histogram(const std::vector<float>& logits, int draws) {
     std::map<int32_t, int> histogram;
     for (int i = 0; i < draws; ++i) ++histogram[Token(logits, i)];
@@ -122,7 +122,7 @@ TEST(SamplerTest, DrawsDependOnSeedPositionAndNothingElse) {
   for (int i = 0; i < 50; ++i) forward.push_back(a.Token(logits, i));
   for (int i = 49; i >= 0; --i) backward[i] = b.Token(logits, i);
   EXPECT_EQ(forward, backward);
-  // All 64 bits of the seed are used, and positions above 32 bits.
+  // All 64 bits of the seed have an effect, and so have positions of more than 32 bits.
   b.params.seed ^= uint64_t{1} << 63;
   EXPECT_NE(a.Token(logits), b.Token(logits));
   EXPECT_NE(a.Token(logits, 1), a.Token(logits, 1 + (int64_t{1} << 32)));
@@ -150,14 +150,15 @@ TEST(SamplerTest, TopPKeepsTheFewestThatReachIt) {
   EXPECT_EQ(Keys(c.Histogram(logits, 500)), (std::vector<int32_t>{1, 2}));
   c.params.top_p = 0.85f;
   EXPECT_EQ(Keys(c.Histogram(logits, 500)), (std::vector<int32_t>{0, 1, 2}));
-  // After top_k, the mass is that of the kept tokens: 0.5 of 0.8 reaches 0.6.
+  // After top_k, the total probability is that of the kept tokens: 0.5 of 0.8 reaches a top_p of
+  // 0.6.
   c.params.top_k = 2;
   c.params.top_p = 0.6f;
   EXPECT_EQ(Keys(c.Histogram(logits, 500)), (std::vector<int32_t>{1}));
 }
 
-// Compares the sampler with its definition on many candidates, many of them equal: sorted by value,
-// ties by id.
+// Compares the sampler with its definition on many candidates, of which many are equal. The order
+// is by value, and by id for equal values.
 TEST(SamplerTest, ManyCandidatesAreInOrder) {
   std::vector<float> logits(20000);
   for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i * 7919 % 401) / 200;
@@ -238,7 +239,8 @@ TEST(SamplerTest, TypicalPKeepsTokensNearTheEntropy) {
   const std::vector<float> steep = {std::log(0.4f), std::log(0.2f), std::log(0.2f), std::log(0.2f)};
   c.params.typical_p = 0.3f;
   EXPECT_EQ(Keys(c.Histogram(steep, 500)), (std::vector<int32_t>{1, 2, 3}));
-  // top_k comes first: of 0.8 and 0.2, the first is nearer to the entropy.
+  // top_k is applied first. Of the remaining probabilities 0.8 and 0.2, the first is nearer to the
+  // entropy.
   c.params.top_k = 2;
   EXPECT_EQ(Keys(c.Histogram({std::log(0.4f), std::log(0.1f), std::log(0.05f)}, 500)),
             (std::vector<int32_t>{0}));

@@ -11,8 +11,8 @@
 namespace tidepool::engine {
 namespace {
 
-// Feeds `text` in pieces of these sizes, repeating the last size, and returns the output including
-// held text.
+// Feeds `text` in pieces of these sizes, and repeats the last size. Returns the output, including
+// text that was held back.
 std::pair<std::string, bool> Feed(StopMatcher matcher, const std::string& text,
                                   const std::vector<size_t>& sizes) {
   std::string out;
@@ -39,7 +39,7 @@ TEST(StopMatcherTest, HoldsBackTextThatMayBeginAStopString) {
   EXPECT_EQ(matcher.Append("you").text, "\nyou");
   EXPECT_EQ(matcher.Append("\n").text, "");
   EXPECT_EQ(matcher.Append("\n").text, "");
-  EXPECT_EQ(matcher.Append("\n").text, "\n");  // two of the three can still begin it
+  EXPECT_EQ(matcher.Append("\n").text, "\n");  // the last two characters may begin the stop string
   EXPECT_EQ(matcher.TakeHeld(), "\n\n");
 }
 
@@ -50,7 +50,7 @@ TEST(StopMatcherTest, TheFirstToEndWins) {
   EXPECT_EQ(Feed(equal_ends, "abcdef", {100}), (std::pair<std::string, bool>("a", true)));
 }
 
-// A simple implementation of the definition, character by character.
+// Computes the output with a simple implementation of the definition, character by character.
 std::pair<std::string, bool> Expected(const std::vector<std::string>& stops,
                                       const std::string& text, StopText stop_text) {
   for (size_t end = 1; end <= text.size(); ++end) {

@@ -12,7 +12,7 @@
 namespace tidepool::engine {
 namespace {
 
-// The tokens that a filter removes after `outputs`.
+// Returns the tokens that a filter removes after `outputs`.
 std::vector<int32_t> Removed(const SamplingParams& params, const std::string& outputs) {
   const auto tokenizer = fakes::MakeByteTokenizer();
   const auto filter = TokenFilter::Create(params, *tokenizer, tokenizer->vocab_size());

@@ -11,7 +11,7 @@
 namespace tidepool::engine {
 namespace {
 
-// 64 rows a step, chunks of 40, two places.
+// A step has 64 rows, a chunk has 40, and two sequences may run.
 class AdmissionOutcomesTest : public SchedulerTest {
  protected:
   void SetUp() override { Start(10); }
@@ -38,7 +38,7 @@ class AdmissionOutcomesTest : public SchedulerTest {
     sequence->has_credit = true;
     waiting_.Add(std::move(sequence));
   }
-  // The sequences that run after a plan, in order.
+  // Makes a plan. Returns the sequences that run after it, in order.
   std::string Run() {
     running_->BeginStep();
     admission_->Run({});

@@ -9,7 +9,7 @@
 namespace tidepool::engine {
 namespace {
 
-// Ten blocks and three places.
+// There are ten blocks, and three sequences may run.
 class AdmissionRoomTest : public SchedulerTest {
  protected:
   void SetUp() override { Start(10); }
@@ -19,7 +19,7 @@ class AdmissionRoomTest : public SchedulerTest {
     sequence->lease = cache_->NewLease("");
     return sequence;
   }
-  // A running sequence that holds the blocks of its first `slots`.
+  // Adds a running sequence that holds the blocks of its first `slots` slots.
   Sequence* Run(const Job& job, int64_t slots) {
     std::unique_ptr<Sequence> sequence = Make(job);
     Sequence* const added = sequence.get();
@@ -40,7 +40,7 @@ class AdmissionRoomTest : public SchedulerTest {
 TEST_F(AdmissionRoomTest, RunningSequencesKeepAPlaceAndTheirBlocks) {
   EXPECT_TRUE(Room().HasPlace());
   EXPECT_EQ(Room().BlocksSpokenFor(), 0);
-  Run({.prompt = 4 * kTokens}, kTokens);  // three blocks to come, and one for the next token
+  Run({.prompt = 4 * kTokens}, kTokens);  // needs three more blocks, and one for the next token
   EXPECT_EQ(Room().BlocksSpokenFor(), 4);
   Run({.prompt = kTokens}, kTokens);
   EXPECT_EQ(Room().BlocksSpokenFor(), 5);
@@ -50,7 +50,8 @@ TEST_F(AdmissionRoomTest, RunningSequencesKeepAPlaceAndTheirBlocks) {
 
 TEST_F(AdmissionRoomTest, LowerPrioritiesMakeRoomForHigherOnes) {
   for (int i = 0; i < 3; ++i) Run({.prompt = 3 * kTokens, .priority = i}, 3 * kTokens);
-  // One block is free. Two sequences of three blocks go; the third wants one block more.
+  // One block is free. Two running sequences, of three blocks each, can be preempted for priority
+  // 2. The third one needs one more block.
   EXPECT_TRUE(Room().FitsInPlaceOfLower(*Make({.prompt = 6 * kTokens, .priority = 2})));
   EXPECT_FALSE(Room().FitsInPlaceOfLower(*Make({.prompt = 7 * kTokens, .priority = 2})));
   EXPECT_TRUE(Room().FitsInPlaceOfLower(*Make({.prompt = 10 * kTokens, .priority = 3})));
@@ -60,7 +61,8 @@ TEST_F(AdmissionRoomTest, LowerPrioritiesMakeRoomForHigherOnes) {
 TEST_F(AdmissionRoomTest, CountsTheVictimsThatAreNeeded) {
   std::vector<Sequence*> victims;
   for (int i = 0; i < 3; ++i) victims.push_back(Run({.prompt = 3 * kTokens}, 3 * kTokens));
-  // One block is free, and all three want one more. The first that goes frees four.
+  // One block is free, and each running sequence needs one more. Preempting the first one frees
+  // four blocks.
   EXPECT_EQ(Room().VictimsNeeded(*Make({.prompt = 2 * kTokens}), victims), 1);
   EXPECT_EQ(Room().VictimsNeeded(*Make({.prompt = 3 * kTokens}), victims), 2);
   EXPECT_EQ(Room().VictimsNeeded(*Make({.prompt = 10 * kTokens}), victims), 3);

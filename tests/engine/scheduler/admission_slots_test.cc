@@ -13,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 using Places = std::vector<AdmissionSlots::Place>;
 
-// Takes slots until it is refused.
+// Takes slots until one is refused.
 Places TakeAll(AdmissionSlots* shares, const std::string& principal) {
   Places taken;
   while (true) {
@@ -34,7 +34,7 @@ std::string Refusal(AdmissionSlots* shares, const std::string& principal) {
 TEST(AdmissionSlotsTest, OnePrincipalLeavesSomeSlots) {
   AdmissionSlots shares("the queue", 1088);
   const Places greedy = TakeAll(&shares, "greedy");
-  EXPECT_EQ(greedy.size(), 968);  // the smallest n that is at least 8 * (1088 - n)
+  EXPECT_EQ(greedy.size(), 968);  // the smallest n with n >= 8 * (1088 - n)
   EXPECT_THAT(Refusal(&shares, "greedy"), HasSubstr("'greedy' has 968 of the 968 requests"));
   const Places other = TakeAll(&shares, "other");
   EXPECT_EQ(other.size(), 107);
@@ -47,7 +47,7 @@ TEST(AdmissionSlotsTest, SharesOfTwoBecomeEvenAsPlacesComeBack) {
   Places second = TakeAll(&shares, "second");
   EXPECT_GT(first.size(), second.size());
   for (int i = 0; i < 1000; ++i) {
-    // The oldest ends, and both try again.
+    // The oldest request ends, and both principals try again.
     Places* longer = first.size() > second.size() ? &first : &second;
     longer->erase(longer->begin());
     for (AdmissionSlots::Place& place : TakeAll(&shares, "first")) {

@@ -22,7 +22,7 @@ constexpr SchedulerOptions kOneAtATime = {
 
 class AdmissionTest : public SchedulerTest {
  protected:
-  // Ends what runs, and computes the next step.
+  // Ends the sequence `running`, and computes the next step.
   std::string Next(const std::string& running) {
     scheduler_->Remove(sequences_[running]);
     return Step();
@@ -54,7 +54,8 @@ TEST_F(AdmissionTest, LargeRequestsCostTheirPrincipalMore) {
   for (const char* name : {"s1", "s2", "s3", "s4"}) {
     Add({.name = name, .prompt = 10, .principal = "small"});
   }
-  // A prompt's token costs 1, an output token 2: each small one costs 12, the big one 42.
+  // A prompt's token costs 1, and an output token costs 2. So each small request costs 12, and the
+  // big one 42.
   EXPECT_EQ(Step(), "big1 0+40*");
   EXPECT_EQ(Next("big1"), "s1 0+10*");
   EXPECT_EQ(Next("s1"), "s2 0+10*");
@@ -195,7 +196,8 @@ TEST_F(AdmissionTest, DoesNotWaitForAPrefixThatIsNotComputed) {
   EXPECT_EQ(Step(), "A 0+40");
   sequences_["A"]->control->credit = 0;
   EXPECT_EQ(Step(), "B 32+40");
-  // It does not wait for a prefix of another salt either, which it must not see.
+  // A sequence does not wait for a prefix with another salt either, because it must not use that
+  // KV.
   auto salted = std::make_unique<Sequence>(
       arrival_++,
       GenerationRequest{.token_ids = shared,
@@ -211,7 +213,7 @@ TEST_F(AdmissionTest, DoesNotWaitForAPrefixThatIsNotComputed) {
 TEST_F(AdmissionTest, RefusesADeadlineThatAnIdleEngineWouldMiss) {
   Start(100);
   scheduler_->SetRates({.prompt_rows_per_second = 100});
-  // Uses half of the measured time: 80 rows take at least 0.4 s.
+  // The estimate is half of the measured time: 80 rows take at least 0.4 s.
   Add({.name = "hopeless", .prompt = 80, .deadline = now_ + absl::Milliseconds(399)});
   Add({.name = "bold", .prompt = 80, .deadline = now_ + absl::Milliseconds(401)});
   EXPECT_EQ(Plan(), "hopeless! DEADLINE_EXCEEDED, bold 0+40");
@@ -242,9 +244,9 @@ TEST_F(AdmissionTest, RefusesADeadlineShorterThanTheQueueWithAHint) {
   for (int i = 0; i < 4; ++i) Add({.name = absl::StrCat("w", i), .prompt = 1, .principal = "a"});
   Step();
   scheduler_->SetRates({.admissions_per_second = 1});
-  // Four are ahead, and take at least two seconds.
+  // Four requests are ahead of this one, and take at least two seconds.
   Add({.name = "late", .principal = "a", .deadline = now_ + absl::Milliseconds(1900)});
-  // No sequence is certainly planned before another principal's first one.
+  // This is the first sequence of another principal, so no sequence is certainly planned before it.
   Add({.name = "other", .principal = "b", .deadline = now_ + absl::Milliseconds(1900)});
   EXPECT_EQ(Plan(), "late! RESOURCE_EXHAUSTED, runs 2+1*");
   EXPECT_EQ(plan_->ended[0].status.message(),

@@ -56,7 +56,7 @@ TEST_F(BatchSchedulerTest, ForcedTokensAreComputedWithTheTokenBeforeThem) {
   EXPECT_EQ(Step(), "A 0+2*, B 0+18");
   force("A", 3);
   EXPECT_EQ(scheduler_->QueuedPromptTokens(), 22);
-  // They do not count as a prompt that ends, beside which B would get fewer rows.
+  // Forced tokens do not count as a prompt that ends. If they did, B would get fewer rows.
   EXPECT_EQ(Plan(), "A 2+4*, B 18+16");
   EXPECT_EQ(plan_->batch.spans[0].phase, moe::Phase::kDecode);
   Commit();
@@ -105,7 +105,7 @@ TEST_F(BatchSchedulerTest, AtMostMaxSequencesRun) {
 TEST_F(BatchSchedulerTest, AdmitsRequestsThatFitInOrder) {
   Start(6);
   Add({.name = "A", .prompt = 3 * kTokens});
-  Add({.name = "large", .prompt = 3 * kTokens});  // and one block must remain for A to grow
+  Add({.name = "large", .prompt = 3 * kTokens});  // fits, but one block must remain for A
   Add({.name = "small", .prompt = 1});
   EXPECT_EQ(Step(), "A 0+40");
   EXPECT_EQ(Step(), "A 40+40");
@@ -166,7 +166,7 @@ TEST_F(BatchSchedulerTest, PreemptsTheLastInOrderWhenBlocksRunOut) {
   EXPECT_EQ(scheduler_->preemptions(), 1);
   EXPECT_EQ(scheduler_->waiting(), 1);
   scheduler_->Remove(sequences_["B"]);
-  EXPECT_EQ(Step(), "A 32+33*");  // A's other cached block was given to B
+  EXPECT_EQ(Step(), "A 32+33*");  // B got A's other cached block
 }
 
 TEST_F(BatchSchedulerTest, TheLastInOrderPreemptsItself) {

@@ -46,7 +46,7 @@ TEST_F(ConcurrentPrefillsTest, AShortPromptOvertakesALongOne) {
   EXPECT_EQ(Step(), "long 75+39, short 5+1*");
 }
 
-// The two limits, in rows, because the time of steps is proportional to their rows.
+// Checks the two limits in rows, because the time of a step is proportional to its rows.
 TEST_F(ConcurrentPrefillsTest, AShortPromptWaitsForAtMostAFifthOfALongOne) {
   Start(400, ServerOptions(512));
   scheduler_->SetLimits({.prefill_chunk = 512, .mixed_rows = 47});
@@ -103,7 +103,7 @@ TEST_F(ConcurrentPrefillsTest, CachedTokensCountAsComputed) {
   scheduler_->Remove(sequences_["first"]);
   Add({.name = "long", .prompt = 100});
   EXPECT_EQ(Step(), "long 0+64");
-  // longer than the others, except for its cached prefix
+  // longer than the other prompts, but its prefix is cached
   Add({.name = "turn", .prompt = 10, .shared = shared});
   EXPECT_EQ(Step(), "long 64+36*, turn 320+10*");
 }

@@ -30,7 +30,7 @@ class FairPreemptionTest : public SchedulerTest {
   void Steps(int count) {
     for (int i = 0; i < count; ++i) Step();
   }
-  // Principals of the running sequences, in order.
+  // Returns the principals of the running sequences, in order.
   std::string Running() const {
     std::string running;
     for (const auto& [name, sequence] : sequences_) {
@@ -70,15 +70,15 @@ TEST_F(FairPreemptionTest, EachKeepsItsPlaceForAQuantum) {
   EXPECT_FALSE(sequences_["a4"]->admitted);
 }
 
-// After a resumed sequence was recomputed, it first gets a number of tokens in proportion to that
-// cost.
+// After a resumed sequence was recomputed, it may first generate a number of tokens in proportion
+// to the cost of this.
 TEST_F(FairPreemptionTest, TheQuantumGrowsWithTheCostOfTheAdmission) {
   Start(200, {.limits = {.rows = 512, .logit_rows = 8}, .prefill_chunk = 512, .max_sequences = 1});
   Add({.name = "a1", .prompt = 400, .principal = "a"});
   Step();
   EXPECT_EQ(PlaceQuantum(*sequences_["a1"]), 400 / kRecomputeShare);
   Add({.name = "b1", .prompt = 8, .principal = "b"});
-  // Both hold at most one place, so they take turns.
+  // Both principals hold at most one place, so they take turns.
   while (!sequences_["b1"]->admitted) Step();
   EXPECT_EQ(sequences_["a1"]->outputs(), kOnlyPlaceQuanta * 400 / kRecomputeShare);
   Add({.name = "b2", .prompt = 8, .principal = "b"});
@@ -103,7 +103,7 @@ TEST_F(FairPreemptionTest, SharesConverge) {
   EXPECT_EQ(scheduler_->preemptions(), 2);
   AddMany("c", 8);
   Steps(200);
-  // Three principals have four places: the one with two keeps them.
+  // Three principals have four places. The principal with two places keeps them.
   EXPECT_EQ(std::set<char>({'a', 'b', 'c'}), [this] {
     const std::string running = Running();
     return std::set<char>(running.begin(), running.end());
@@ -127,7 +127,7 @@ TEST_F(FairPreemptionTest, MorePrincipalsThanPlacesTakeTurns) {
       before[name] = sequence->outputs();
     }
   }
-  // Each stays for a turn.
+  // Each sequence keeps its place for a turn.
   EXPECT_LE(scheduler_->preemptions(), 4 * 2 * 2 * 4);
 }
 
@@ -170,7 +170,7 @@ TEST_F(FairPreemptionTest, ASequenceThatIsOwedAPlaceOvertakes) {
 
 using FairRestoreTest = KvRestoresTest;
 
-// No other sequence takes the place that was freed for it.
+// A place was freed for a sequence whose KV is read. No other sequence takes this place.
 TEST_F(FairRestoreTest, KeepsAPlaceForASequenceWhoseKvIsRead) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(40);
   for (const char* name : {"a1", "a2", "a3", "a4", "a5"}) {
@@ -219,7 +219,7 @@ TEST(EngineFairnessTest, PreemptedStreamsGiveTheSameTokens) {
   GenerationRequest other = MakeRequest(Prompt(9, 7), 4);
   other.principal = "b";
   const auto waiting = test.Submit(other);
-  // The current step, and one for each of its tokens.
+  // Allows the current step, and one step for each token of the request.
   test.model.Allow(5);
   EXPECT_EQ(ReadAll(waiting.get()).tokens.size(), 4u);
   EXPECT_LE(test.model.forwards(), 66);

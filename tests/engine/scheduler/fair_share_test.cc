@@ -105,7 +105,7 @@ TEST(FairShareTest, DecidesAsTheRulesRead) {
   PlainShare plain;
   std::minstd_rand random{1};
   std::map<std::string, int> waiting;
-  // More than are remembered, so that some are forgotten.
+  // There are more principals than are remembered, so that some are forgotten.
   const auto name = [&] { return absl::StrCat("p", random() % (FairShare::kMaxIdle * 5 / 4)); };
   for (int step = 0; step < 30000; ++step) {
     const std::string one = name();
@@ -128,7 +128,7 @@ TEST(FairShareTest, DecidesAsTheRulesRead) {
   }
 }
 
-// Examining all of them each time would be too slow for the test.
+// If every turn examined all waiting principals, the test would take too long.
 TEST(FairShareTest, ManyPrincipalsThatWaitAreNotCountedThrough) {
   constexpr int kPrincipals = 200000;
   FairShare share;

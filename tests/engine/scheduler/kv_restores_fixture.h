@@ -35,7 +35,7 @@ inline std::vector<int32_t> Tokens(int64_t count, int32_t name) {
 
 class KvRestoresTest : public SchedulerTest {
  protected:
-  // Like SchedulerTest's scheduler, with a cache of `blocks` blocks and a disk.
+  // Starts a scheduler like that of SchedulerTest, with a cache of `blocks` blocks and a disk.
   void StartWithDisk(int64_t blocks, std::vector<KvSpec> layers = {Layer(0)},
                      int64_t disk_blocks = 100) {
     Stop();
@@ -133,7 +133,7 @@ class KvRestoresTest : public SchedulerTest {
     }
     ASSERT_TRUE(Settle());
   }
-  // Lets `blocks` reads complete, and tells the scheduler.
+  // Lets `blocks` reads complete, and notifies the scheduler.
   void LetRead(int blocks) {
     const int before = reads_.load();
     fake_.Allow(blocks);

@@ -96,11 +96,11 @@ TEST_F(KvRestoresTest, BlocksSharedWithRunningSequencesDoNotCountAsFree) {
 
 TEST_F(KvRestoresTest, ComputesBlocksThatAreSlowerToRead) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
-  // The disk's speed is measured by one read, which takes ten seconds here.
+  // One read measures the disk's speed. Here, this read takes ten seconds.
   fake_.Hold();
   ASSERT_TRUE(disk_->StartRead(cache_->NewLease("").FindPrefix(shared).on_disk[0].key,
                                absl::MakeConstSpan(shared).first(kTokens), 99));
-  // The thread has begun it when it waits at the disk.
+  // When the thread waits for the disk, it has begun the read.
   ASSERT_TRUE(Eventually([&] { return fake_.waited_for(); }));
   clock_.Advance(absl::Seconds(10));
   LetRead(1);
@@ -132,7 +132,7 @@ TEST_F(KvRestoresTest, GivesUpOnADiskThatHangs) {
   fake_.Release();
 }
 
-// Even if computing would take long. Later sequences do not wait either.
+// This is true even if computing takes long. Later sequences do not wait either.
 TEST_F(KvRestoresTest, BeginsNoRestoreOnADiskThatHangs) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
   fake_.Hold();
@@ -240,7 +240,7 @@ TEST_F(KvRestoresTest, UsesInMemoryCountOnTheDisk) {
   EXPECT_EQ(cache_->NewLease("").FindPrefix(second).tokens, 0);
 }
 
-// Same for blocks that are already on the disk.
+// A final spill also keeps the order of blocks that are already on the disk.
 TEST_F(KvRestoresTest, ALastSpillKeepsTheOrderOfUse) {
   const std::vector<int32_t> first = Tokens(2 * kTokens + 1, 1);
   const std::vector<int32_t> second = Tokens(2 * kTokens + 1, 2);

@@ -21,8 +21,8 @@ namespace {
 
 class PlanningCostTest : public SchedulerTest {
  protected:
-  // One sequence computes the common prefix, and the others wait for it. Returns how many sequences
-  // a plan examines.
+  // One sequence computes the common prefix, and the others wait for this prefix. Returns how many
+  // sequences a plan examines.
   int64_t LooksOfAPlan(int waiting, int principals) {
     scheduler_.reset();
     Start(4000);
@@ -120,7 +120,7 @@ TEST_F(PlanningCostTest, TokensAreHashedOnce) {
   };
   for (int i = 0; i < 10; ++i) add(i, absl::InfiniteDuration());
   finish();
-  // Only thanks to cached KV can it meet the deadline.
+  // The sequence can meet its deadline only because of cached KV.
   scheduler_->SetRates({.prompt_rows_per_second = 1});
   for (int i = 10; i < 50; ++i) add(i, absl::Seconds(100));
   finish();
@@ -174,7 +174,7 @@ TEST_F(PlanningCostTest, TurnsFollowTheRule) {
       Sequence* next = turns.Next();
       ASSERT_EQ(next, expected) << "round " << round;
       if (next == nullptr) break;
-      // It is held back, or admitted, and charged or not.
+      // The sequence is held back, or admitted with or without a charge.
       if (Draw(2) == 0) {
         passed.push_back(next);
       } else {
@@ -214,7 +214,7 @@ TEST_F(PlanningCostTest, QueueAheadFollowsTheRule) {
   }
 }
 
-// Gives the same result as a comparison of tokens.
+// The result is the same as that of comparing tokens.
 TEST_F(PlanningCostTest, PrefixesAreInFlightIfTokensAgree) {
   Start(1000);
   const auto draw = [this] {

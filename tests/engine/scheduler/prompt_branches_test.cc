@@ -36,7 +36,7 @@ class PromptBranchesTest : public SchedulerTest {
     scheduler_ = std::make_unique<BatchScheduler>(options, cache_.get(), decoder_.get());
   }
 
-  // The boundaries at which the current plan takes snapshots of its first sequence.
+  // Returns the boundaries at which the current plan takes snapshots of its first sequence.
   std::vector<int64_t> Snapshots() const {
     const RowSpan& span = plan_->batch.spans.front();
     std::vector<int64_t> boundaries;
@@ -61,7 +61,7 @@ TEST_F(PromptBranchesTest, CheckpointsAreWhereWaitingPromptsDiffer) {
   Add({.name = "C", .prompt = 90, .shared = Shared(200)});
   Add({.name = "D", .prompt = 10, .shared = Shared(300)});
   Add({.name = "E", .prompt = 500});
-  // The others wait for A. The pass ends at a boundary.
+  // B, C and D wait for A. The pass ends at a boundary.
   EXPECT_EQ(Plan(), "A 0+256, E 0+256");
   EXPECT_EQ(Snapshots(), (std::vector<int64_t>{3, 6}));
   EXPECT_TRUE(plan_->batch.spans[1].state_snapshots.empty());

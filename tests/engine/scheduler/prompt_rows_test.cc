@@ -1,4 +1,4 @@
-// Rows of prompts, as literal snapshots.
+// The rows that prompts get in a step, as literal snapshots.
 #include "engine/scheduler/prompt_rows.h"
 
 #include <gtest/gtest.h>

@@ -65,7 +65,8 @@ TEST_F(RestoreTurnsTest, AHigherPriorityTakesTheBlocks) {
   EXPECT_EQ(restores_->stats().tokens, kTokens);
 }
 
-// It also needs a place, and sequences of lower priority hold all places.
+// The sequence of higher priority needs blocks of a restore, and a place. Sequences of lower
+// priority hold all places.
 TEST_F(RestoreTurnsTest, AHigherPriorityTakesPlacesAndBlocks) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
   for (const char* name : {"B", "C", "D"}) Add({.name = name, .prompt = 5});
@@ -92,7 +93,8 @@ TEST_F(RestoreTurnsTest, NoRestoreBeginsWhileAHigherPriorityWaits) {
   EXPECT_EQ(restores_->stats().restores, 0);
 }
 
-// Otherwise, the running sequence would lose its KV in the next plan.
+// A running sequence does not take blocks of a restore for a higher priority. If it did, it would
+// lose its KV in the next plan.
 TEST_F(RestoreTurnsTest, RunningSequencesTakeNothingFromAHigherPriority) {
   const std::vector<int32_t> shared = StartWithPrefixOnDisk(8);
   Add({.name = "B", .prompt = kTokens - 1});
@@ -111,8 +113,8 @@ TEST_F(RestoreTurnsTest, RunningSequencesTakeNothingFromAHigherPriority) {
   EXPECT_EQ(restores_->stats().given_up, 0);
 }
 
-// It takes the KV of a running sequence with a lower priority, or of one whose client does not
-// read.
+// A sequence that is restored preempts a running sequence that has a lower priority, or whose
+// client does not read.
 TEST_F(RestoreTurnsTest, AdmissionByPreemptionUsesTheDisk) {
   for (const bool stalled : {false, true}) {
     const std::vector<int32_t> shared = StartWithPrefixOnDisk(12);
@@ -169,7 +171,7 @@ TEST_F(RestoreTurnsTest, ASequenceThatEndsEndsItsRestore) {
   EXPECT_EQ(Step(), "");
   LetRead(1);
   sequences_["A"]->control->cancelled = true;
-  // B, which shared the restore, begins its own.
+  // B, which shared the restore with A, begins its own restore.
   EXPECT_EQ(Step(), "A! CANCELLED");
   EXPECT_EQ(restores_->stats().restores, 2);
   EXPECT_EQ(restores_->running(), 1);

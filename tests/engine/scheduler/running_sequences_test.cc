@@ -8,7 +8,7 @@
 namespace tidepool::engine {
 namespace {
 
-// 64 rows a step, chunks of 40.
+// A step has 64 rows, and a chunk has 40.
 class RunningSequencesTest : public SchedulerTest {
  protected:
   void SetUp() override { Start(100); }
@@ -22,7 +22,7 @@ class RunningSequencesTest : public SchedulerTest {
     running_.Insert(std::move(sequence), left);
     return added;
   }
-  // A sequence that decodes: everything except its last token is computed.
+  // Adds a sequence that decodes: all its tokens except the last one are computed.
   Sequence* Decode(const Job& job) {
     Sequence* const sequence = Run(job);
     const int64_t slots = static_cast<int64_t>(sequence->tokens.size()) - 1;

@@ -33,7 +33,7 @@ struct Job {
 
 class SchedulerTest : public testing::Test {
  protected:
-  // 64 rows a step, chunks of 40, 4 running.
+  // By default, a step has 64 rows, a chunk has 40, and 4 sequences may run.
   void Start(int64_t blocks, SchedulerOptions options = {.limits = {.rows = 64, .logit_rows = 8},
                                                          .prefill_chunk = 40,
                                                          .max_sequences = 4}) {

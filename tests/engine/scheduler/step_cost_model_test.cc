@@ -76,7 +76,7 @@ TEST(StepCostModelTest, PromptsThatReadAreAsLargeAsTheirReadsAreLong) {
   StepCostModel pace;
   EXPECT_EQ(pace.MixedRowsOverReads(4'000'000'000, 2048), 2048) << "nothing is measured yet";
   pace.AddStep({.decode_rows = 4, .time = absl::Milliseconds(100)});
-  // 2 s of reads, of which the computation of the first rows waited for 1 s.
+  // The reads took 2 s. The computation of the first rows waited 1 s for them.
   pace.AddStep({.prompt_rows = 100,
                 .time = absl::Seconds(2),
                 .read_bytes = 4'000'000'000,

@@ -1,5 +1,5 @@
-// 11,000 lines with every kind of vocabulary, compared with the ids of sentencepiece and
-// tokenizers. The README of tests/golden/tokenizers describes the data.
+// Encodes 11,000 lines with every kind of vocabulary, and compares the ids with those of
+// sentencepiece and tokenizers. The README of tests/golden/tokenizers describes the data.
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
@@ -42,7 +42,7 @@ uint32_t LittleEndian(absl::string_view bytes) {
   return value;
 }
 
-// zlib's CRC-32 of the numbers as little-endian int32.
+// Returns zlib's CRC-32 of the numbers as little-endian int32.
 uint32_t Checksum(const Ids& ids) {
   uint32_t crc = 0xFFFFFFFF;
   for (const int32_t id : ids) {
@@ -70,7 +70,7 @@ const nlohmann::json& Golden() {
   return *golden;
 }
 
-// The tokenizer of one set: its vocabulary, and its pre-tokenizer if it has one.
+// Returns the tokenizer of one set, with its vocabulary, and its pre-tokenizer if it has one.
 std::unique_ptr<Tokenizer> Open(const nlohmann::json& set) {
   auto file = GgufFile::Open(Path(set["vocabulary"].get<std::string>()));
   CHECK(file.ok()) << file.status().ToString();
@@ -84,12 +84,13 @@ std::unique_ptr<Tokenizer> Open(const nlohmann::json& set) {
 
 bool IsUtf8(absl::string_view line) { return base::ValidUtf8Prefix(line) == line.size(); }
 
-// How a set treats the names of special tokens.
+// Returns how a set treats the names of special tokens.
 SpecialTokens Specials(const nlohmann::json& set) {
   return set["parse"].get<bool>() ? SpecialTokens::kParse : SpecialTokens::kAsText;
 }
 
-// Null if only ids are golden, because the reference does not show its words.
+// Returns the pre-tokenizer of a set. Null if the reference does not show its words, so that only
+// ids are compared.
 std::unique_ptr<PreTokenizer> Words(const nlohmann::json& set) {
   const auto& numbers = set["examples"].begin().value();
   if (std::find(numbers.begin(), numbers.end(), -1) == numbers.end()) return nullptr;
@@ -100,7 +101,8 @@ std::unique_ptr<PreTokenizer> Words(const nlohmann::json& set) {
   return std::make_unique<PreTokenizer>(*std::move(words));
 }
 
-// The numbers that golden checksums cover: the sizes of the words, if any, and -1; then the ids.
+// Returns the numbers that golden checksums cover. First come the sizes of the words and -1, unless
+// `words` is null, and then the ids.
 Ids Numbers(const Tokenizer& tokenizer, const PreTokenizer* words, SpecialTokens special,
             absl::string_view line) {
   Ids numbers;
@@ -149,7 +151,7 @@ TEST_P(GoldenLinesTest, IdsEqualTheReference) {
   EXPECT_GE(broken, set()["parse"].get<bool>() ? 0 : 400);
 }
 
-// A few lines again with full ids, so that differences can be inspected.
+// Compares all ids of a few lines, so that differences can be inspected.
 TEST_P(GoldenLinesTest, Examples) {
   const std::vector<std::string> lines = ReadLines();
   const std::unique_ptr<Tokenizer> tokenizer = Open(set());
@@ -163,7 +165,8 @@ TEST_P(GoldenLinesTest, Examples) {
   }
 }
 
-// Every line, even with invalid UTF-8, decodes to the same bytes, at once and token by token.
+// Encodes every line and decodes it to the same bytes, at once and token by token. This also works
+// with invalid UTF-8.
 TEST_P(GoldenLinesTest, BytesComeBack) {
   const std::unique_ptr<Tokenizer> tokenizer = Open(set());
   if (!set()["lossless"].get<bool>()) GTEST_SKIP() << "a vocabulary without byte tokens";
@@ -193,7 +196,7 @@ TEST_P(GoldenLinesTest, BytesComeBack) {
   EXPECT_GT(broken, 300);
 }
 
-// Every pre-tokenizer name is tested in a set, or has the rules of one that is.
+// Every pre-tokenizer name is tested in a set, or has the same rules as such a name.
 TEST(PreTokenizerNamesTest, AliasesHaveTheRulesOfTheirSet) {
   std::set<std::string> named;
   for (const auto& [name, set] : Golden()["sets"].items()) {

@@ -88,8 +88,8 @@ TEST(PreTokenizerTest, HanIsCutFromTheLettersBesideIt) {
             (Pieces{"Abc", "\u4e2d\u6587\u3005", "d\u3042", "E's", " ", "123", "45"}));
 }
 
-// Texts on which a naive matcher takes quadratic time or overflows the stack, for every set of
-// rules.
+// For every set of rules, tries texts on which a naive matcher takes quadratic time or overflows
+// the stack.
 TEST(PreTokenizerTest, LongRunsAreLinear) {
   constexpr size_t kSize = 300'000;
   std::set<std::vector<std::string>> seen;

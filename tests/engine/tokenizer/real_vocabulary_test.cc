@@ -1,4 +1,4 @@
-// The tokenizer of SmolLM2-135M-Instruct, read from its GGUF file: the one argument.
+// Tests the tokenizer of SmolLM2-135M-Instruct. The only argument is the path of the GGUF file.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -93,7 +93,7 @@ TEST_F(RealVocabularyTest, ChatTemplateToIds) {
 
 }  // namespace
 
-// Outside the unnamed namespace for main.
+// This function is outside the unnamed namespace, because main calls it.
 absl::Status LoadRealVocabulary(const std::string& path) { return RealVocabularyTest::Load(path); }
 
 }  // namespace tidepool::engine

@@ -1,4 +1,5 @@
-// Small SentencePiece and Gemma 4 vocabularies; tests/golden/tokenizers compares whole ones.
+// Tests small SentencePiece and Gemma 4 vocabularies. golden_lines_test.cc compares whole
+// vocabularies.
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -25,7 +26,7 @@ struct Piece {
 
 constexpr int32_t kPieces = 259;  // the first of `pieces`
 
-// <unk>, <s>, </s>, the 256 bytes at 3, then `pieces`.
+// Returns a vocabulary of <unk>, <s>, </s>, the 256 bytes from id 3 on, and then `pieces`.
 TokenizerSpec Spec(const std::vector<Piece>& pieces) {
   TokenizerSpec spec;
   spec.model = "llama";
@@ -61,7 +62,7 @@ Ids Encode(const Tokenizer& tokenizer, absl::string_view text,
   return ids.ok() ? *ids : Ids();
 }
 
-// The names of tokens, to make ids readable.
+// Returns the names of tokens, to make ids readable.
 std::string Names(const Tokenizer& tokenizer, const Ids& ids) {
   std::string names;
   for (const int32_t id : ids) {
@@ -104,7 +105,7 @@ TEST(SentencePieceTest, DecodeTakesThePrefixAway) {
   }
   const Ids ids = Encode(*tokenizer, "a a", SpecialTokens::kAsText, AddBos::kModelDefault);
   EXPECT_EQ(decode(ids, ControlText::kSkip), "a a");
-  // A stream continues earlier text.
+  // The decoder of a stream continues earlier text.
   StreamDecoder decoder(tokenizer.get());
   EXPECT_EQ(decoder.Feed(*tokenizer->FindToken("▁a")), " a");
 }
@@ -199,8 +200,8 @@ TEST(SentencePieceTest, OldFilesGetTheDefaultSpecialTokens) {
   EXPECT_TRUE(tokenizer->IsEndOfGeneration(2));
 }
 
-// A line of a megabyte without a space, and text whose merges are all equal: n log n time and no
-// recursion.
+// A line of a megabyte has no space, and all merges of its text are equal. Encoding takes n log n
+// time, and uses no recursion.
 TEST(SentencePieceTest, AMegabyteWithoutASpace) {
   std::vector<Piece> pieces = {{"▁", -1}};
   std::string run = "a";

@@ -1,4 +1,4 @@
-// What the tokenizer's tests read: the small vocabulary and the golden data.
+// The data that the tokenizer's tests read: the small vocabulary and the golden files.
 #ifndef TIDEPOOL_TESTS_ENGINE_TOKENIZER_TEST_VOCABULARY_H_
 #define TIDEPOOL_TESTS_ENGINE_TOKENIZER_TEST_VOCABULARY_H_
 
@@ -10,10 +10,10 @@
 
 namespace tidepool::engine {
 
-// tests/engine/tokenizer/golden/NAME, parsed. Ends the test when it cannot be read.
+// Returns tests/engine/tokenizer/golden/NAME, parsed. Ends the test if the file cannot be read.
 nlohmann::ordered_json ReadGolden(absl::string_view name);
 
-// The first 2,000 merges of SmolLM2, under the pre-tokenizer `pre`.
+// Returns a vocabulary with the first 2,000 merges of SmolLM2 and the pre-tokenizer `pre`.
 TokenizerSpec SmallSpec(absl::string_view pre);
 
 }  // namespace tidepool::engine

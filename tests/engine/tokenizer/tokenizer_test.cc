@@ -25,7 +25,8 @@ std::unique_ptr<Tokenizer> Make(TokenizerSpec spec) {
   return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
 }
 
-// Tokens 0 to 255 are the bytes, followed by `more`, each with its type.
+// Returns a vocabulary whose tokens 0 to 255 are the bytes, followed by the tokens of `more`, each
+// with its type.
 TokenizerSpec ByteSpec(const std::vector<std::pair<std::string, TokenType>>& more) {
   TokenizerSpec spec;
   spec.model = "gpt2";
@@ -148,7 +149,8 @@ TEST(TokenizerTest, MergedStringOutsideTheVocabularyBecomesBytes) {
   EXPECT_EQ(Encode(*tokenizer, "abd"), (Ids{'a', 'b', 'd'}));
 }
 
-// Words around the length at which the algorithm changes are merged as the definition says.
+// The algorithm depends on the length of a word. Words around the limit are merged as the
+// definition says.
 TEST(TokenizerTest, LongWordsMergeAsShortOnesDo) {
   TokenizerSpec spec = SmallSpec("gpt-2");
   std::vector<std::pair<std::string, std::string>> merges;
@@ -180,7 +182,7 @@ TEST(TokenizerTest, LongWordsMergeAsShortOnesDo) {
   }
 }
 
-// Merges in an order that no training would give: a merge creates a pair with a lower rank.
+// These merges have an order that no training would give: a merge creates a pair with a lower rank.
 TEST(TokenizerTest, LowerRankMadeByAMergeGoesFirst) {
   TokenizerSpec spec = ByteSpec({{"abc", TokenType::kNormal},
                                  {"ab", TokenType::kNormal},
@@ -371,7 +373,7 @@ TEST(TokenizerTest, SpecialTokensTakeWhiteSpaceOrNeedWholeWords) {
   };
   EXPECT_EQ(encode("x \n<|a|> y"), (Ids{'x', 256, ' ', 'y'}));
   EXPECT_EQ(encode("x <|b|>\u00A0\n y"), (Ids{'x', ' ', 257, 'y'}));
-  // White space that one token took is not there for the next one.
+  // If a token has consumed white space, the next token cannot consume it again.
   EXPECT_EQ(encode("<|b|> <|a|>"), (Ids{257, 256}));
   EXPECT_EQ(encode("cd,cd"), (Ids{258, ',', 258}));
   EXPECT_EQ(encode("cde"), (Ids{'c', 'd', 'e'}));
@@ -431,7 +433,7 @@ TEST(StreamDecoderTest, WholeCharactersOnly) {
 
 TEST(StreamDecoderTest, ReplacesTheLongestPrefixThatCouldHaveBegunACharacter) {
   const auto tokenizer = Make(ByteSpec({}));
-  // Same results as Python's errors="replace" and Rust's from_utf8_lossy.
+  // The results are those of Python's errors="replace" and Rust's from_utf8_lossy.
   const std::string bytes = "a\xE2\x82z\xFF\x80\xED\xA0\x80\xF0\x9F";
   Ids ids;
   for (const char c : bytes) ids.push_back(static_cast<uint8_t>(c));

@@ -1,4 +1,5 @@
-"""Finds valid and invalid instances of a schema by trial: jsonschema decides."""
+"""Finds valid and invalid instances of a schema by trying values. jsonschema decides whether they
+are valid."""
 
 import copy
 import datetime
@@ -74,7 +75,7 @@ for format_name, check_format in {
 
 
 def merged(a, b):
-    """Both schemas as one, well enough to try."""
+    """Returns one schema for both, which need not be exact, because the instances are checked."""
     if a is False or b is False:
         return False
     if a is True or b is True:
@@ -112,7 +113,8 @@ class Sampler:
         return schema
 
     def flat(self, schema):
-        """Without references and combinations, by choosing among the branches."""
+        """Returns the schema without references and combinations. It chooses one of the
+        branches."""
         while isinstance(schema, dict):
             rest = dict(schema)
             if "$ref" in schema:

@@ -1,4 +1,4 @@
-"""Writes entities as JSON schemas, in the styles of the places that schemas come from."""
+"""Writes entities as JSON schemas, in the styles of the programs that generate schemas."""
 
 import dataclasses
 
@@ -155,7 +155,7 @@ class Writer:
 
 
 def refers(node, name, entities, seen=()):
-    """Whether an entity's type contains the entity again."""
+    """Returns whether an entity's type contains the entity again."""
     for part in node.parts:
         part = getattr(part, "type", part)
         if part.kind == "entity":
@@ -199,7 +199,7 @@ def patch(entities, name):
 
 
 def extraction(entities, name):
-    """All entities of this kind in a text, each with the place where it was found."""
+    """Returns a schema for all entities of this kind in a text, each with its place in the text."""
     writer = Writer(entities, STYLES["strict"])
     item = writer.entity(name)
     return writer.finish({"type": "object", "properties": {
@@ -211,7 +211,7 @@ def extraction(entities, name):
 
 
 def named(entities, name):
-    """A configuration file with an entity for each name, and settings."""
+    """Returns a schema for a configuration file with an entity for each name, and settings."""
     writer = Writer(entities, STYLES["config"])
     value = writer.entity(name)
     return writer.finish({"type": "object", "properties": {
@@ -222,7 +222,7 @@ def named(entities, name):
 
 
 def events(entities, names, group):
-    """One of several entities, told apart by a tag."""
+    """Returns a schema for one of several entities, which a tag distinguishes."""
     writer = Writer(entities, STYLES["request"])
     branches = [{"type": "object", "properties": {
         "type": {"const": f"{group}.{name}"}, "id": {"type": "string", "format": "uuid"}, "data": writer.entity(name)},
@@ -231,7 +231,7 @@ def events(entities, names, group):
 
 
 def call(entities, names):
-    """A call of one of several tools, as an agent writes it."""
+    """Returns a schema for a call of one of several tools, as an agent writes it."""
     writer = Writer(entities, STYLES["request"])
     branches = [{"type": "object", "properties": {"tool": {"const": name}, "arguments": writer.entity(name)},
                  "required": ["tool", "arguments"], "additionalProperties": False} for name in names]

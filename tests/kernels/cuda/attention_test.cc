@@ -1,4 +1,4 @@
-// How attention is divided among blocks of threads, and in rounds.
+// How attention is divided among thread blocks, and into the rounds of AttendPlan.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -27,7 +27,7 @@ std::vector<int32_t> Table() {
   return table;
 }
 
-// A call without queries, for plans.
+// An AttendCall without queries, which is enough to plan it.
 struct Call {
   explicit Call(std::vector<KvSpan> call_spans, int kv_heads, int group)
       : spans(std::move(call_spans)) {
@@ -50,7 +50,8 @@ struct Call {
   AttendCall call = {.layer = layer};
 };
 
-// Every segment that a vector sees is computed once, and each part has its own place.
+// Checks that every segment that a vector attends to is computed exactly once, and that each part
+// has its own place in memory.
 void ExpectComplete(const Call& test, const AttendLimits& limits) {
   const AttendCall& call = test.call;
   const AttendPlan plan = PlanAttend(call, limits);

@@ -1,7 +1,7 @@
-// Measures the kernels of the CUDA backend on a GPU, each against a bound that is measured on the
-// same GPU: bytes of weights, of KV and of rows against the bandwidth of a copy. Exits with 77 if
-// there is no GPU. Each number is the median of kRepeats runs of a CUDA graph of many calls, whose
-// weights are together larger than the L2 cache.
+// Measures the kernels of the CUDA backend on a GPU. Compares the bytes of weights, KV and rows per
+// second with the bandwidth of a copy on the same GPU. Exits with 77 if there is no GPU. Each
+// number is the median of kRepeats runs of a CUDA graph with many calls. Together, the weights of
+// these calls are larger than the L2 cache.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -52,9 +52,9 @@ class Bench {
 
   const CudaContext& context() const { return context_; }
 
-  // Returns the seconds of one call, of `calls` calls that are numbered.
+  // Returns the time of one call in seconds. Measures `calls` calls, each of which gets its number.
   double Seconds(int calls, const std::function<void(int)>& call) {
-    call(0);  // memory is allocated, and modules are loaded
+    call(0);  // allocates memory and loads modules
     Check(cudaStreamSynchronize(stream_->handle()));
     cudaGraph_t graph;
     Check(cudaStreamBeginCapture(stream_->handle(), cudaStreamCaptureModeThreadLocal));
@@ -102,7 +102,7 @@ class Bench {
   std::vector<std::string> json_;
 };
 
-// Fills device memory with noise that is the same each time.
+// Fills device memory with the same noise in each run.
 void FillWithNoise(std::byte* data, size_t bytes) {
   std::vector<uint64_t> noise(std::min(bytes, size_t{1} << 20) / 8);
   uint64_t state = 1;
@@ -192,8 +192,8 @@ class BenchMemory final : public Memory {
   bool on_host() const override { return false; }
 };
 
-// The last `rows` of `tokens` tokens of each sequence attend. The shape is that of Llama 3 8B: 32
-// heads, 8 KV heads, 128 dimensions.
+// Each sequence has `tokens` tokens, and the last `rows` of them are queries. The shape is that of
+// Llama 3 8B: 32 heads, 8 KV heads, 128 dimensions.
 struct AttentionCase {
   DType dtype;
   int sequences;
@@ -243,7 +243,7 @@ void MeasureAttention(Bench& bench, const AttentionCase& attention, double copy_
   FreeDevice(0, layer.arena);
 }
 
-// The norm and the int8 form of rows.
+// Measures the norm of rows and their quantisation to int8.
 void MeasureRows(Bench& bench, int64_t rows, double copy_rate) {
   constexpr int64_t kCols = 4096;
   const ConstMatrixView x = Noise(rows, kCols);
@@ -262,7 +262,7 @@ void MeasureRows(Bench& bench, int64_t rows, double copy_rate) {
   report("quantize", [&](int) { QuantizeRows(bench.context(), x, out); });
 }
 
-// Copies of experts from pinned host memory, on a stream beside the ops.
+// Measures copies of experts from pinned host memory, on another stream than the ops.
 void MeasureHostCopies(Bench& bench, size_t bytes) {
   constexpr int kCopies = 32;
   const size_t all = kCopies * bytes;

@@ -1,4 +1,4 @@
-// Every op of the CUDA backend on the emulated device has the bits of the CPU backend.
+// On the emulated device, every op of the CUDA backend computes the same bits as the CPU backend.
 #include <cstdint>
 #include <memory>
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kWordBytes = 4;
 constexpr int16_t kManyWarps = -1;
-constexpr int16_t kLanesOfWarp = -2;  // minus the number of the warp
+constexpr int16_t kLanesOfWarp = -2;  // the number of the warp is subtracted from this
 
 thread_local EmulatedBlock* running_block = nullptr;
 
@@ -98,7 +98,8 @@ std::string EmulatedBlock::Place() const {
 
 void EmulatedBlock::Fail(std::string message) {
   {
-    // What is on the stack after this is never destroyed, so it must own no memory.
+    // The stack is never unwound after this block. So objects that are still on it must own no
+    // memory.
     const std::string moved = std::move(message);
     error_ = absl::StrCat(moved, " (", Place(), ")");
   }
@@ -166,7 +167,8 @@ void EmulatedBlock::CheckRange(int first, int bytes, int alignment) {
   }
 }
 
-// Whether an access of thread `other` (or of lanes of a warp) is ordered before one of this thread.
+// Returns whether an access of thread `other` (or of lanes of a warp) is ordered before the next
+// access of this thread.
 bool EmulatedBlock::Ordered(int other, uint32_t clock, uint32_t warp_clock) const {
   if (clock < clock_ || other == thread_) return true;
   if (other == kManyWarps) return false;
@@ -208,7 +210,8 @@ std::byte* EmulatedBlock::Read(int first, int bytes, int alignment) {
       Fail(absl::StrCat("race: byte ", i, " of shared memory was written by thread ", s.writer,
                         " and is read without a barrier in between"));
     }
-    // Readers of earlier barriers, of the block or of the warp, need not be known any more.
+    // Reads before the last barrier of the block or of the warp cannot race any more, so their
+    // threads are forgotten.
     const int other = s.reader >= 0            ? WarpOf(s.reader)
                       : s.reader == kManyWarps ? -1
                                                : kLanesOfWarp - s.reader;

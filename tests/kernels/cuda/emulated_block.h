@@ -1,5 +1,6 @@
-// Runs the blocks of a kernel on the host: a fiber per thread of the block, one running at a time.
-// A fiber runs until it reaches a barrier, an exchange of its warp, or the end of the kernel.
+// Runs the blocks of a kernel on the host. Each thread of the block is a fiber, and one fiber runs
+// at a time. A fiber runs until it reaches a barrier, an exchange of its warp, or the end of the
+// kernel.
 #ifndef TIDEPOOL_TESTS_KERNELS_CUDA_EMULATED_BLOCK_H_
 #define TIDEPOOL_TESTS_KERNELS_CUDA_EMULATED_BLOCK_H_
 
@@ -23,7 +24,7 @@ struct LaunchShape {
   int shared_bytes = 0;
 };
 
-// What a lane brings to an exchange of its warp, and what it gets.
+// The inputs and outputs of one lane in an exchange of its warp.
 struct LaneSlot {
   uint64_t in[4] = {};
   uint64_t out[4] = {};
@@ -33,7 +34,7 @@ struct LaneSlot {
 using Exchange = void (*)(LaneSlot* const* lanes);
 
 // The last accesses to one byte of shared memory. Clocks count barriers; 0 is "never". If an
-// aligned word of four bytes is `whole`, its first byte stands for all of them.
+// aligned word of four bytes is `whole`, the entry of its first byte is valid for all four.
 struct ByteShadow {
   uint32_t write_clock = 0;
   uint32_t read_clock = 0;
@@ -41,11 +42,11 @@ struct ByteShadow {
   uint32_t read_warp_clock = 0;
   int16_t writer = 0;
   int16_t reader = 0;  // a thread, kLanesOfWarp - warp, or kManyWarps
-  bool whole = true;   // of the first byte of a word
+  bool whole = true;   // only used in the first byte of a word
 };
 
-// Thread-compatible. One at a time per process thread. Large because it is what a block consists
-// of.
+// Thread-compatible. A process thread may run only one block at a time. Large because a block has
+// many parts.
 class EmulatedBlock {
  public:
   explicit EmulatedBlock(uint64_t seed);
@@ -54,23 +55,24 @@ class EmulatedBlock {
   // Runs one block of `kernel`. Returns an empty string, or the first error.
   std::string Run(const std::function<void()>& kernel, const LaunchShape& shape, const Grid& block);
 
-  // The block that runs now. Only kernels may call this, and the methods below.
+  // Returns the block that runs now. Only kernels may call this method and the methods below.
   static EmulatedBlock& Current();
 
   int thread() const { return thread_; }
   int threads() const { return threads_; }
   const Grid& block() const { return block_; }
   const Grid& grid() const { return grid_; }
-  // Something that belongs to the running thread, and ends with it.
+  // Storage for one value of the running thread. It is destroyed when the thread ends.
   std::any* slot() { return &slots_[thread_]; }
 
   void Barrier();
   // Waits for the other lanes of the warp, all of which must make the same exchange.
   void MakeExchange(Exchange exchange, LaneSlot* slot);
-  // MakeExchange, and orders the warp's accesses to shared memory.
+  // Waits like MakeExchange, and orders the warp's accesses to shared memory.
   void BarrierOfWarp();
 
-  // Checks the range [first, first + bytes) of shared memory. `alignment` is that of the access.
+  // Checks an access to the bytes [first, first + bytes) of shared memory, which must have this
+  // alignment.
   std::byte* Read(int first, int bytes, int alignment);
   std::byte* Write(int first, int bytes, int alignment);
 

@@ -1,6 +1,6 @@
 // The device of kernels/cuda/device.h, emulated on the host. Device memory is host memory. Work of
-// a stream is kept until somebody waits for it, so that arguments which do not live long enough are
-// found.
+// a stream runs late: at the latest, when a caller waits for it. So tests detect arguments that do
+// not live long enough.
 #ifndef TIDEPOOL_TESTS_KERNELS_CUDA_EMULATED_DEVICE_H_
 #define TIDEPOOL_TESTS_KERNELS_CUDA_EMULATED_DEVICE_H_
 
@@ -38,7 +38,7 @@ inline int GridY() { return EmulatedBlock::Current().grid().y; }
 inline void BlockBarrier() { EmulatedBlock::Current().Barrier(); }
 inline void WarpBarrier() { EmulatedBlock::Current().BarrierOfWarp(); }
 
-// in[0] is the value, in[1] the lane that it is read from.
+// in[0] is the value of this lane. in[1] is the lane whose value this lane gets.
 inline void ShuffleLanes(LaneSlot* const* lanes) {
   for (int i = 0; i < kWarpLanes; ++i) lanes[i]->out[0] = lanes[lanes[i]->in[1]]->in[0];
 }
@@ -75,7 +75,7 @@ inline bool AllLanes(bool vote) {
   return slot.out[0] != 0;
 }
 
-// Something that belongs to the calling thread of the block, and ends with it.
+// Returns storage for one value of the calling thread. It is destroyed when the thread ends.
 inline std::any* EmulatedSlot() { return EmulatedBlock::Current().slot(); }
 
 // An element of a SharedArray. Each use is one access.
@@ -126,7 +126,7 @@ class Shared {
     return Shared(first_byte_ + first * static_cast<int>(sizeof(T)), count);
   }
 
-  // The byte of shared memory at which element i begins.
+  // Returns the offset in shared memory at which element i begins.
   int ByteOf(int i) const {
     if (i < 0 || i >= count_) {
       EmulatedBlock::Current().Fail(absl::StrCat("shared element ", i, " of ", count_));

@@ -1,4 +1,4 @@
-// The emulated device finds the mistakes of kernels, and computes what a GPU computes.
+// The emulated device detects mistakes of kernels, and computes the same results as a GPU.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -71,7 +71,8 @@ TIDEPOOL_KERNEL ReverseWithoutBarrier(int* data) {
 
 TIDEPOOL_KERNEL WriteTwice(int) { SharedArray<int>(0, 1)[0] = ThreadIndex(); }
 
-// Sub-word writes of different bytes are not a race. A write after reads of others is one.
+// Writes of different bytes of a word are not a race. If `racy`, threads write after other threads
+// have read, without a barrier in between.
 TIDEPOOL_KERNEL WriteAfterRead(int racy) {
   const Shared<int8_t> bytes = SharedArray<int8_t>(0, 64);
   bytes[ThreadIndex()] = 1;
@@ -145,7 +146,7 @@ TEST_F(EmulatedDeviceTest, ErrorsAreKept) {
   EXPECT_THAT(Run(Reverse, {}, 64, 256, data.data()), HasSubstr("race"));
 }
 
-// Streams run in any order, except for what waits for an event.
+// Streams run in any order, except for work that waits for an event.
 TEST_F(EmulatedDeviceTest, WorkAfterAnEventOfAnotherStreamRunsAfterIt) {
   Stream* const other = *MakeStream(0);
   Event* const event = MakeEvent(0, EventKind::kTimed);
@@ -206,7 +207,7 @@ TEST(EmulatedArithmeticTest, BytesAreAsOnAGpu) {
   EXPECT_EQ(BytePermute(0x33221100, 0x77665544, 0xffff9888), 0x11000000);
 }
 
-// One op through the backend, its memory and its copies.
+// Runs one op through the backend, with the backend's memory and copies.
 TEST(EmulatedBackendTest, AddsRows) {
   const auto backend = MakeCudaBackend({});
   ASSERT_TRUE(backend.ok()) << backend.status();
@@ -266,7 +267,7 @@ TEST_F(EmulatedCopiesTest, CopiesEndBeforeAndAfterOtherWork) {
       while (time.ok() && !time->has_value()) time = backend_->CopyTime(copy);
       ASSERT_TRUE(time.ok()) << time.status();
       EXPECT_GT(**time, absl::ZeroDuration());
-      backend_->AwaitCopy(copy);  // does nothing
+      backend_->AwaitCopy(copy);  // does nothing, because the copy has ended
     }
   }
   EXPECT_GT(before, 3);

@@ -1,9 +1,9 @@
 // The functions of kernels/cuda/mma.h on the emulated device. emulated_mma_test.cc compares them
 // with layouts from an independent source.
 //
-// A copy begins when the thread asks for it: the target is overwritten at once, with bytes that are
-// wrong. The source is read, and the target gets its value, when the thread waits for the copy. So
-// a missing wait, a missing barrier and a source that changes too early give wrong results.
+// When a thread begins a copy, the target is overwritten with wrong bytes at once. When the thread
+// waits for the copy, the source is read and written to the target. So a missing wait, a missing
+// barrier and a source that changes too early give wrong results.
 #ifndef TIDEPOOL_TESTS_KERNELS_CUDA_EMULATED_MMA_H_
 #define TIDEPOOL_TESTS_KERNELS_CUDA_EMULATED_MMA_H_
 
@@ -72,7 +72,8 @@ inline void Mma16(uint32_t a0, uint32_t a1, uint32_t b, int c, int (&d)[4]) {
   MakeProduct(MultiplyFragments<16>, &slot, c, d);
 }
 
-// Lane 8m + i brings row i of matrix m. Lane l gets word l % 4 of row l / 4 of each matrix.
+// The input of lane 8m + i is row i of matrix m. Lane l gets word l % 4 of row l / 4 of each
+// matrix.
 inline void TransposeMatrices(LaneSlot* const* lanes) {
   for (int lane = 0; lane < kWarpLanes; ++lane) {
     uint32_t words[4];
@@ -91,7 +92,8 @@ inline void LoadMatrix4(const Shared<U32x4>& array, int row, uint32_t (&out)[4])
   for (int m = 0; m < 4; ++m) out[m] = WordOf(slot.out, m);
 }
 
-// The copies of a thread that are not complete: groups, and those that are not in a group yet.
+// The copies of a thread that are not complete: groups of copies, and copies that are not in a
+// group yet.
 struct PendingCopies {
   std::deque<std::vector<std::function<void()>>> groups;
   std::vector<std::function<void()>> open;

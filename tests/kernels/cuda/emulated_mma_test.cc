@@ -19,7 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// For each lane, the elements that it has.
+// The elements of each lane.
 using Layout = std::vector<std::vector<int>>;
 
 std::map<std::string, Layout> ReadLayouts() {
@@ -110,7 +110,7 @@ TEST_F(EmulatedMmaTest, ProductsFollowTheLayouts) {
   CompareProducts("m16n8k16", 16, MultiplyBy16);
 }
 
-// The row of each lane is not its own number, so that addresses matter.
+// Each lane loads a row with another number than its own, so that wrong addresses are detected.
 TIDEPOOL_KERNEL LoadReversed(const U32x4* rows, uint32_t* out) {
   const Shared<U32x4> shared = SharedArray<U32x4>(0, 32);
   const int lane = LaneIndex();

@@ -23,11 +23,11 @@ constexpr int kMaxSharedBytes = 227 << 10;
 
 uint64_t next_seed = 1;
 
-// All streams, and the lock of each. It is recursive, because work of a stream may free memory, and
-// may wait for another stream.
+// All streams, with one lock for all of them. The lock is recursive, because work of a stream may
+// free memory, and may wait for another stream.
 struct Streams {
   std::recursive_mutex lock;
-  std::vector<Stream*> all;  // in the order in which they were made
+  std::vector<Stream*> all;  // in the order of their creation
   std::mt19937_64 random{1};
 };
 Streams& AllStreams() {
@@ -36,7 +36,8 @@ Streams& AllStreams() {
 }
 using Lock = std::lock_guard<std::recursive_mutex>;
 
-// Work of streams may run at any time. Runs each stream to its end, with a chance of one half.
+// On a GPU, work of streams may run at any time. So this runs all work of each stream with a
+// probability of one half.
 void RunSomeStreams() {
   const Lock lock(AllStreams().lock);
   for (Stream* stream : AllStreams().all) {
@@ -89,7 +90,7 @@ void Stream::RunKernel(const LaunchShape& shape, const std::function<void()>& ke
   const Grid& grid = shape.grid;
   const int64_t blocks = int64_t{grid.x} * grid.y * grid.z;
   ++seed_;
-  // A step that has no common factor with the number of blocks visits all of them.
+  // If the step has no common factor with the number of blocks, all blocks are visited.
   int64_t step = static_cast<int64_t>(seed_ * 0x9e3779b97f4a7c15 >> 33) % blocks + 1;
   while (std::gcd(step, blocks) != 1) step = step % blocks + 1;
   int64_t at = step - 1;
@@ -122,7 +123,7 @@ void Stream::RunUntil(uint64_t count) {
 class Event {
  public:
   Stream* stream = nullptr;
-  uint64_t at = 0;  // number of works of the stream that come first
+  uint64_t at = 0;  // work items of the stream before the event
 };
 
 absl::StatusOr<DeviceInfo> FindDevice(int device) {
@@ -140,7 +141,7 @@ std::byte* AllocateDevice(int, size_t bytes) {
   if (data != nullptr) std::memset(data, 0xff, bytes);  // NaN, if it is read as floats
   return data;
 }
-// As on a GPU, it waits for all work that may use the memory.
+// As on a GPU, this waits for all work that may use the memory.
 void FreeDevice(int, std::byte* data) {
   RunAllStreams();
   ::operator delete(data, kDeviceAlignment);
@@ -150,7 +151,7 @@ std::optional<size_t> FreeDeviceBytes(int) { return std::nullopt; }
 std::byte* AllocatePinned(int device, size_t bytes) { return AllocateDevice(device, bytes); }
 void FreePinned(int device, std::byte* data) { FreeDevice(device, data); }
 
-// Copies may read any host memory here.
+// The emulated copies may read any host memory.
 absl::Status PinHost(int, std::byte*, size_t) { return absl::OkStatus(); }
 void UnpinHost(int, std::byte*) {}
 
@@ -159,7 +160,7 @@ absl::StatusOr<Stream*> MakeStream(int) {
   return AllStreams().all.emplace_back(new Stream(next_seed * 1000003));
 }
 
-// Work of other streams may wait for this one, so all work runs first.
+// Work of other streams may wait for this stream, so all work runs first.
 void DeleteStream(Stream* stream) {
   const Lock lock(AllStreams().lock);
   RunAllStreams();
@@ -196,7 +197,7 @@ bool HasHappened(Stream*, Event* event) {
   RunSomeStreams();
   return event->stream->error().empty() && event->stream->done() >= event->at;
 }
-// A microsecond for each work of the stream.
+// Each work item of the stream counts as one microsecond.
 absl::Duration TimeBetween(Stream*, Event* begin, Event* end) {
   return absl::Microseconds(end->at - begin->at);
 }

@@ -12,10 +12,11 @@
 
 namespace tidepool::kernels::cuda {
 
-// The seed of the order in which blocks, threads and streams run. A new stream reads it.
+// Sets the seed for the order in which blocks, threads and streams run. It is used by streams that
+// are created later.
 void SetEmulationSeed(uint64_t seed);
 
-// Thread-safe: memory may be freed on any thread, which waits for all streams.
+// Thread-safe, because any thread may free memory, and then waits for all streams.
 class Stream {
  public:
   explicit Stream(uint64_t seed) : seed_(seed), block_(seed) {}
@@ -23,13 +24,13 @@ class Stream {
   void Add(std::function<void()> work);
   void AddKernel(const LaunchShape& shape, std::function<void()> kernel);
 
-  // The number of all works that were ever added.
+  // Returns the number of work items that were ever added.
   uint64_t added() const;
-  // Runs work until `count` works are done. After an error, work is dropped.
+  // Runs work until `count` work items are done. After an error, the other work is dropped.
   void RunUntil(uint64_t count);
-  uint64_t done() const;  // number of works that have run
+  uint64_t done() const;  // number of work items that have run
   std::string error() const;
-  // This stream waits for the other one, and so fails with it.
+  // This stream waits for the other one, and fails if that one has failed.
   void TakeError(const Stream& other) { error_ = other.error_; }
 
  private:

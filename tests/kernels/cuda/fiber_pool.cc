@@ -8,7 +8,7 @@
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
 #else
-// Without ASan, nobody needs to know that the stack changes.
+// Without ASan, a change of the stack need not be reported.
 static void __sanitizer_start_switch_fiber(void**, const void*, size_t) {}
 static void __sanitizer_finish_switch_fiber(void*, const void**, size_t*) {}
 #endif
@@ -25,8 +25,8 @@ struct FiberPool::Fiber {
 
   boost::context::fixedsize_stack allocator;
   boost::context::stack_context stack;
-  boost::context::fiber self;    // while it is paused
-  boost::context::fiber caller;  // while it runs
+  boost::context::fiber self;    // valid while the fiber is paused
+  boost::context::fiber caller;  // valid while the fiber runs
 };
 
 FiberPool::FiberPool(std::function<void(int)> body) : body_(std::move(body)) {}

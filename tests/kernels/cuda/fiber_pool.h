@@ -1,4 +1,4 @@
-// Fibers of one process thread, which are kept and run again and again.
+// Fibers of one process thread. They are reused for many runs.
 #ifndef TIDEPOOL_TESTS_KERNELS_CUDA_FIBER_POOL_H_
 #define TIDEPOOL_TESTS_KERNELS_CUDA_FIBER_POOL_H_
 
@@ -19,7 +19,7 @@ class FiberPool {
 
   // Starts fiber `index`, or continues it after Pause. Returns when it pauses or its run ends.
   void Resume(int index);
-  // Only in a fiber: returns from Resume.
+  // Pauses the running fiber, so that Resume returns. Only a fiber may call this.
   void Pause();
   // Gives up the run of a paused fiber. The next Resume starts a new run on a new stack. Objects on
   // the old stack are not destroyed.
@@ -32,7 +32,7 @@ class FiberPool {
   std::function<void(int)> body_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   Fiber* running_ = nullptr;
-  // of the thread that calls Resume, for ASan
+  // the stack of the thread that calls Resume, for ASan
   const void* caller_stack_ = nullptr;
   size_t caller_stack_bytes_ = 0;
 };

@@ -1,7 +1,7 @@
-// Prints, for tools/gpu_sizes, with how many threads and how much shared memory the main kernels of
-// kernels/cuda are started: one line "kernel|name|threads|bytes" each. `kernel` is the name in the
-// object files, without the types of template arguments. The case is decoding or a prompt of a
-// model with 4096 columns and heads of 128 elements.
+// For tools/gpu_sizes: prints the number of threads and the bytes of shared memory with which the
+// main kernels of kernels/cuda are started. Each line is "kernel|name|threads|bytes". `kernel` is
+// the name in the object files, without the types of template arguments. The sizes are for decoding
+// or for a prompt, with 4096 columns and heads of 128 elements.
 #include <cstdint>
 
 #include "absl/strings/str_format.h"

@@ -1,5 +1,5 @@
-// Products on tensor cores have the CPU's bits: all quantised types, rows and outputs that do not
-// fill tiles, bias, addition, gated FFNs, heads and groups of experts.
+// Products on tensor cores have the CPU's bits. The cases are all quantised types, rows and outputs
+// that do not fill tiles, bias, addition, gated FFNs, heads and groups of experts.
 #include "kernels/cuda/tensor_core.h"
 
 #include <algorithm>
@@ -62,7 +62,7 @@ class TensorCoreTest : public testing::TestWithParam<DType> {
   Arena arena_;
 };
 
-// Bit by bit, except that all NaNs are equal.
+// Compares bit by bit, except that all NaNs are equal.
 void ExpectSameBits(ConstMatrixView actual, ConstMatrixView expected) {
   int64_t wrong = 0;
   for (int64_t row = 0; row < expected.rows; ++row) {
@@ -93,7 +93,7 @@ struct Size {
 };
 
 TEST_P(TensorCoreTest, TargetsHaveTheBitsOfTheCpu) {
-  // Small and large tiles, one block and many, and parts of panels.
+  // The sizes use small and large tiles, one block and many, and parts of panels.
   for (const Size& size :
        {Size{17, 37, 32}, Size{33, 70, 288}, Size{49, 130, 160}, Size{131, 261, 64}}) {
     const int64_t cols = WholeBlocks(GetParam(), size.cols);
@@ -129,7 +129,7 @@ constexpr Glu kGlus[] = {
 
 TEST_P(TensorCoreTest, GatedFfnsHaveTheBitsOfTheCpu) {
   int number = 0;
-  // Outputs with and without an int8 form.
+  // Some outputs have an int8 form, and some do not.
   for (const Size& size :
        {Size{19, 96, 96}, Size{18, 45, 32}, Size{50, 160, 288}, Size{77, 33, 32}}) {
     const int64_t cols = WholeBlocks(GetParam(), size.cols);
@@ -206,7 +206,7 @@ TEST_P(TensorCoreTest, GroupsHaveTheBitsOfTheCpu) {
           GetParam(), hidden, 10 * e,
           e == 1 ? absl::Span<const float>()
                  : absl::MakeConstSpan(bias.data, static_cast<size_t>(bias.cols))));
-      // One group is empty. The others have rows in an order of their own.
+      // The group of expert 1 is empty. The output rows of each other group are in reverse order.
       for (int32_t row = e == 1 ? 0 : static_cast<int32_t>(rows); row > 0; --row) {
         if (row % 7 == e) continue;
         ids[e].push_back(row - 1);

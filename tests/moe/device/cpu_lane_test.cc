@@ -95,7 +95,7 @@ TEST_F(CpuLaneTest, BothLanesHaveTheBitsOfTheCpu) {
   for (int seed = 0; seed < 30; ++seed) {
     TwoPlaces source(&model_, rig_.device.get(), seed);
     const Tokens tokens(1 + static_cast<int64_t>(random() % kHostLaneRows), &random);
-    // One call, or calls of 16 rows.
+    // All rows are in one call, or calls have 16 rows.
     Run(tokens, &source, {.call_bytes = seed % 2 == 0 ? int64_t{1} << 22 : 1});
     EXPECT_EQ(source.host_lane, HostLane::kOn);
   }

@@ -80,7 +80,7 @@ TEST(DeviceControlTest, GrowthWithoutMemoryChangesNothing) {
   EXPECT_EQ(rig.experts->Settings().slots, 11);
 }
 
-// What is freed can be allocated by others, such as KV.
+// Other users of the device's memory, such as KV, can allocate the freed bytes.
 TEST(DeviceControlTest, ShrinkingFreesDeviceMemory) {
   const RandomExperts model;
   DeviceRig rig(model, {.slots = 32});

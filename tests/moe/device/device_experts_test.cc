@@ -73,7 +73,7 @@ TEST_F(DeviceExpertsTest, CopiesMissesAndUsesThem) {
   EXPECT_THAT(Where(*all, Place::kBackend, Found::kFetched), ElementsAre(5, 6, 7));
   EXPECT_EQ(Lanes().copied, 3);
   EXPECT_EQ(Lanes().computed_on_cpu, 0);
-  // LRU keeps them.
+  // LRU keeps the experts that were used last.
   const auto again = rig_->Use(0, {0, 5, 6, 7});
   ASSERT_TRUE(again.ok());
   EXPECT_THAT(Where(*again, Place::kBackend, Found::kResident), ElementsAre(0, 5, 6, 7));
@@ -141,8 +141,8 @@ TEST_F(DeviceExpertsTest, AVictimThatTheLayerNeedsIsComputedFirst) {
   }
 }
 
-// Takes experts in ascending order only, and holds those that come before their turn, like a
-// BoundedMoeLayer. Postpones some of them if there is no memory for the next one.
+// Takes experts in ascending order only, and holds experts that come before their turn, like a
+// BoundedMoeLayer. If there is no memory for the next expert, postpones some of the held ones.
 void DrainInOrder(int layer, const Ids& expected, const DeviceRig& rig) {
   std::map<int32_t, ReadyExpert> held;
   for (size_t next = 0; next < expected.size();) {
@@ -227,7 +227,7 @@ TEST_F(DeviceExpertsTest, ExpectedExpertsAreCopiedAhead) {
   rig_->experts->PrefetchHint(1, {7, 2, 8});
   const auto all = rig_->Use(1, {0, 1, 7, 9});
   ASSERT_TRUE(all.ok());
-  // It counts as a miss, but the device computes it.
+  // Expert 7 counts as a miss, but the device computes it.
   EXPECT_THAT(Where(*all, Place::kBackend, Found::kFetched), ElementsAre(7));
   EXPECT_THAT(Where(*all, Place::kHost, Found::kFetched), ElementsAre(9));
   EXPECT_EQ(Lanes().copied_ahead, 1);

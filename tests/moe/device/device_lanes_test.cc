@@ -102,7 +102,7 @@ TEST(DeviceLaneTest, BothLanesWorkOnOneLayer) {
   ASSERT_TRUE(rig.experts->LoadResidents({}).ok());
   std::mt19937 random(3);
   for (int step = 0; step < 50; ++step) {
-    // About as much as a copy takes.
+    // This takes about as long as a copy.
     for (int i = 0; i < 100; ++i) {
       rig.experts->NoteHostWork(
           {RandomExperts::kRecordBytes, RandomExperts::kRecordBytes, absl::Microseconds(4)});

@@ -183,7 +183,8 @@ class DeviceRig {
   }
   void MakeCpuSlow() const { experts->NoteHostWork({kMuch, kMuch, absl::Hours(24 * 365)}); }
 
-  // Whether the expert has the right bytes where it is. Waits for copies that it needs.
+  // Returns whether the expert's memory has the right bytes. Waits for the copy of the expert, if
+  // there is one.
   bool Matches(int layer, const ReadyExpert& ready) const {
     std::vector<std::byte> bytes(RandomExperts::kRecordBytes);
     const std::byte* const from = ready.weights->gate.data;
@@ -231,7 +232,7 @@ class DeviceRig {
     ExpertScheduler scheduler(device.get(), experts.get(), cpu.get(), memory, &clock);
     return RunOn(tokens, tokens.InLayer(step, layer), device.get(), &scheduler);
   }
-  // The same with all experts in memory, on the CPU.
+  // Computes the same layer with all experts in memory, on the CPU.
   std::vector<float> Expected(const Tokens& tokens, int layer, const SchedulerMemory& memory = {}) {
     ResidentExperts resident(model_.layers());
     ExpertScheduler scheduler(cpu.get(), &resident, nullptr, memory);

@@ -51,7 +51,7 @@ TEST(HoldHorizonTest, HoldsForACertainUseOnlyIfItPaysOff) {
   EXPECT_FLOAT_EQ(Optimize(hazards).forwards()[0], 0);
 }
 
-// Compares with all numbers of forwards.
+// Compares the result with all numbers of forwards.
 TEST(HoldHorizonTest, NoOtherNumberOfForwardsGainsMore) {
   std::mt19937 random(5);
   std::uniform_real_distribution<double> uniform(0, 1);

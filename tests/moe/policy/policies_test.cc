@@ -24,7 +24,7 @@ std::unique_ptr<Placement> Make(const PoolShape& shape, const PolicyOptions& opt
   return *std::move(placement);
 }
 
-// The residents of a layer.
+// Returns the residents of a layer.
 std::vector<int> Of(const Placement& placement, int layer) {
   std::vector<int> experts;
   for (const ExpertRef expert : placement.residents()) {

@@ -22,8 +22,8 @@ constexpr uint32_t kSeeds[] = {101, 102, 103};
 constexpr int64_t kIntervals[] = {1, 2, 4, 7, 10, 16, 23, 32};
 constexpr int kEighths[] = {1, 2, 4, 6};  // slots in eighths of the experts
 
-// Nothing about these traces can be predicted. Every policy has a hit rate of about the share of
-// slots, and the best of nine policies is the one with the luckiest draws.
+// Returns whether nothing about the traces of this kind can be predicted. Then the hit rate of
+// every policy is about the share of slots, and chance decides which of nine policies is the best.
 bool IsPureNoise(const TraceKind& kind) {
   return kind.fixed == 0 && kind.topic == 0 && kind.token == 0 && kind.walk == 0 && kind.noise == 1;
 }

@@ -219,7 +219,8 @@ TEST_P(EveryPolicy, IsNoBetterThanTheOracle) {
   }
 }
 
-// Bounds the misses of the last forward of the trace by what is not resident when it begins.
+// Checks that the last forward of the trace has at most as many misses as experts that are not
+// resident when it begins.
 void CheckLastPass(const Trace& trace, int64_t slots, const char* policy) {
   const auto placement = MakePlacement(trace, slots, {policy, {}});
   ASSERT_TRUE(placement.ok()) << placement.status();
@@ -241,9 +242,9 @@ void CheckLastPass(const Trace& trace, int64_t slots, const char* policy) {
   EXPECT_LE(misses * 100, absent * 105);
 }
 
-// A prompt reads each expert that was not resident when it started only once: no layer evicts
-// experts that later layers of the same forward need. For lru this holds only from a cold start,
-// because lru orders experts by their last forward.
+// A prompt reads only experts that were not resident when it started, each of them once. So no
+// layer evicts experts that later layers of the same forward need. For lru, this is true only from
+// a cold start, because lru orders experts by their last forward.
 TEST_P(EveryPolicy, APromptMissesOnlyNonResidents) {
   const std::string policy = GetParam();
   for (const int layers : {2, 12}) {

@@ -52,8 +52,9 @@ TEST(ReplayTest, TimeFollowsTheCostModel) {
                    {.step = 1, .layer = 0, .ids = {1, 2, 3}}};
   auto placement = MakePlacement(trace, 1, {"static", {}});
   ASSERT_TRUE(placement.ok()) << placement.status();
-  // Running takes 1 ms an expert and reading 4 ms. Forward 0: expert 0 runs while 1 is read; 1 is
-  // there after 4 ms, 2 after 8 ms and done at 9 ms. Forward 1: three reads, then 1 ms: 13 ms.
+  // An expert takes 1 ms to run and 4 ms to read. In forward 0, expert 0 runs while expert 1 is
+  // read. Expert 1 is read at 4 ms, and expert 2 at 8 ms; it has run at 9 ms. Forward 1 takes three
+  // reads and then 1 ms: 13 ms.
   const ReplayResult result =
       Replay(trace, {.read_bytes_per_s = 250e3, .memory_bytes_per_s = 1e6}, placement->get());
   EXPECT_DOUBLE_EQ(result.step_ms, (9.0 + 13.0) / 2);
@@ -67,8 +68,8 @@ TEST(ReplayTest, RejectsInvalidArguments) {
                                 "unknown offload policy \"mru\""));
 }
 
-// The most hits that any sequence of resident sets can have: after each entry, any set of at most
-// `slots` experts out of those resident before and those needed.
+// Returns the largest number of hits that any sequence of resident sets can have. After each entry,
+// the set has at most `slots` of the experts that were resident or needed.
 int64_t MostHits(const Trace& trace, int slots) {
   const auto count = static_cast<int>(trace.header.all_experts());
   std::map<uint32_t, int64_t> best;  // most hits by resident set

@@ -139,7 +139,7 @@ TEST(SharedPoolTest, APromptDoesNotEvictTheExpertsOfDecoding) {
     EXPECT_GE(adaptive.after.rate(), adaptive.before.rate() - kLost);
     // Makes sure that there were hits to lose.
     EXPECT_GE(adaptive.before.rate(), lru.before.rate());
-    // The test would notice a policy whose pool is emptied by prompts: lru is one.
+    // Shows that the test detects policies whose pool is emptied by prompts, such as lru.
     EXPECT_LT(lru.after.rate(), lru.before.rate() - 4 * kLost);
   }
 }
@@ -208,8 +208,8 @@ TEST_P(SharedPoolWith, EachSequenceKeepsTheHitRateOfHalfThePool) {
   for (uint32_t seed = 1; seed <= 4; ++seed) {
     SCOPED_TRACE(seed);
     EXPECT_GE(Fairness(GetParam(), "adaptive", seed), kFair);
-    // The test would notice a policy that gives the pool to the sequence with the most forwards:
-    // lru is one.
+    // Shows that the test detects policies that give the pool to the sequence with the most
+    // forwards, such as lru.
     EXPECT_LT(Fairness(GetParam(), "lru", seed), kFair / 2);
   }
 }

@@ -1,5 +1,5 @@
-// The simulation of a device's tier decides and takes as long as DeviceExperts on a backend in
-// virtual time.
+// The simulation of a device's tier makes the same decisions, and takes the same time, as
+// DeviceExperts on a backend in virtual time.
 #include <algorithm>
 #include <cstdint>
 #include <memory>

@@ -123,7 +123,8 @@ TEST(TierSimulationTest, ACopyThatIsInTimeCostsNothing) {
   EXPECT_EQ(result.copy_wait_seconds, 0);
 }
 
-// 65 rows, of which the last one needs expert 3 and the others expert 2. So the CPU computes none.
+// Returns a forward of 65 rows. The last row needs expert 3, and the others need expert 2. With
+// this number of rows, the CPU computes nothing.
 Trace Prompt() {
   std::vector<int32_t> ids(64, 2);
   ids.push_back(3);
@@ -182,7 +183,7 @@ TierCosts RandomCosts(std::mt19937* random) {
           .cpu_expert_row_us = us(30)};
 }
 
-// No resource works more than all the time, and at any time at least one works.
+// No resource works longer than the whole time, and at any time at least one resource works.
 TEST(TierSimulationTest, TimesAreBetweenTheLongestAndTheSumOfTheResources) {
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     std::mt19937 random(seed);

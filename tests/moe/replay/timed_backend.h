@@ -1,6 +1,6 @@
-// TimedBackend: a KernelBackend in virtual time, for tests of what is done when. It computes
-// nothing: the caller says how long an op takes. Copies (BeginCopyIn) run one after the other, each
-// after all ops that were called before it.
+// TimedBackend: a KernelBackend in virtual time, for tests of the times at which ops and copies
+// run. It computes nothing: the caller says how long an op takes. Copies (BeginCopyIn) run one
+// after the other, each after all ops that were called before it.
 #ifndef TIDEPOOL_TESTS_MOE_REPLAY_TIMED_BACKEND_H_
 #define TIDEPOOL_TESTS_MOE_REPLAY_TIMED_BACKEND_H_
 
@@ -30,7 +30,7 @@ class TimedBackend final : public KernelBackend, public base::Clock {
   // Calls an op that takes this time.
   void RunOp(absl::Duration time) { device_free_ = std::max(device_free_, now_) + time; }
 
-  // When all copies that have begun have ended.
+  // The time at which all copies that have begun will have ended.
   absl::Duration copies_end() const { return lane_free_; }
 
   std::string Description() const override { return "timed"; }

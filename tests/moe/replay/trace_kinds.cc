@@ -235,7 +235,7 @@ class KindMaker {
   std::vector<double> token_mass_;
   std::vector<Sequence> sequences_;
   std::vector<std::vector<int32_t>> orders_;  // experts by layer
-  int left_ = 0;                              // forwards left of the turn or of the block
+  int left_ = 0;                              // remaining forwards of the turn or of the block
   std::vector<int> block_;
   std::vector<bool> fixed_tokens_;
   std::vector<std::vector<int32_t>> rows_;  // [layers]: routing of the current forward

@@ -66,7 +66,7 @@ class Looker final : public v1::Admin::Service {
 
 class StreamTermTest : public testing::Test {
  protected:
-  // Makes a call over such a connection. The server looks at the call's context.
+  // Makes a call over a connection with these credentials. The server looks at the call's context.
   void Look(const std::shared_ptr<grpc::ServerCredentials>& server_side,
             const std::shared_ptr<grpc::ChannelCredentials>& client_side) {
     grpc::ServerBuilder builder;

@@ -34,7 +34,7 @@ class ManualExecutor final : public Executor {
     }
   }
 
-  // Runs tasks until `done` returns true. If there is no task, waits for another thread to post
+  // Runs tasks until `done` returns true. If there is no task, waits until another thread posts
   // one.
   void RunUntil(const std::function<bool()>& done) {
     while (!done()) {

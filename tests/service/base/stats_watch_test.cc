@@ -94,7 +94,8 @@ TEST_F(StatsWatchTest, TheFirstComesAtOnceThenOneAnInterval) {
   EXPECT_EQ(asked_, 5);
 }
 
-// The reader may take any time. After that, it gets stats that were read at that time, not earlier.
+// A reader may take any time. When it is ready again, it gets stats that are read then, not older
+// ones.
 TEST_F(StatsWatchTest, ASlowReaderGetsTheNewest) {
   Reader reader;
   Start(&reader, Every(0.1));

@@ -16,7 +16,7 @@ namespace tidepool::service {
 namespace {
 
 // A pool with one thread. The thread waits until the test has posted all tasks. `ran_` has the
-// order in which they ran.
+// tasks in the order in which they ran.
 class TaskPoolTest : public testing::Test {
  protected:
   TaskPoolTest() {

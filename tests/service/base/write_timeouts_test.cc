@@ -65,8 +65,8 @@ TEST_F(WriteTimeoutsTest, EachHasItsOwnTime) {
   EXPECT_EQ(late_, (std::vector<int>{1, 3}));
 }
 
-// For example, `on_late` ends the stream, and the last write of the stream gets the full time
-// again.
+// When a write is late, its `on_late` may end other writes and begin a new one. For example, it
+// ends the stream; then the last write of the stream has the full time.
 TEST_F(WriteTimeoutsTest, OneThatIsLateMayBeginAnotherAndEndThem) {
   WriteTimeouts::Write write, other;
   write = writes_->Begin([&] {

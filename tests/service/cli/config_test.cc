@@ -122,7 +122,7 @@ TEST(ParseConfigTest, ValuesHaveUnits) {
 }
 
 TEST(ParseConfigTest, LongNamesAreCutAndNearNone) {
-  // Messages show at most 64 bytes of a name. They do not cut inside a character.
+  // Messages show at most 64 bytes of a name, and do not cut it inside a character.
   const std::string longest(64, 'x');
   EXPECT_EQ(Complaint({"serve", "--" + longest}), "unknown flag --" + longest);
   EXPECT_EQ(Complaint({"serve", "--" + longest + "x"}), "unknown flag --" + longest + "...");
@@ -453,7 +453,7 @@ TEST(ParseConfigTest, ExamplesParse) {
     std::vector<std::string> args;
     std::string word;
     bool quoted = false;
-    // The rest is for the shell.
+    // The part after " >" is for the shell.
     const absl::string_view line = spec.example.substr(0, spec.example.find(" >"));
     for (char c : absl::StrCat(line, " ")) {
       if (c == '"') {

@@ -75,7 +75,7 @@ TEST_F(AvailableMemoryTest, IdlePageCacheIsNotTaken) {
   Write("/sys/fs/cgroup/box/memory.stat",
         "anon 500000\nfile 2400000\nactive_file 400000\ninactive_file 2000000\n");
   EXPECT_EQ(AvailableMemoryBytes(root_), 2100000);
-  // More than the usage that is counted. This can happen for a moment.
+  // The inactive files are larger than the counted usage. This can happen for a moment.
   Write("/sys/fs/cgroup/box/memory.stat", "inactive_file 2950000\n");
   EXPECT_EQ(AvailableMemoryBytes(root_), 3000000);
 }

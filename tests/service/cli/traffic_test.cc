@@ -208,7 +208,7 @@ TEST_F(TrafficRunTest, ARateIsKeptWhateverBecomesOfTheRequests) {
   EXPECT_NEAR(client_.held.size(), 500, 90);
   const size_t sent = client_.held.size();
   EXPECT_EQ(ends_, 0);
-  loop_.Advance(kSecond);  // the time that it waits for responses
+  loop_.Advance(kSecond);  // the time for which the generator waits for responses
   EXPECT_EQ(outcomes_.size(), sent);
   EXPECT_THAT(Codes(), Each(absl::StatusCode::kCancelled));
   EXPECT_EQ(ends_, 1);

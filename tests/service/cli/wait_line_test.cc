@@ -10,7 +10,7 @@
 namespace tidepool::service {
 namespace {
 
-// The two ends of a terminal.
+// The two ends of a pseudo-terminal.
 struct Terminal {
   Terminal() { EXPECT_EQ(openpty(&ours, &theirs, nullptr, nullptr, nullptr), 0); }
   ~Terminal() {

@@ -1,6 +1,6 @@
-// Workers seem to crash. These tests check what the front blames for it: a prompt, the connection
-// of a worker, or neither. A front has three workers of a slow model (one token each 250 ms). The
-// test or a prompt kills the workers.
+// Workers seem to crash. These tests check what the front blames for the crash: a prompt, the
+// connection of a worker, or neither. A front has three workers of a slow model (one token each 250
+// ms). The test or a prompt kills the workers.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -30,8 +30,8 @@ class BlameTest : public SimulatedWorkersTest {
     }
   }
 
-  // Two streams at each worker have nothing to compute, and nothing was computed there yet since
-  // they moved to it. Then prompt 50, that of the last client, is tried alone; it does not crash.
+  // Each worker has two streams without credit. They have computed nothing since they moved to this
+  // worker. Then prompt 50, that of the last client, is tried alone; it does not crash.
   void BeginTrialBesidePausedStreams() {
     for (int prompt = 1; prompt <= 6; ++prompt) deaf_.insert(Ask(prompt));
     Pass(absl::Seconds(80));
@@ -394,7 +394,8 @@ TEST_F(BlameTest, TwoBrokenConnectionsLoseNothingAndThreeInARowEndTheStream) {
   EXPECT_GT(again->tokens.size(), 8);
 }
 
-// This happens with a proxy that ends only streams without messages.
+// For example, a proxy ends streams without messages: the run ends, but the stream of states
+// continues.
 TEST_F(BlameTest, AWorkerThatKeepsSayingItsStateHasNotCrashed) {
   const Client* client = Ask(1);
   Pass(absl::Seconds(1));

@@ -1,4 +1,5 @@
-// Several streams of one prompt, from one sender or several, share the crashes near them.
+// If one prompt has several streams, from one sender or several, a crash near any of them counts
+// for all.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,7 +58,7 @@ TEST_F(CrashEvidenceTest, SendersOfOnePromptShareItsCrashesAndItsVerdict) {
   EXPECT_EQ(convictions_[kBob], 1);
   EXPECT_TRUE(evidence_.ConvictedSince(kPrompt, before));
   EXPECT_FALSE(evidence_.ConvictedSince(kPrompt, clock_.Monotonic() + absl::Seconds(1)));
-  // One more stream of the prompt is tried alone. Only one more worker dies of it.
+  // Another stream of the prompt is tried alone, so the prompt can kill only one more worker.
   EXPECT_EQ(evidence_.Of(kPrompt, 0), Suspicion::kAlone);
   clock_.Advance(CrashEvidence::kCalm);
   crash_of(0, kAlice, Suspicion::kAlone);

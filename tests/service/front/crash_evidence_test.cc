@@ -95,7 +95,7 @@ TEST_F(CrashEvidenceTest, EightTokensPastThePlaceClearIt) {
   EXPECT_EQ(evidence_.Of(kPrompt, 300), Suspicion::kNone);
 }
 
-// The worker dies minutes later, when only proven streams run beside this one.
+// The worker dies minutes later, when only proven streams run beside this stream.
 TEST_F(CrashEvidenceTest, AStreamThatPassedItsTrialIsNotJudgedAnyMore) {
   MakeSuspect();
   auto attempt = Begin(2, kPrompt, 0, Suspicion::kAlone);

@@ -289,7 +289,7 @@ TEST_F(FailoverQueueTest, SuspectsOfAllModelsGoInTheOrderOfAsking) {
 }
 
 // Under random load, the number of restarting streams never exceeds the limit. In the end, every
-// stream has had its turn.
+// stream has restarted.
 TEST_F(FailoverQueueTest, NoStreamIsForgottenUnderRandomLoad) {
   std::minstd_rand random{7};
   std::vector<int> in_flight;

@@ -111,8 +111,8 @@ TEST_F(IdempotencyCacheTest, AnOrphanIsCancelledWhenItsTimeIsOver) {
   EXPECT_FALSE(LastRun(worker).gone);
   loop_.Advance(absl::Seconds(2));
   EXPECT_TRUE(LastRun(worker).gone);
-  // If the client returns after that, the response is generated again. One of its messages ends
-  // where the client resumes.
+  // If the client returns later, the response is generated again. One of its messages ends where
+  // the client resumes.
   Client late;
   Begin(&late, Named(Text(), 1));
   ASSERT_EQ(worker->prepares.size(), 2);

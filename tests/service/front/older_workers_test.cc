@@ -101,7 +101,7 @@ TEST_F(OlderWorkersTest, OtherResponsesMoveToAnyWorker) {
   EXPECT_EQ(old->runs.size(), 1);
 }
 
-// The release before this one reports it only when it prepares a prompt.
+// The previous release reports its features only when it prepares a prompt.
 TEST_F(OlderWorkersTest, AWorkerMayReportItsFeaturesWithThePrompt) {
   PuppetLink* worker = AddOld("a");
   worker->understands = 3;

@@ -1,5 +1,5 @@
-// The parts of responses (parse_output), also when a response moves to another worker or is
-// resumed.
+// The parts of responses (parse_output). They are the same if a response moves to another worker or
+// is resumed.
 #include "service/front/output_events.h"
 
 #include <gtest/gtest.h>

@@ -40,7 +40,7 @@ TEST_F(TrialQueueTest, ASuspectThatWaitsForATrialDoesNotHoldUpOtherSuspects) {
   ASSERT_NE(Where(50), nullptr);
   Kill(Where(50));
   while (Where(50) == nullptr) Tick();
-  // Bob's stream runs there, and Alice's on the third worker.
+  // Bob's stream runs on the worker of the trial, and Alice's stream runs on the third worker.
   Kill(Where(50));
   bob->generation->Cancel(absl::CancelledError("enough"));
   Pass(absl::Seconds(2));
@@ -62,7 +62,7 @@ TEST_F(TrialQueueTest, StreamsThatWaitForATrialMoveToAWorkerThatComesBack) {
   Pass(absl::Seconds(4));
   PuppetLink* const trial = BeginLongTrial();
   KillAllBut(trial);
-  Pass(absl::Seconds(8));  // of which each suspect needs two
+  Pass(absl::Seconds(8));  // each suspect needs two of these seconds
   EXPECT_EQ(Where(50), trial);
   for (int prompt = 1; prompt <= 6; ++prompt) EXPECT_NE(Where(prompt), nullptr) << prompt;
 }

@@ -83,7 +83,7 @@ TEST_F(WorkerSetTest, AnAliasSelectsItsModel) {
             "model 'x' is not served; served: fast, m-q4, second, m, m-q8");
 }
 
-// This applies to all requests until the worker reports its next state.
+// After a failed call, all requests use other workers until the worker reports its next state.
 TEST_F(WorkerSetTest, ACallThatFailedSendsOthersElsewhere) {
   PuppetLink* a = AddWorker("a");
   PuppetLink* b = AddWorker("b");

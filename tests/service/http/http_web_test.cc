@@ -59,7 +59,7 @@ TEST_F(HttpWebTest, AnyHostIsServedWhereAnyPageMayAsk) {
   EXPECT_EQ(Ask("GET /v1/models", "Host: any.example\r\n").status, 200);
 }
 
-// This happens, for example, in a cluster, where probes use the address of a pod.
+// For example, probes in a cluster use the address of a pod as the host.
 TEST_F(HttpWebTest, AnyHostIsServedPastThisMachine) {
   http_ = "0.0.0.0:0";
   Start();

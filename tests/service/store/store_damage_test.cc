@@ -435,7 +435,7 @@ TEST_F(StoreDamageTest, AMissingOrDamagedNoteOfCommitsIsNoticedAndWrittenAgain) 
     store.reset();
     store = Open();
     EXPECT_TRUE(log_.empty()) << log_[0];
-    // The damaged part works again.
+    // The damaged part is repaired.
     Files old = Load();
     ASSERT_TRUE(Create(*store, "one-more").ok());
     store.reset();

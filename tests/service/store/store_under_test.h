@@ -1,4 +1,4 @@
-// The stores for which the contract is tested.
+// The SessionStore implementations that the contract tests use.
 #ifndef TIDEPOOL_TESTS_SERVICE_STORE_STORE_UNDER_TEST_H_
 #define TIDEPOOL_TESTS_SERVICE_STORE_STORE_UNDER_TEST_H_
 

@@ -16,9 +16,9 @@ using absl::StatusCode;
 INSTANTIATE_TEST_SUITE_P(Stores, SessionStoreTest, testing::ValuesIn(StoresUnderTest()),
                          [](const auto& kind) { return kind.param.name; });
 
-// This is true from before the first append until long after the end of the turn, and also after a
-// restart: a request_id belongs to one request. Another request with the same id is refused and
-// changes nothing.
+// A request_id belongs to one request. Another request with the same id is refused and changes
+// nothing. This is true from before the first append until long after the end of the turn, and also
+// after a restart.
 TEST_P(SessionStoreTest, AnotherBodyDoesNotTakeATurnOver) {
   auto store = Open();
   ASSERT_TRUE(Create(*store, "s").ok());

@@ -61,7 +61,7 @@ TEST(ResponseParserTest, Tags) {
          {absl::StrCat(call, "\nDone.").c_str(), {"", "\nDone.", {{"get_weather", args}}}}});
 }
 
-// The members of a call may come in any order, and there may be more of them.
+// The members of a call may be in any order, and a call may have other members.
 TEST(ResponseParserTest, TagsInOtherWords) {
   Check(
       FormatWith(v1::TOOL_CALL_TAGS),

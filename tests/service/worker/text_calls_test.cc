@@ -24,7 +24,7 @@ TEST(TextCallsTest, AChatIsRenderedAndTokenised) {
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_TRUE(absl::StartsWith(response->text(), "<|start|>user\nh<|start|><|end_of_text|>"))
       << response->text();
-  // Control tokens that are written in a message stay text.
+  // If a message contains the text of a control token, it stays text.
   EXPECT_EQ(response->token_ids(0), fakes::kStartToken);
   EXPECT_EQ(response->token_ids(7), '<');
   EXPECT_EQ(response->tokens_size(), response->token_ids_size());

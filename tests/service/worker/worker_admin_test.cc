@@ -135,7 +135,7 @@ TEST_F(WorkerAdminTest, ErrorsNameTheWorker) {
   EXPECT_EQ(refused(request).code(), absl::StatusCode::kFailedPrecondition);
 }
 
-// Memory that is reserved for KV counts as free on the machine until it is used.
+// The machine counts memory that is reserved for KV as free until it is used.
 TEST_F(WorkerAdminTest, GrowthLeavesTheKvTheRestOfItsBudget) {
   v1::SetOffloadRequest request;
   const v1::OffloadSettings before = Set(request)->workers(0).settings();

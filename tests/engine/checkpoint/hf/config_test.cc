@@ -1,5 +1,5 @@
-// Changes keys in the config.json of small models, and checks what becomes of them: a value in the
-// metadata, or an error. The expected values are those of transformers 5.23.
+// Changes keys in the config.json of small models, and checks the result: a value in the metadata,
+// or an error. The expected values are those of transformers 5.23.
 #include "engine/checkpoint/hf/config.h"
 
 #include <cstring>
@@ -125,7 +125,8 @@ TEST(HfConfig, TakesKeysAsTransformersDoes) {
       {"llama_yarn_f16", R"({"rope_parameters": {"rope_type": "yarn", "factor": 4.0,
                              "beta_slow": 64.0, "original_max_position_embeddings": 16}})",
        "", "rope_parameters.beta_slow: 64 is not supported with a context before scaling of 16"},
-      // Gemma 3 has two sets, and reads only the newer name of the type in rope_scaling.
+      // Gemma 3 has two sets of rotary settings. In rope_scaling, only the newer name of the type
+      // is read.
       {"gemma3_text", R"({"rope_parameters": {"rope_type": "linear", "factor": 8.0}})", "",
        "rope_parameters: {\"factor\":8.0,\"rope_type\":\"linear\"} is not supported, expected "
        "full_attention and sliding_attention"},

@@ -40,7 +40,7 @@ void WriteAll(const fs::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-// A field of a protobuf message.
+// Returns the bytes of a field of a protobuf message.
 std::string Bytes(int number, const std::string& bytes) {
   CHECK(bytes.size() < 128);
   return std::string({static_cast<char>(number << 3 | 2), static_cast<char>(bytes.size())}) + bytes;
@@ -81,7 +81,7 @@ class Directory {
   // Puts a SentencePiece model in the place of tokenizer.json.
   void UseSentencePiece() const {
     fs::remove(path_ / "tokenizer.json");
-    // Names tokens that the model does not have.
+    // This file names tokens that the model does not have.
     fs::remove(path_ / "tokenizer_config.json");
     WriteAll(path_ / "tokenizer.model", SentencePieceModel());
   }

@@ -1,5 +1,5 @@
-// Compares the tensors and metadata of Hugging Face directories with what llama.cpp's converter
-// makes of them. make_hf_gguf.py writes the reference to tests/golden/hf_gguf.json.
+// Compares the tensors and metadata of Hugging Face directories with those that llama.cpp's
+// converter writes for them. make_hf_gguf.py writes the reference to tests/golden/hf_gguf.json.
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -58,7 +58,7 @@ std::vector<float> Values(const GgufTensor& tensor) {
 
 bool Close(double a, double b) { return std::abs(a - b) <= 1e-6 * std::abs(b); }
 
-// Returns whether a value of the metadata is the reference's.
+// Returns whether a value of the metadata equals the reference's.
 bool Equal(const Checkpoint& file, const std::string& key, const Json& expected) {
   if (expected.is_boolean()) return *file.Bool(key) == expected.get<bool>();
   if (expected.is_string()) return *file.String(key) == expected.get<std::string>();
@@ -83,7 +83,7 @@ TEST_P(HfFamilyTest, TensorsEqualThoseOfTheConverter) {
     const GgufTensor* tensor = file->FindTensor(name);
     ASSERT_NE(tensor, nullptr) << name;
     ours.erase(name);
-    // The converter makes this tensor for another context length, which transformers ignores.
+    // The converter computes this tensor for a context length that transformers ignores.
     if (name == "rope_freqs.weight") continue;
     auto dims = golden[0].get<std::vector<int64_t>>();
     dims.resize(4, 1);
@@ -96,10 +96,11 @@ TEST_P(HfFamilyTest, TensorsEqualThoseOfTheConverter) {
 }
 
 TEST_P(HfFamilyTest, MetadataEqualsThatOfTheConverter) {
-  // The converter computes these for published models only, or counts layers that are not read.
+  // The converter computes these values for published models only, or counts layers that are not
+  // read.
   const std::set<std::string> other_values = {"hunyuan-moe.rope.freq_base", "glm4moe.block_count",
                                               "ernie4_5-moe.expert_shared_feed_forward_length"};
-  // Keys of other programs, or with the default value.
+  // The loader leaves these keys out: other programs use them, or they have the default value.
   const std::set<std::string> left_out = {
       "rope.scaling.finetuned",      "expert_group_count",
       "expert_group_used_count",     "nextn_predict_layers",

@@ -5,7 +5,8 @@ import sys
 
 
 def write_or_check(path, text, doc):
-    """Ends the script with 1 where --check finds a difference. `doc` is the script's docstring."""
+    """Writes the file. With --check, compares it instead, and ends the script with 1 if it differs.
+    `doc` is the script's docstring."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing, compare")
     if not parser.parse_args().check:

@@ -3,8 +3,8 @@ snippets.
 
     python make_chat_golden.py [--check]
 
-Needs transformers with jinja2. The templates have the shape of published ones, their constructs and
-whitespace, in our own words: ChatML, Command-R, DeepSeek-R1, Gemma 2 and 3, GLM-4.5, gpt-oss,
+Needs transformers with jinja2. The templates have the constructs and the whitespace of published
+templates, with other words: ChatML, Command-R, DeepSeek-R1, Gemma 2 and 3, GLM-4.5, gpt-oss,
 Granite 3, Hermes (tool use), LLaDA, Llama 2, 3 and 3.1, Mistral, Mistral Nemo (tools), Mixtral,
 Phi-3 and Phi-4-mini, Qwen2.5, Qwen3, SmolLM3, Zephyr.
 """
@@ -183,7 +183,7 @@ LAYOUTS = [
 
 
 def render(source, variables):
-    """The text, or null where rendering fails."""
+    """Returns the rendered text, or None if rendering fails."""
     try:
         return compile_template(source).render(**variables)
     except (AssertionError, jinja2.exceptions.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError,
@@ -192,7 +192,8 @@ def render(source, variables):
 
 
 def split_snippets():
-    """One snippet per line; a line that ends inside a tag or string continues on the next line."""
+    """Returns the snippets. There is one per line, but a line that ends inside a tag or string
+    continues on the next line."""
     snippets = []
     for line in SNIPPETS.split("\n"):
         if line.startswith(("multi", "joined")):
@@ -203,7 +204,7 @@ def split_snippets():
 
 
 def conversations():
-    """All conversations, with defaults for what they do not name."""
+    """Returns all conversations, with defaults for fields that they lack."""
     return [{"tools": None, "template_kwargs": {}, "add_generation_prompt": True} | conversation
             for conversation in CONVERSATIONS]
 

@@ -3,8 +3,8 @@ templates.
 
     python make_jinja_cases.py [--check]
 
-Needs transformers with jinja2. The cases are in jinja_cases.txt; this adds what they print, or
-the kind of error.
+Needs transformers with jinja2. The cases are in jinja_cases.txt. The script adds what they print,
+or the kind of error.
 """
 
 import json
@@ -30,7 +30,7 @@ VARIABLES = {
 
 
 def outcome(source):
-    """What it prints, or the name of the error's class."""
+    """Returns what the template prints, or the name of the error's class."""
     try:
         return {"text": compile_template(source).render(**VARIABLES)}
     except (jinja2.exceptions.TemplateError, TypeError, ValueError, ArithmeticError, LookupError,
@@ -39,9 +39,9 @@ def outcome(source):
 
 
 def read_cases():
-    """Sources by group. A line "= NAME" starts a group; "expressions" groups have one expression
-    per line, which is put into braces; the others have one template per line, with the escapes \\n
-    and \\t."""
+    """Returns the sources by group. A line "= NAME" starts a group. "expressions" groups have one
+    expression per line, which is put into braces. Other groups have one template per line, with the
+    escapes \\n and \\t."""
     group, is_expression = "", False
     for line in (HERE / "jinja_cases.txt").read_text().split("\n"):
         if line.startswith("= "):

@@ -1,4 +1,5 @@
-"""Makes small_vocab.json and tokenizer_golden.json: what Hugging Face's tokenizers library answers.
+"""Makes small_vocab.json and tokenizer_golden.json: the results of Hugging Face's tokenizers
+library.
 
     python make_tokenizer_golden.py SmolLM2-135M-Instruct.Q4_1.gguf
 
@@ -104,7 +105,7 @@ LINES = [
 
 
 def assigned_long_ago(rng):
-    """A character whose category the Unicode versions of all engines agree on."""
+    """Returns a character that has the same category in the Unicode versions of all engines."""
     while True:
         point = rng.choice((rng.randrange(0x20, 0x250), rng.randrange(0x250, 0x3000),
                             rng.randrange(0x3000, 0xA000), rng.randrange(0x20, 0x7F)))
@@ -129,7 +130,7 @@ def random_lines(count):
 
 
 def build(tokens, merges, controls, rule):
-    """A reference tokenizer; `controls` are recognised in the text when it has any."""
+    """Returns a reference tokenizer. It recognises `controls` in the text."""
     make, ignore_merges = RULES[rule]
     vocab = {token: i for i, token in enumerate(tokens)}
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[tuple(m.split(" ")) for m in merges],
@@ -143,7 +144,7 @@ def build(tokens, merges, controls, rule):
 
 
 def piece_sizes(rule, line):
-    """Sizes in bytes of the pre-tokens of a line."""
+    """Returns the sizes of a line's pre-tokens in bytes."""
     pieces = RULES[rule][0]().pre_tokenize_str(line)
     sizes = [len(line[begin:end].encode()) for _, (begin, end) in pieces]
     assert sum(sizes) == len(line.encode()), (rule, line)
@@ -155,7 +156,7 @@ def ids(tokenizer, lines):
 
 
 def write(name, value):
-    """Compact JSON: the files are read by tests only."""
+    """Writes compact JSON, because only tests read the files."""
     (HERE / name).write_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
@@ -178,7 +179,7 @@ def main():
     lines = LINES + random_lines(190)
     write("tokenizer_golden.json", {
         "lines": lines,
-        # Ids with control tokens parsed, and as text.
+        # The ids if control tokens are recognised, and the ids if they are text.
         "full_parse": ids(build(tokens, merges, controls, "smollm"), lines),
         "full_text": ids(build(tokens, merges, [], "smollm"), lines),
         "small": {rule: ids(build(small, small_merges, [], rule), lines) for rule in ID_RULES},
