@@ -124,8 +124,8 @@ absl::Status ApplyYarn(const Scaling& scaling, const HfModel& model, GgufMetadat
   ASSIGN_OR_RETURN(const double fast, Positive(scaling, "beta_fast", 32));
   ASSIGN_OR_RETURN(const double slow, Positive(scaling, "beta_slow", 1));
   ASSIGN_OR_RETURN(const bool truncate, members.BoolOr("truncate", true));
-  // If the bound is negative, transformers interpolates no frequency, and llama.cpp interpolates all
-  // of them.
+  // If the bound is negative, transformers interpolates no frequency, and llama.cpp interpolates
+  // all of them.
   const YarnRotation rotation = {.base = scaling.theta,
                                  .dims = scaling.dims,
                                  .original_context = original,
