@@ -1,0 +1,50 @@
+"""tools/layout: every source file has a row that says what the file holds."""
+
+import importlib.machinery
+import importlib.util
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path.cwd()
+TOOL = ROOT / "tools/layout"
+LOADER = importlib.machinery.SourceFileLoader("layout", str(TOOL))
+layout = importlib.util.module_from_spec(importlib.util.spec_from_loader("layout", LOADER))
+LOADER.exec_module(layout)
+
+
+class LayoutTest(unittest.TestCase):
+
+    def test_every_file_begins_with_a_sentence(self):
+        for folder in layout.FOLDERS:
+            for name, sentence in layout.describe(ROOT, folder).items():
+                with self.subTest(name):
+                    self.assertTrue(sentence, f"{name} must begin with a comment of a sentence")
+
+    def test_the_first_sentence_ends_at_its_full_stop(self):
+        self.assertEqual(layout.first_sentence("// Lease: a lease of 1.5\n// seconds. More.\n"),
+                         "Lease: a lease of 1.5 seconds.")
+        self.assertEqual(layout.first_sentence("// One\n//\n// Two.\n"), "")
+        self.assertEqual(layout.first_sentence("#include <a>\n// Later.\n"), "")
+
+    def test_a_header_comes_before_its_source(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "a").mkdir()
+            for name in ("b.cc", "b.h", "c.cu.cc", "d.py"):
+                (root / "a" / name).write_text(f"// {name} is this.\n", encoding="utf-8")
+            self.assertEqual(layout.describe(root, "a"),
+                             {"a/b": "b.h is this.", "a/c": "c.cu.cc is this."})
+
+    def test_prints_one_folder_and_refuses_others(self):
+        run = lambda *folders: subprocess.run([TOOL, *folders], capture_output=True, text=True)
+        self.assertIn("service/store/lease: ", run("service/store").stdout)
+        self.assertNotIn("engine/", run("service/store").stdout)
+        refused = run("service/nothing")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("service/nothing is not a folder", refused.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
