@@ -1,4 +1,5 @@
-// EngineKvDisk: how the engine uses --kv-disk, from opening the file to the last writes.
+// EngineKvDisk: opens the file of --kv-disk, reports its statistics, and writes the cached KV when
+// the engine ends. kv/kv_blocks.h has the writes before that.
 #ifndef TIDEPOOL_ENGINE_ENGINE_KV_DISK_H_
 #define TIDEPOOL_ENGINE_ENGINE_KV_DISK_H_
 

@@ -63,10 +63,10 @@ struct Throughput {
 };
 
 // Runs a warm-up (one chunk, or 8 passes of decoding), and then the repetitions. The warm-up and
-// each repetition begin with an empty KV. The tokens are pseudo-random ids. Each repetition has
-// different ids. Every call uses the same ids, and so does tests/bench/llama_peer.py. Returns the
-// errors of Model::Forward, and has its thread contract. Requires: at least one token, sequence,
-// repetition, and row per chunk.
+// each repetition begin with an empty KV. The tokens are pseudo-random ids, other ones in each
+// repetition. A second call uses the same ids again, and so does tests/bench/llama_peer.py. Returns
+// the errors of Model::Forward, and has its thread contract. Requires: at least one token,
+// sequence, repetition, and row per chunk.
 absl::StatusOr<Throughput> MeasureThroughput(Model* model, const ThroughputTest& test,
                                              const ThroughputOptions& options);
 

@@ -1,5 +1,5 @@
 // KvBlocks: the blocks of a KvCache. It has their memory, the BlockPool that counts their holders,
-// and the disk that extends the memory.
+// and the disk that extends the memory. It writes a block to the disk before the block is evicted.
 #ifndef TIDEPOOL_ENGINE_KV_KV_BLOCKS_H_
 #define TIDEPOOL_ENGINE_KV_KV_BLOCKS_H_
 

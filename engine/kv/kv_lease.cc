@@ -1,3 +1,4 @@
+// KvLease: the blocks of one sequence in the KV cache, and when those outside its window are freed.
 #include <algorithm>
 #include <utility>
 
@@ -13,8 +14,9 @@ absl::Span<const int32_t> TokensOfBlock(absl::Span<const int32_t> tokens, int64_
   return tokens.subspan(block * kBlockTokens, kBlockTokens);
 }
 
-// Prompts with the same beginning often differ in their last message. So all boundaries in the last
-// kPromptEndBlocks blocks of a prompt are treated as known.
+// Prompts with the same beginning often differ in their last message. So another prompt may share a
+// prefix that ends near the end of this one. The boundaries of the last kPromptEndBlocks blocks are
+// therefore treated as known (kv_cache.h).
 constexpr int64_t kPromptEndBlocks = 4;
 
 }  // namespace

@@ -77,7 +77,7 @@ absl::Status ReadMultipliers(const ConfigSource& source, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-// Returns the number of weights per element of the hidden size that a layer's mixer has.
+// Returns the number of weights of a layer's mixer, divided by the hidden size.
 int64_t MixerWidth(const LayerConfig& layer, int64_t hidden) {
   switch (layer.mixer) {
     case Mixer::kAttention:

@@ -90,7 +90,8 @@ struct GenerationRequest {
   // them as if there had been no interruption. Requires: prompt_length in [1, token_ids.size()].
   std::vector<int32_t> token_ids;
   int64_t prompt_length = 0;
-  // Index of this choice among the request's n choices. It is a part of the random counter.
+  // Index of this choice among the request's n choices. It is a part of the counter from which
+  // Philox computes random numbers (sampler.h).
   int32_t choice = 0;
   SamplingParams sampling;
   StoppingParams stopping;

@@ -1,3 +1,4 @@
+// KernelBackend::CombineExperts: the weighted sum of the experts of each token.
 #include "absl/types/span.h"
 #include "kernels/base/check.h"
 #include "kernels/cuda/argument_pack.h"

@@ -1,3 +1,4 @@
+// Stores keys and values in the blocks of the KV cache.
 #include <vector>
 
 #include "kernels/cuda/cuda_ops.h"

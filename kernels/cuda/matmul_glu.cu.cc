@@ -1,3 +1,4 @@
+// The gated activation between the matrices of a dense FFN.
 #include <algorithm>
 #include <cstdint>
 

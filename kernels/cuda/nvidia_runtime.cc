@@ -1,3 +1,4 @@
+// Implements runtime.h with CUDA's runtime library.
 #include <cuda_runtime_api.h>
 
 #include <string>

@@ -1,3 +1,4 @@
+// The commands, with the texts of their --help and the flags that they take.
 #include "kernels/base/check.h"
 #include "service/cli/flags.h"
 

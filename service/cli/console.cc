@@ -85,7 +85,7 @@ std::string Shown(const Json& json) {
 
 LineWriter* Console::NeverWait(LineWriter::Options options) {
   err_writer_ = std::make_unique<LineWriter>(err_, std::move(options));
-  // The writer has no buffer, because Print flushes.
+  // The destructor need not wait for queued text, because Print has flushed it.
   out_writer_ = std::make_unique<LineWriter>(
       out_, LineWriter::Options{.flush_timeout = absl::ZeroDuration()});
   return err_writer_.get();

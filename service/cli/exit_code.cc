@@ -1,3 +1,4 @@
+// The exit code of a command.
 #include "service/cli/commands.h"
 
 namespace tidepool::service {

@@ -1,3 +1,4 @@
+// Converts the constraints of a request to those of a worker and of the engine.
 #include "service/grpc/convert.h"
 
 namespace tidepool::service {

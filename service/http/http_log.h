@@ -1,4 +1,5 @@
-// HttpLog: counts HTTP responses by status, and logs errors.
+// HttpLog: counts HTTP responses by status, and logs errors. It limits what a line shows of a
+// client's text.
 #ifndef TIDEPOOL_SERVICE_HTTP_HTTP_LOG_H_
 #define TIDEPOOL_SERVICE_HTTP_HTTP_LOG_H_
 

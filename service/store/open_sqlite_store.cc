@@ -57,7 +57,7 @@ class Opening {
  public:
   Opening(OpenedStore* store, const OpenStoreOptions& options) : store_(store), options_(options) {}
 
-  // Only looks for faults and adds them to the store. Writes nothing.
+  // Looks for faults and records them in the OpenedStore. Writes nothing to the file.
   void Look(const std::optional<WitnessedCommit>& witnessed) {
     CheckWitness(witnessed, /*made=*/false);
     CheckRows();

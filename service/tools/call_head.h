@@ -15,8 +15,8 @@
 namespace tidepool::service {
 
 // A call that is a JSON object can have members that are neither its name nor its arguments, such
-// as an id. The parser drops them, so this is the maximum size of their values in bytes. Text with
-// longer members counts as content.
+// as an id. The parser drops them. If their values have more than this number of bytes in total,
+// the text counts as content and not as a call, so that it is not lost.
 inline constexpr size_t kMaxOtherMembers = 256;
 
 // Where the head of a call is.

@@ -1,4 +1,5 @@
-// WorkerAdmin: the logic of a worker's Admin RPCs, without gRPC.
+// WorkerAdmin: the logic of a worker's Admin RPCs that change it, without gRPC. worker_service.h
+// has GetStats.
 #ifndef TIDEPOOL_SERVICE_WORKER_WORKER_ADMIN_H_
 #define TIDEPOOL_SERVICE_WORKER_WORKER_ADMIN_H_
 

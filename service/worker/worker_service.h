@@ -1,5 +1,5 @@
 // The gRPC services of a worker: tidepool.worker.v1.Worker and Admin. Both services use the same
-// engine.
+// engine. The worker reports here whether it is serving, draining or stuck.
 #ifndef TIDEPOOL_SERVICE_WORKER_WORKER_SERVICE_H_
 #define TIDEPOOL_SERVICE_WORKER_WORKER_SERVICE_H_
 

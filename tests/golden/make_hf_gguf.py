@@ -70,7 +70,8 @@ def main():
         with tempfile.TemporaryDirectory() as scratch:
             path = pathlib.Path(scratch) / "out.gguf"
             source = HERE / "hf" / spec.name
-            # Makes the converter believe that there is a vocabulary of the right size.
+            # The converter reads a vocabulary of SentencePiece only if tokenizer.model exists. convert()
+            # replaces the function that reads it, so an empty file is enough.
             folder = pathlib.Path(scratch) / spec.name
             folder.mkdir()
             for file in source.iterdir():

@@ -16,17 +16,16 @@ LOADER.exec_module(layout)
 
 class LayoutTest(unittest.TestCase):
 
-    def test_every_file_begins_with_a_sentence(self):
+    def test_every_file_begins_with_a_comment(self):
         for folder in layout.FOLDERS:
-            for name, sentence in layout.describe(ROOT, folder).items():
+            for name, text in layout.describe(ROOT, folder).items():
                 with self.subTest(name):
-                    self.assertTrue(sentence, f"{name} must begin with a comment of a sentence")
+                    self.assertTrue(text, f"{name} must begin with a comment that says what it holds")
 
-    def test_the_first_sentence_ends_at_its_full_stop(self):
-        self.assertEqual(layout.first_sentence("// Lease: a lease of 1.5\n// seconds. More.\n"),
-                         "Lease: a lease of 1.5 seconds.")
-        self.assertEqual(layout.first_sentence("// One\n//\n// Two.\n"), "")
-        self.assertEqual(layout.first_sentence("#include <a>\n// Later.\n"), "")
+    def test_prints_the_first_paragraph(self):
+        self.assertEqual(layout.beginning("// Lease: a lease.\n// More.\n//\n// Details.\n#include\n"),
+                         "Lease: a lease. More.")
+        self.assertEqual(layout.beginning("#include <a>\n// Later.\n"), "")
 
     def test_a_header_comes_before_its_source(self):
         with tempfile.TemporaryDirectory() as folder:

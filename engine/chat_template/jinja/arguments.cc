@@ -1,3 +1,4 @@
+// The arguments of filters and methods, and the limits of a rendering.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"

@@ -1,3 +1,4 @@
+// Parses the expressions of a template.
 #include <algorithm>
 #include <charconv>
 #include <memory>

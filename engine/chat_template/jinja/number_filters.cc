@@ -1,3 +1,4 @@
+// Filters for numbers, such as int and round.
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// The operators of expressions.
 #include <algorithm>
 #include <cmath>
 

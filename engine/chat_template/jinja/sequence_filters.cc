@@ -1,3 +1,4 @@
+// Filters for lists and mappings.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"

@@ -1,3 +1,4 @@
+// Filters for strings.
 #include <algorithm>
 
 #include "absl/strings/ascii.h"

@@ -1,4 +1,5 @@
-// Compiles JSON schemas (draft 2020-12, and the older drafts from 4 on where they agree).
+// Compiles JSON schemas (draft 2020-12, and the older drafts from 4 on where they agree). Decides
+// the whitespace between the tokens of a JSON text.
 //
 // The grammar accepts exactly the JSON texts whose value is valid, with these limits on the form of
 // the text. Properties come in the order of "properties", then of "required", then the others.

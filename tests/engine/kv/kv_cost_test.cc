@@ -1,5 +1,5 @@
-// The bytes of the KV of published models. The test computes them from config.json, and compares
-// them with KvCostOf of the file's metadata, which `inspect` prints.
+// The bytes of the KV of published models. The test computes them from the values of config.json,
+// and compares them with KvCostOf for the metadata of the GGUF file. `inspect` prints this cost.
 #include <gtest/gtest.h>
 
 #include <string>
