@@ -1,5 +1,6 @@
-// The kernel for int8 activations and a quantised weight. A block of threads computes one panel (8
-// outputs) for up to kRows rows. It goes over the panel in tiles:
+// The kernel for int8 activations and a quantised weight with dp4a, and the number of rows up to
+// which it is used in place of tensor cores (kMaxInt8Rows). A block of threads computes one panel
+// (8 outputs) for up to kRows rows. It goes over the panel in tiles:
 // 1. Threads take (block of 32, row of the panel) pairs in order, so that a warp reads whole
 //    sectors of the panel. Each pair gives, for each row of x, the exact integer of ops.h and its
 //    factor, which go to shared memory.

@@ -1,7 +1,8 @@
 // Generation: one Generate call at the front, from its request to its last message. It takes the
 // lease of the session, prepares the prompt, and runs the request on a worker. It appends each
 // message to the session's log, and then sends the message to the client. If a worker fails, the
-// generation continues on another one.
+// generation continues on another one. IsWorkerFailure says which errors count as such a failure,
+// for example a damaged expert.
 #ifndef TIDEPOOL_SERVICE_FRONT_GENERATION_H_
 #define TIDEPOOL_SERVICE_FRONT_GENERATION_H_
 
