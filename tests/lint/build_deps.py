@@ -5,13 +5,11 @@ BUILD files are evaluated as Python, which their language is a part of. Headers 
 """
 
 import builtins
-import re
 import sys
 from typing import NamedTuple
 
-from includes import fault_of
+from includes import INCLUDE, fault_of
 
-QUOTED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]*)"', re.MULTILINE)
 # The generated headers of this target have no file in the tree.
 PROTO, PROTO_ROOTS = "//proto:proto", ("tidepool/", "grpc/health/")
 RULES = ("cc_binary", "cc_library", "cc_test", "cuda_library", "device_test", "fuzz_target",
@@ -99,8 +97,8 @@ def owners_of(targets):
 def used_owners(target, owners, read):
     """A set of labels for each header that a target includes: the targets that have this header."""
     for name in target.files:
-        for header in QUOTED.findall(read(name)):
-            if header in target.files:
+        for header, _, _ in INCLUDE.findall(read(name)):
+            if not header or header in target.files:
                 continue
             if header.startswith(PROTO_ROOTS):
                 yield {PROTO}
