@@ -1,4 +1,5 @@
-// Loads the tokenizer of a GGUF file in one step.
+// Loads the tokenizer of a checkpoint: calls ReadTokenizerSpec and Tokenizer::Create, and puts the
+// file's name before each error.
 #ifndef TIDEPOOL_ENGINE_TOKENIZER_LOAD_TOKENIZER_H_
 #define TIDEPOOL_ENGINE_TOKENIZER_LOAD_TOKENIZER_H_
 

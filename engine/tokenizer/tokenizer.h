@@ -1,4 +1,4 @@
-// Tokenizer: converts text to token ids and back.
+// Tokenizer: converts text to token ids and back. Its Create checks the limits of a vocabulary.
 //
 //   ASSIGN_OR_RETURN(TokenizerSpec spec, ReadTokenizerSpec(gguf));
 //   ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, Tokenizer::Create(std::move(spec)));

@@ -1,6 +1,6 @@
-// Products of many rows with quantised weights, on int8 tensor cores. They are the products of
-// cuda_ops.h and have the same bits. For a few rows, tensor cores are mostly idle, so the products
-// of matmul*.cu.cc are faster.
+// Products of at least kMinTensorCoreRows rows with quantised weights, on int8 tensor cores. They
+// are the products of cuda_ops.h and have the same bits. For fewer rows, the tiles of these
+// products are mostly empty, so those of product_mma.cu.h and product_int8.cu.h are faster.
 #ifndef TIDEPOOL_KERNELS_CUDA_TENSOR_CORE_H_
 #define TIDEPOOL_KERNELS_CUDA_TENSOR_CORE_H_
 

@@ -1,4 +1,5 @@
-// What the host and the kernels of tensor_core.h share: the arguments and the shapes of tiles.
+// What the host and the kernels of tensor_core.h share: the arguments and the shapes of tiles. A
+// shape says how many outputs and rows a tile has, and how far ahead its weights are loaded.
 #ifndef TIDEPOOL_KERNELS_CUDA_TENSOR_CORE_CALL_CU_H_
 #define TIDEPOOL_KERNELS_CUDA_TENSOR_CORE_CALL_CU_H_
 

@@ -1,4 +1,5 @@
-// Flags for a server's access control and a client's credentials.
+// Flags for a server's access control (TLS, tokens, limits of principals, the maximum age of a
+// connection) and for a client's credentials.
 #ifndef TIDEPOOL_SERVICE_CLI_SECURITY_FLAGS_H_
 #define TIDEPOOL_SERVICE_CLI_SECURITY_FLAGS_H_
 

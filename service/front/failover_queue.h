@@ -1,9 +1,9 @@
-// FailoverQueue: decides when a stream that has lost its worker may start on another one. If all
-// such streams started at once, their prompts would overload the remaining workers. So only a share
-// of all running streams may be restarting at the same time, and the others wait in this queue.
-// Envoy limits retries in a similar way (circuit_breaker.proto RetryBudget: 20 % of the active
-// requests, at least 3). But here, streams above the limit do not fail. They wait, because they
-// were already accepted.
+// FailoverQueue: decides when a stream that has lost its worker may start on another one, and says
+// when a trial (crash_evidence.h) has ended. If all such streams started at once, their prompts
+// would overload the remaining workers. So only a share of all running streams may be restarting at
+// the same time, and the others wait in this queue. Envoy limits retries in a similar way
+// (circuit_breaker.proto RetryBudget: 20 % of the active requests, at least 3). But here, streams
+// above the limit do not fail. They wait, because they were already accepted.
 #ifndef TIDEPOOL_SERVICE_FRONT_FAILOVER_QUEUE_H_
 #define TIDEPOOL_SERVICE_FRONT_FAILOVER_QUEUE_H_
 

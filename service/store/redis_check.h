@@ -1,4 +1,4 @@
-// Checks that a Redis server is able to store sessions.
+// Checks the version and the settings of a Redis server, before sessions are stored there.
 #ifndef TIDEPOOL_SERVICE_STORE_REDIS_CHECK_H_
 #define TIDEPOOL_SERVICE_STORE_REDIS_CHECK_H_
 

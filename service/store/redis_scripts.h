@@ -1,4 +1,5 @@
-// The Lua scripts of the Redis store. Each script is one transaction.
+// The Lua scripts of the Redis store, which do what its calls ask for, such as appending tokens, or
+// checking a session and the indexes. Each script is one transaction.
 //
 // A session consists of these keys:
 //  - a hash: its fields, and the fields of its turns, which are named t<N>:<field>;

@@ -1,4 +1,5 @@
-// RedisSessionStore: stores sessions on a Redis server, for any number of fronts.
+// RedisSessionStore: stores sessions on a Redis server, for any number of fronts. The scripts of
+// redis_scripts.h do the work.
 //
 //   ASSIGN_OR_RETURN(std::unique_ptr<SessionStore> store,
 //                    RedisSessionStore::Open({.address = address}));

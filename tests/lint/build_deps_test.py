@@ -1,12 +1,9 @@
 """The deps of each C++ target are the targets whose headers its files include, and keep to the layers."""
 
-import pathlib
-import subprocess
 import unittest
 
 from build_deps import dep_faults, layer_faults, targets_of
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tree import ROOT, files, read
 
 SAMPLE = """
 load("//tools:cc.bzl", "cc_library", "cc_test")
@@ -38,21 +35,20 @@ FILES = {
 
 
 def all_targets():
-    names = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "*BUILD"],
-                           check=True, capture_output=True, text=True).stdout.split("\n")
     targets = {}
-    for name in filter(None, names):
-        if not name.startswith("third_party/") and (ROOT / name).exists():
-            targets.update(targets_of(name.rpartition("/")[0], (ROOT / name).read_text()))
+    for name in files("BUILD"):
+        if not name.startswith("third_party/"):
+            targets.update(targets_of(name.rpartition("/")[0], read(name)))
     return targets
 
 
-def read(name):
-    return (ROOT / name).read_text() if (ROOT / name).is_file() else ""
+def text_of(name):
+    """The text of a file, or "" if there is none, as for generated files."""
+    return read(name) if (ROOT / name).is_file() else ""
 
 
-def faults(sample, files):
-    return set(dep_faults(targets_of("moe", sample), lambda name: files.get(name, "")))
+def faults(sample, texts):
+    return set(dep_faults(targets_of("moe", sample), lambda name: texts.get(name, "")))
 
 
 class BuildDepsTest(unittest.TestCase):
@@ -62,7 +58,7 @@ class BuildDepsTest(unittest.TestCase):
         self.assertGreater(len(targets), 100)
         wrong = [f"{name}: {'add' if is_missing else 'remove'} {dep} "
                  f"({'its' if is_missing else 'none of its'} headers are included)"
-                 for name, dep, is_missing in sorted(set(dep_faults(targets, read)))]
+                 for name, dep, is_missing in sorted(set(dep_faults(targets, text_of)))]
         self.assertEqual(wrong, [])
 
     def test_deps_keep_to_the_layers(self):

@@ -4,15 +4,12 @@ This applies to C++ and Python. The reason has the form "Large because ...". Con
 assignments and static data members do not count. `class_size_test.py --largest` prints the largest classes.
 """
 
-import pathlib
-import subprocess
 import sys
 import unittest
 
 from class_sizes import class_sizes, python_class_sizes
-from lint_test import python_files
+from tree import files, python_files, read
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 MAX_MEMBERS = 20
 MAX_METHODS = 25
 REASON = "Large because "
@@ -81,12 +78,10 @@ class A(B):
 
 
 def sizes_by_file():
-    files = subprocess.run(["git", "ls-files", "--", "*.h", "*.cc"], cwd=ROOT, check=True,
-                           capture_output=True, text=True).stdout.splitlines()
-    sizes = {name: list(class_sizes((ROOT / name).read_text())) for name in files
-             if not name.startswith(NOT_OURS) and (ROOT / name).exists()}
+    sizes = {name: list(class_sizes(read(name))) for name in files(".h", ".cc")
+             if not name.startswith(NOT_OURS)}
     for name in python_files():
-        sizes[name] = list(python_class_sizes((ROOT / name).read_text()))
+        sizes[name] = list(python_class_sizes(read(name)))
     return sizes
 
 

@@ -3,12 +3,11 @@
 Old names and unclear phrases must not return, neither in code nor in comments and texts.
 """
 
-import pathlib
 import re
-import subprocess
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tree import files, read
+
 SELF = "tests/lint/language_test.py"  # quotes the phrases
 
 # Files that are not checked, and why.
@@ -94,11 +93,8 @@ WRITTEN = (".bzl", ".cc", ".cu", ".h", ".md", ".proto", ".py", ".sh", ".toml", "
 
 
 def written_files():
-    names = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard"], check=True,
-                           capture_output=True, text=True).stdout.split("\n")
-    return [name for name in names
-            if (name.endswith(WRITTEN) or re.fullmatch(r"tools/\w+", name)) and name != SELF
-            and (ROOT / name).is_file()]
+    return [name for name in files()
+            if (name.endswith(WRITTEN) or re.fullmatch(r"tools/\w+", name)) and name != SELF]
 
 
 def prose(text):
@@ -107,7 +103,7 @@ def prose(text):
 
 
 def phrases_in(name):
-    return [found[0] for found in PHRASE.finditer(prose((ROOT / name).read_text(errors="replace")))]
+    return [found[0] for found in PHRASE.finditer(prose(read(name)))]
 
 
 class LanguageTest(unittest.TestCase):
@@ -119,13 +115,13 @@ class LanguageTest(unittest.TestCase):
 
     def test_old_names_do_not_return(self):
         found = [f"{name}: {old[0]}" for name in written_files()
-                 for old in NAME.finditer((ROOT / name).read_text(errors="replace"))]
+                 for old in NAME.finditer(read(name))]
         self.assertEqual(found, [])
 
     def test_names_of_tests_are_plain(self):
         found = [f"{name}: {test['cc'] or test['py']}" for name in written_files()
                  if name.startswith("tests/")
-                 for test in TEST_NAME.finditer((ROOT / name).read_text(errors="replace"))
+                 for test in TEST_NAME.finditer(read(name))
                  if ODD_IN_TEST_NAME.search(test["cc"] or test["py"])]
         self.assertEqual(found, [])
 

@@ -23,18 +23,25 @@ class LayoutTest(unittest.TestCase):
                     self.assertTrue(text, f"{name} must begin with a comment that says what it holds")
 
     def test_prints_the_first_paragraph(self):
-        self.assertEqual(layout.beginning("// Lease: a lease.\n// More.\n//\n// Details.\n#include\n"),
+        self.assertEqual(layout.beginning("// Lease: a lease.\n// More.\n//\n// Details.\n#include\n", "//"),
                          "Lease: a lease. More.")
-        self.assertEqual(layout.beginning("#include <a>\n// Later.\n"), "")
+        self.assertEqual(layout.beginning("// A lease.\n#include <a>\n", "//"), "A lease.")
+        self.assertEqual(layout.beginning("#include <a>\n// Later.\n", "//"), "")
+        self.assertEqual(layout.beginning("# Runs the\n# tests.\n#   run FILE\n", "#"), "Runs the tests.")
+        self.assertEqual(layout.beginning('"""Runs the\ntests.\n\n    run FILE\n"""\n', "#"), "Runs the tests.")
 
     def test_a_header_comes_before_its_source(self):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             (root / "a").mkdir()
-            for name in ("b.cc", "b.h", "c.cu.cc", "d.py"):
+            for name in ("b.cc", "b.h", "c.cu.cc"):
                 (root / "a" / name).write_text(f"// {name} is this.\n", encoding="utf-8")
+            (root / "a/d.yaml").write_text("# A manifest.\n", encoding="utf-8")
+            (root / "a/e").write_text("#!/bin/sh\n# A script.\n", encoding="utf-8")
+            (root / "a/f.txt").write_text("# Data.\n", encoding="utf-8")
             self.assertEqual(layout.describe(root, "a"),
-                             {"a/b": "b.h is this.", "a/c": "c.cu.cc is this."})
+                             {"a/b": "b.h is this.", "a/c": "c.cu.cc is this.", "a/d.yaml": "A manifest.",
+                              "a/e": "A script."})
 
     def test_prints_one_folder_and_refuses_others(self):
         run = lambda *folders: subprocess.run([TOOL, *folders], capture_output=True, text=True)

@@ -2,20 +2,11 @@
 namespace per folder."""
 
 import ast
-import pathlib
 import re
-import subprocess
 import unittest
 
 from includes import wrong_imports, wrong_includes
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-def tracked(*suffixes):
-    names = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard"],
-        check=True, capture_output=True, text=True).stdout.split("\n")
-    return [name for name in names if name.endswith(suffixes) and (ROOT / name).exists()]
+from tree import ROOT, files, python_files, read
 
 
 def without_texts(code):
@@ -98,29 +89,18 @@ def long_python_functions(text):
                 yield node.lineno, size
 
 
-def python_files():
-    """Scripts of Python, also those without a suffix."""
-    scripts = [name for name in tracked("") if "." not in pathlib.Path(name).name
-               and (ROOT / name).is_file()]
-    return tracked(".py") + [name for name in scripts if is_python((ROOT / name).read_bytes())]
-
-
-def is_python(data):
-    return re.match(rb"#!.*python", data) is not None
-
-
 class LintTest(unittest.TestCase):
 
     def test_includes_point_right(self):
-        files = tracked(".h", ".cc", ".cu", ".inc")
-        self.assertGreater(len(files), 10)
+        names = files(".h", ".cc", ".cu", ".inc")
+        self.assertGreater(len(names), 10)
         wrong = []
-        for name in files:
-            wrong += wrong_includes(name, (ROOT / name).read_text())
-        protos = tracked(".proto")
+        for name in names:
+            wrong += wrong_includes(name, read(name))
+        protos = files(".proto")
         self.assertTrue(protos)
         for name in protos:
-            wrong += wrong_imports(name, (ROOT / name).read_text())
+            wrong += wrong_imports(name, read(name))
         self.assertEqual(wrong, [])
 
     def test_wrong_imports_are_found(self):
@@ -178,8 +158,8 @@ class LintTest(unittest.TestCase):
         # Clients generate their stubs from this file, so its messages cannot move to another one.
         most = {"proto/tidepool/v1/inference.proto": 600}
         long = []
-        for name in tracked(".h", ".cc", ".cu", ".proto") + python_files():
-            lines = (ROOT / name).read_text().count("\n")
+        for name in files(".h", ".cc", ".cu", ".proto") + python_files():
+            lines = read(name).count("\n")
             if lines > most.get(name, 500):
                 long.append(f"{name}: {lines} lines")
         self.assertEqual(long, [])
@@ -192,10 +172,10 @@ class LintTest(unittest.TestCase):
         self.assertEqual(list(long_functions("x\n\nvoid F(int a,\n       int b) {\n" + "  x();\n" * 58
                                              + "}\n")), [(3, 61)])
         wrong = []
-        for name in tracked(".h", ".cc"):
+        for name in files(".h", ".cc"):
             if name.startswith("third_party/"):
                 continue
-            text = (ROOT / name).read_text()
+            text = read(name)
             code = without_texts(text)
             wrong += [f"{name}: {function} has {count} parameters"
                       for function, count in long_signatures(code)]
@@ -204,7 +184,7 @@ class LintTest(unittest.TestCase):
                       if not (name.startswith("tests/") and has_reason(text, line))]
         for name in python_files():
             wrong += [f"{name}:{line}: a function of {size} lines"
-                      for line, size in long_python_functions((ROOT / name).read_text())]
+                      for line, size in long_python_functions(read(name))]
         self.assertEqual(wrong, [])
 
     def test_reasons_and_python_functions_are_read(self):
@@ -215,19 +195,19 @@ class LintTest(unittest.TestCase):
         self.assertIn("tools/smoke", python_files())
 
     def test_no_big_files(self):
-        big = [name for name in tracked("") if (ROOT / name).stat().st_size > 2 << 20]
+        big = [name for name in files() if (ROOT / name).stat().st_size > 2 << 20]
         self.assertEqual(big, [])
 
     def test_no_merge_is_half_done(self):
-        wrong = [name for name in tracked("") if (ROOT / name).is_file()
-                 and re.search(rb"^(<{7}|>{7}) ", (ROOT / name).read_bytes(), re.MULTILINE)]
+        wrong = [name for name in files()
+                 if re.search(rb"^(<{7}|>{7}) ", (ROOT / name).read_bytes(), re.MULTILINE)]
         self.assertEqual(wrong, [], "conflict markers")
 
     def test_headers_are_guarded(self):
         wrong = []
-        for name in tracked(".h"):
+        for name in files(".h"):
             guard = "TIDEPOOL_" + re.sub(r"[^A-Z0-9]", "_", name.upper()) + "_"
-            text = (ROOT / name).read_text()
+            text = read(name)
             if f"#ifndef {guard}\n#define {guard}\n" not in text:
                 wrong.append(f"{name}: expected the guard {guard}")
         self.assertEqual(wrong, [])
@@ -235,8 +215,8 @@ class LintTest(unittest.TestCase):
     def test_cpp_rules_have_our_options(self):
         """//tools:cc.bzl makes warnings errors. The rules for generated code do not use it."""
         wrong = []
-        for name in tracked("BUILD", ".bzl"):
-            text = (ROOT / name).read_text()
+        for name in files("BUILD", ".bzl"):
+            text = read(name)
             if name.startswith(("proto/", "third_party/", "tools/cc.bzl", "tools/cuda.bzl")):
                 continue
             loaded = re.findall(r'"(cc_\w+)"', "".join(re.findall(r'^load\("//tools:cc.bzl".*$', text, re.MULTILINE)))
@@ -246,15 +226,15 @@ class LintTest(unittest.TestCase):
 
     def test_no_environment_reads_in_libraries(self):
         wrong = []
-        for name in tracked(".h", ".cc"):
-            if name.startswith(("kernels/", "moe/", "engine/")) and "getenv" in (ROOT / name).read_text():
+        for name in files(".h", ".cc"):
+            if name.startswith(("kernels/", "moe/", "engine/")) and "getenv" in read(name):
                 wrong.append(name)
         self.assertEqual(wrong, [])
 
     def test_a_filter_of_tests_names_no_size(self):
         """Bazel treats a test's size and timeout like tags of the test."""
         taken = {"small", "medium", "large", "enormous", "short", "moderate", "long", "eternal"}
-        filters = re.findall(r"^ *(?:\[.*&& )?filters=(.*)$", (ROOT / "tools/test").read_text(),
+        filters = re.findall(r"^ *(?:\[.*&& )?filters=(.*)$", read("tools/test"),
                              re.MULTILINE)
         self.assertTrue(filters)
         self.assertEqual(taken & set(re.findall(r"\w+", " ".join(filters))), set())
