@@ -68,7 +68,7 @@ static inline void MultiplyPair(const Tile& tile, int first) {
 }
 
 // Implements KernelTable::multiply_int8. A product of a single row is limited only by memory. For
-// it, AVX2's kernel is the fastest, because it processes one panel at a time.
+// it, AVX2's kernel is faster, because it processes one panel at a time.
 template <template <DType> class D>
 static inline void MultiplyInt8Tile(const Tile& tile) {
   if (tile.rows == 1) return Avx2Kernels()->multiply_int8(tile);

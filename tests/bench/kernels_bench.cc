@@ -149,6 +149,9 @@ void Register(const std::vector<int>& thread_counts) {
       add("Prefill", {dtype, 1536, in, 512, threads});
     }
     add("Decode", {DType::kQ8_0, 49152, 576, 1, threads});
+    add("Decode", {DType::kQ8_0, 49152, 576, 2, threads});  // as many rows as a head has
+    add("Decode", {DType::kQ8_0, 49152, 2880, 2, threads});
+    add("Decode", {DType::kQ6_K, 49152, 2560, 2, threads});
     add("Decode", {DType::kQ4_1, 1536, 576, 4, threads});
     add("Prefill", {DType::kQ4_1, 1536, 576, 512, threads, Precision::kExact});
     add("Prefill", {DType::kQ4_1, 1536, 576, 64, threads, Precision::kFast, Isa::kPortable});
