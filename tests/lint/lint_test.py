@@ -234,8 +234,7 @@ class LintTest(unittest.TestCase):
     def test_a_filter_of_tests_names_no_size(self):
         """Bazel treats a test's size and timeout like tags of the test."""
         taken = {"small", "medium", "large", "enormous", "short", "moderate", "long", "eternal"}
-        filters = re.findall(r"^ *(?:\[.*&& )?filters=(.*)$", read("tools/test"),
-                             re.MULTILINE)
+        filters = re.findall(r"^ *(?:\[.*&& )?filters=(.*)$", read("tools/test"), re.MULTILINE)
         self.assertTrue(filters)
         self.assertEqual(taken & set(re.findall(r"\w+", " ".join(filters))), set())
 
