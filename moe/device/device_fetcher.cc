@@ -257,18 +257,22 @@ void DeviceFetcher::Release(int32_t expert) {
   BeginCopies();
 }
 
-// If the host still has the expert, the expert is copied again. Otherwise the expert must be
-// requested from the host tier again, after the current request of the host tier.
+// If the host has all experts that are left, the expert is copied again. Otherwise the expert is
+// requested from the host tier again, after the experts that now wait for buffers. If the expert
+// waited for a buffer too, a caller that postpones one expert for another could never get an expert
+// that the host does not have.
 void DeviceFetcher::Postpone(int32_t expert) {
   const int64_t index = request_.IndexOf(expert);
   CHECK(request_.of(index).place == Place::kBackend && !buffers_.IsHeld(index, Holder::kPlacement))
       << "expert " << expert << " is resident";
   request_.Postpone(index);
   buffers_.Vacate(index);
-  if (const std::byte* const from = host_.BeginCopy(RefOf(index)); from != nullptr) {
+  std::vector<int32_t>& postponed = request_.lists().postponed;
+  const bool host_has_others = request_.lists().awaited == 0 && postponed.empty();
+  const std::byte* const from = host_has_others ? host_.BeginCopy(RefOf(index)) : nullptr;
+  if (from != nullptr) {
     request_.AddWaiting({index, from});
   } else {
-    std::vector<int32_t>& postponed = request_.lists().postponed;
     postponed.insert(std::lower_bound(postponed.begin(), postponed.end(), expert), expert);
   }
   BeginCopies();
