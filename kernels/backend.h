@@ -255,6 +255,10 @@ struct ExpertTerms {
 // A copy that BeginCopyIn has begun. The first copy of a backend is 1.
 using CopyTicket = int64_t;
 
+// A place in the sequence of calls: all ops and copies that were called before MarkOps returned the
+// mark are before it. 0 is before all of them.
+using OpMark = int64_t;
+
 // Thread-compatible: one thread may call at a time. An implementation may use its own thread pool
 // inside a call. All scratch memory comes from the caller's Arena. Large because each op is a
 // method.
@@ -298,11 +302,13 @@ class KernelBackend {
   // the page size. Must be undone by UnpinHost, with the same memory, before the memory is freed.
   virtual absl::Status PinHost(absl::Span<std::byte> memory) = 0;
   virtual void UnpinHost(absl::Span<std::byte> memory) = 0;
-  // Begins a copy of pinned host memory into the backend's memory. The copy runs after all ops and
-  // copies that were called before, and in parallel with those that are called later. `from` is
-  // inside one range that was pinned. Until the copy has ended, `from` must not change. Ops that
-  // read or write `to` must be called after AwaitCopy.
-  virtual CopyTicket BeginCopyIn(absl::Span<const std::byte> from, std::byte* to) = 0;
+  virtual OpMark MarkOps() = 0;
+  // Begins a copy of pinned host memory into the backend's memory. The copy runs after all ops
+  // before the mark `after`, after earlier copies into the same memory, and in parallel with other
+  // ops. So ops that read or wrote `to` earlier must be before the mark, and later ones must be
+  // called after AwaitCopy. `from` is inside one range that was pinned. Until the copy has ended,
+  // `from` must not change.
+  virtual CopyTicket BeginCopyIn(absl::Span<const std::byte> from, std::byte* to, OpMark after) = 0;
   // Ops that are called after AwaitCopy run after the copy. Does not block the host.
   virtual void AwaitCopy(CopyTicket copy) = 0;
   // Returns how long the copy took, or nullopt if it has not ended. Returns the error of Sync if

@@ -68,7 +68,10 @@ class CountingBackend final : public KernelBackend {
   absl::Status Sync() override { return absl::OkStatus(); }
   absl::Status PinHost(absl::Span<std::byte>) override { return absl::OkStatus(); }
   void UnpinHost(absl::Span<std::byte>) override {}
-  CopyTicket BeginCopyIn(absl::Span<const std::byte>, std::byte*) override { return ++copies_; }
+  OpMark MarkOps() override { return 0; }
+  CopyTicket BeginCopyIn(absl::Span<const std::byte>, std::byte*, OpMark) override {
+    return ++copies_;
+  }
   void AwaitCopy(CopyTicket) override {}
   absl::StatusOr<std::optional<absl::Duration>> CopyTime(CopyTicket) override {
     return absl::ZeroDuration();

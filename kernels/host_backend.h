@@ -36,7 +36,8 @@ class HostBackend : public KernelBackend {
   // Copies read any host memory, and end before BeginCopyIn returns.
   absl::Status PinHost(absl::Span<std::byte>) final { return absl::OkStatus(); }
   void UnpinHost(absl::Span<std::byte>) final {}
-  CopyTicket BeginCopyIn(absl::Span<const std::byte> from, std::byte* to) final {
+  OpMark MarkOps() final { return 0; }
+  CopyTicket BeginCopyIn(absl::Span<const std::byte> from, std::byte* to, OpMark) final {
     const base::Clock& clock = base::Clock::Real();
     const absl::Duration begin = clock.Monotonic();
     CopyIn(from, to);

@@ -1,5 +1,7 @@
 #include "kernels/cuda/copy_lane.h"
 
+#include <iterator>
+
 #include "absl/memory/memory.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
@@ -9,9 +11,9 @@ namespace tidepool::kernels::cuda {
 absl::StatusOr<std::unique_ptr<CopyLane>> CopyLane::Create(int device, Stream* ops) {
   ASSIGN_OR_RETURN(Stream* const stream, MakeStream(device));
   auto lane = absl::WrapUnique(new CopyLane(device, ops, stream));
-  lane->after_ops_ = MakeEvent(device, EventKind::kUntimed);
-  if (lane->after_ops_ == nullptr) {
-    return absl::InternalError("the device cannot make an event for copies");
+  for (Event*& mark : lane->marks_) {
+    mark = MakeEvent(device, EventKind::kUntimed);
+    if (mark == nullptr) return absl::InternalError("the device cannot make an event for copies");
   }
   return lane;
 }
@@ -22,7 +24,7 @@ CopyLane::~CopyLane() {
     free_events_.push_back(copy.begin);
     free_events_.push_back(copy.end);
   }
-  free_events_.push_back(after_ops_);
+  free_events_.insert(free_events_.end(), std::begin(marks_), std::end(marks_));
   for (Event* event : free_events_) {
     if (event != nullptr) DeleteEvent(event);
   }
@@ -41,12 +43,20 @@ Event* CopyLane::TakeEvent() {
   return event;
 }
 
-CopyTicket CopyLane::Begin(absl::Span<const std::byte> from, std::byte* to) {
+OpMark CopyLane::MarkOps() {
+  Record(ops_, marks_[++last_mark_ % kMarks]);
+  return last_mark_;
+}
+
+CopyTicket CopyLane::Begin(absl::Span<const std::byte> from, std::byte* to, OpMark after) {
+  CHECK(after >= 0 && after <= last_mark_) << "mark " << after << " was not made";
   const Copy copy = {TakeEvent(), TakeEvent()};
   copies_.emplace(++begun_, copy);
   if (!event_error_.ok()) return begun_;
-  Record(ops_, after_ops_);
-  WaitOnDevice(stream_, after_ops_);
+  if (after > awaited_mark_) {
+    WaitOnDevice(stream_, marks_[after % kMarks]);
+    awaited_mark_ = after;
+  }
   Record(stream_, copy.begin);
   if (!from.empty()) CopyPinnedIn(stream_, from.data(), to, from.size());
   Record(stream_, copy.end);

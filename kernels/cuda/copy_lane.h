@@ -28,7 +28,8 @@ class CopyLane {
   CopyLane& operator=(const CopyLane&) = delete;
 
   // See KernelBackend. Await does nothing if Time has returned a time.
-  CopyTicket Begin(absl::Span<const std::byte> from, std::byte* to);
+  OpMark MarkOps();
+  CopyTicket Begin(absl::Span<const std::byte> from, std::byte* to, OpMark after);
   void Await(CopyTicket copy);
   absl::StatusOr<std::optional<absl::Duration>> Time(CopyTicket copy);
 
@@ -48,7 +49,12 @@ class CopyLane {
   int device_;
   Stream* ops_;
   Stream* stream_;
-  Event* after_ops_ = nullptr;  // the copy stream waits for it
+  // Mark m is at event m % kMarks. If the event was recorded again since, a copy also waits for the
+  // ops before that later mark, which is allowed.
+  static constexpr OpMark kMarks = 8;
+  Event* marks_[kMarks] = {};
+  OpMark last_mark_ = 0;
+  OpMark awaited_mark_ = 0;  // the copy stream waits for the ops before this mark
   CopyTicket begun_ = 0;
   std::map<CopyTicket, Copy> copies_;  // copies whose time was not returned yet
   std::vector<Event*> free_events_;    // timed events that can be used again

@@ -80,8 +80,9 @@ class CudaBackend final : public KernelBackend {
     return cuda::PinHost(device_, memory.data(), memory.size());
   }
   void UnpinHost(absl::Span<std::byte> memory) override { cuda::UnpinHost(device_, memory.data()); }
-  CopyTicket BeginCopyIn(absl::Span<const std::byte> from, std::byte* to) override {
-    return copies_->Begin(from, to);
+  OpMark MarkOps() override { return copies_->MarkOps(); }
+  CopyTicket BeginCopyIn(absl::Span<const std::byte> from, std::byte* to, OpMark after) override {
+    return copies_->Begin(from, to, after);
   }
   void AwaitCopy(CopyTicket copy) override { copies_->Await(copy); }
   absl::StatusOr<std::optional<absl::Duration>> CopyTime(CopyTicket copy) override {

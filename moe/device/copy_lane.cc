@@ -10,7 +10,7 @@
 namespace tidepool::moe {
 
 kernels::CopyTicket CopyLane::Begin(const ExpertCopy& copy) {
-  const kernels::CopyTicket ticket = backend_->BeginCopyIn(copy.from, copy.to);
+  const kernels::CopyTicket ticket = backend_->BeginCopyIn(copy.from, copy.to, copy.after);
   in_flight_.push_back({ticket, copy});
   const auto bytes = static_cast<int64_t>(copy.from.size());
   free_at_ = std::max(free_at_, clock_->Monotonic()) + absl::Seconds(costs_->CopySeconds(bytes));

@@ -24,6 +24,7 @@ struct ExpertCopy {
   int64_t expert = 0;
   absl::Span<const std::byte> from;  // must not change until Poll has returned the copy
   std::byte* to = nullptr;           // in the device's memory
+  kernels::OpMark after = 0;         // ops that used `to` are before this mark
 };
 
 // Totals since the start.
@@ -46,6 +47,8 @@ class CopyLane {
   CopyLane(kernels::KernelBackend* backend, LaneCosts* costs, const base::Clock* clock)
       : backend_(backend), costs_(costs), clock_(clock) {}
 
+  // See KernelBackend.
+  kernels::OpMark MarkOps() { return backend_->MarkOps(); }
   kernels::CopyTicket Begin(const ExpertCopy& copy);
   // Ops that are called after this run after the copy. Does not block the host.
   void Await(kernels::CopyTicket copy);

@@ -54,8 +54,8 @@ absl::Status DeviceBuffers::SetLimit(int32_t limit, kernels::KernelBackend* back
       Entry& entry = entries_[expert];
       if (entry.buffer < size) continue;
       CHECK_EQ(entry.copy, 0);
-      const int32_t to = pool_.Take();
-      CHECK(to >= 0 && to < size);
+      const int32_t to = pool_.TakeLowest();
+      CHECK(to < size);
       backend->CopyWithin(pool_.data(entry.buffer), pool_.data(to), RecordBytes(expert));
       pool_.GiveBack(std::exchange(entry.buffer, to));
       entry.weights = records_.At(expert).layout.At(pool_.data(to));

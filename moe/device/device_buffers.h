@@ -2,7 +2,8 @@
 // expert. It does for a device what ExpertBuffers does for the host, with copies instead of reads.
 //
 // A buffer may be used again before the copy into it has ended, because the device runs copies into
-// the same memory in order, and after all ops that were called before.
+// the same memory in order. Ops may still use a buffer that was just freed, so a copy into it must
+// run after these ops (see Settle).
 #ifndef TIDEPOOL_MOE_DEVICE_DEVICE_BUFFERS_H_
 #define TIDEPOOL_MOE_DEVICE_DEVICE_BUFFERS_H_
 
@@ -26,6 +27,9 @@ class DeviceBuffers {
 
   // Returns a free buffer for Assign, or -1 if none is free.
   int32_t Take() { return pool_.Take(); }
+  // The caller has marked the ops. A copy into a free buffer that is settled may run after the last
+  // such mark. Ops that were called later may use the other free buffers.
+  void Settle() { pool_.Settle(); }
   // Assigns the buffer to the expert. `copy` copies the record into pool().data(buffer). Requires:
   // the expert has no buffer, and the buffer comes from Take.
   void Assign(int64_t expert, int32_t buffer, kernels::CopyTicket copy);

@@ -47,6 +47,8 @@ absl::Status DeviceFetcher::LoadResidents() {
 void DeviceFetcher::Begin(const LayerRouting& routing, absl::Span<const int32_t> experts) {
   EndCopies(copies_.Poll());
   CancelLaterCopies();
+  settled_after_ = copies_.MarkOps();
+  buffers_.Settle();
   hint_ = Hint();
   request_.Begin(routing, experts);
   for (const int32_t id : experts) buffers_.Hold(request_.IndexOf(id), Holder::kRequest);
@@ -178,16 +180,20 @@ void DeviceFetcher::BeginCopies() {
   }
 }
 
-// Returns false if no buffer is free.
+// Returns false if no buffer is free. Most copies need not wait for the experts that the device
+// computes now, because they go to buffers that were freed in earlier layers.
 bool DeviceFetcher::BeginCopy(const WaitingCopy& copy) {
   int32_t buffer = buffers_.Take();
   if (buffer < 0 && ahead_.DropOldest()) buffer = buffers_.Take();
   if (buffer < 0) return false;
+  const DevicePool& pool = buffers_.pool();
   const auto bytes = static_cast<size_t>(buffers_.RecordBytes(copy.expert));
   buffers_.Assign(
       copy.expert, buffer,
-      copies_.Begin(
-          {.expert = copy.expert, .from = {copy.from, bytes}, .to = buffers_.pool().data(buffer)}));
+      copies_.Begin({.expert = copy.expert,
+                     .from = {copy.from, bytes},
+                     .to = pool.data(buffer),
+                     .after = pool.IsSettled(buffer) ? settled_after_ : copies_.MarkOps()}));
   return true;
 }
 

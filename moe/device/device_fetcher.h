@@ -130,9 +130,10 @@ class DeviceFetcher {
   LaneCosts costs_;
   CopyLane copies_;
   CopyAhead ahead_;
-  std::vector<int32_t> missing_;    // the experts of the host tier's request
-  std::vector<WaitingCopy> later_;  // copies that no layer waits for, and that need a buffer
-  Hint hint_;                       // not used yet; layer -1: there is none
+  kernels::OpMark settled_after_ = 0;  // ops that used settled buffers are before this mark
+  std::vector<int32_t> missing_;       // the experts of the host tier's request
+  std::vector<WaitingCopy> later_;     // copies that no layer waits for, and that need a buffer
+  Hint hint_;                          // not used yet; layer -1: there is none
   // error of a copy; the current or the next request fails with it
   absl::Status copy_error_;
   LaneCounters counters_;  // only the counters that no other member counts

@@ -1,7 +1,6 @@
 #include "moe/device/device_pool.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "kernels/allocate.h"
@@ -21,9 +20,20 @@ absl::StatusOr<DevicePool> DevicePool::Create(const DevicePoolOptions& options,
 int32_t DevicePool::Take() {
   if (in_use_ >= options_.limit) return -1;
   CHECK(!free_.empty());
-  std::pop_heap(free_.begin(), free_.end(), std::greater<>());
+  std::pop_heap(free_.begin(), free_.end(),
+                [this](int32_t a, int32_t b) { return IsBefore(b, a); });
   const int32_t buffer = free_.back();
   free_.pop_back();
+  ++in_use_;
+  return buffer;
+}
+
+int32_t DevicePool::TakeLowest() {
+  CHECK(available() > 0 && !free_.empty());
+  const auto lowest = std::min_element(free_.begin(), free_.end());
+  const int32_t buffer = *lowest;
+  free_.erase(lowest);
+  OrderFree();
   ++in_use_;
   return buffer;
 }
@@ -31,8 +41,21 @@ int32_t DevicePool::Take() {
 void DevicePool::GiveBack(int32_t buffer) {
   CHECK(in_use_ > 0);
   --in_use_;
+  settled_[buffer] = all_settled_ = false;
   free_.push_back(buffer);
-  std::push_heap(free_.begin(), free_.end(), std::greater<>());
+  std::push_heap(free_.begin(), free_.end(),
+                 [this](int32_t a, int32_t b) { return IsBefore(b, a); });
+}
+
+void DevicePool::Settle() {
+  if (std::exchange(all_settled_, true)) return;
+  for (const int32_t buffer : free_) settled_[buffer] = true;
+  OrderFree();
+}
+
+void DevicePool::OrderFree() {
+  std::make_heap(free_.begin(), free_.end(),
+                 [this](int32_t a, int32_t b) { return IsBefore(b, a); });
 }
 
 absl::Status DevicePool::SetLimit(int32_t limit) {
@@ -64,7 +87,8 @@ absl::Status DevicePool::Grow(int32_t limit) {
   for (size_t buffer = buffers_before; buffer < data_.size(); ++buffer) {
     free_.push_back(static_cast<int32_t>(buffer));
   }
-  std::make_heap(free_.begin(), free_.end(), std::greater<>());
+  settled_.resize(data_.size(), true);
+  OrderFree();
   return absl::OkStatus();
 }
 
@@ -81,8 +105,9 @@ void DevicePool::Shrink(int32_t limit) {
       std::count_if(free_.begin(), free_.end(), [size](int32_t buffer) { return buffer >= size; }));
   CHECK_EQ(freed, data_.size() - static_cast<size_t>(size)) << "buffers to be freed are in use";
   std::erase_if(free_, [size](int32_t buffer) { return buffer >= size; });
-  std::make_heap(free_.begin(), free_.end(), std::greater<>());
+  OrderFree();
   data_.resize(size);
+  settled_.resize(size);
   while (!chunks_.empty() && chunks_.back().end > size) chunks_.pop_back();
 }
 

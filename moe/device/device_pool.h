@@ -28,10 +28,18 @@ class DevicePool {
   static absl::StatusOr<DevicePool> Create(const DevicePoolOptions& options,
                                            kernels::Memory* memory);
 
-  // Returns the free buffer with the lowest number, or -1 if limit() buffers are in use.
+  // Returns a free buffer, or -1 if limit() buffers are in use: a settled one if there is one, and
+  // of several the one with the lowest number.
   int32_t Take();
+  // Returns the free buffer with the lowest number, even if it is not settled. Requires: a buffer
+  // is free.
+  int32_t TakeLowest();
   // Requires: the buffer is in use.
   void GiveBack(int32_t buffer);
+  // All buffers that are free now become settled. GiveBack ends this state. A buffer that was never
+  // used is settled.
+  void Settle();
+  bool IsSettled(int32_t buffer) const { return settled_[buffer]; }
 
   // Changes the maximum number of buffers in use. If the limit grows, allocates memory. If there is
   // not enough, returns RESOURCE_EXHAUSTED and changes nothing. If the limit shrinks, frees the
@@ -56,6 +64,11 @@ class DevicePool {
 
   DevicePool(const DevicePoolOptions& options, kernels::Memory* memory)
       : options_(options), memory_(memory) {}
+  // The order in which Take prefers free buffers.
+  bool IsBefore(int32_t a, int32_t b) const {
+    return settled_[a] != settled_[b] ? settled_[a] : a < b;
+  }
+  void OrderFree();
   absl::Status Grow(int32_t limit);
   void Shrink(int32_t limit);
 
@@ -63,7 +76,9 @@ class DevicePool {
   kernels::Memory* memory_;
   std::vector<Chunk> chunks_;
   std::vector<std::byte*> data_;  // addresses of all buffers that have memory
-  std::vector<int32_t> free_;     // a heap; the lowest number is on top
+  std::vector<bool> settled_;     // of all these buffers
+  std::vector<int32_t> free_;     // a heap; the buffer for Take is on top
+  bool all_settled_ = true;       // of the free buffers
   int32_t in_use_ = 0;
 };
 

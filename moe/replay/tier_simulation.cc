@@ -87,6 +87,7 @@ class TierSimulation {
   LaneCosts lanes_;
   std::vector<Expert> experts_;  // [layers, experts]
   size_t used_buffers_ = 0;
+  size_t settled_buffers_ = 0;   // free buffers that were freed before the current layer
   std::vector<int64_t> needed_;  // of the current layer, in ascending order
   LayerLists lists_;
   std::vector<int64_t> later_;  // copies that no layer waits for, and that need a buffer
@@ -167,7 +168,13 @@ bool TierSimulation::BeginCopy(int64_t expert) {
   if (FreeBuffers() == 0) return false;
   ++used_buffers_;
   lane_guess_ = std::max(lane_guess_, now_) + lanes_.CopySeconds(costs_.expert_bytes);
-  lane_free_ = std::max({lane_free_, now_, device_free_}) + CopyTime();
+  double begin = std::max(lane_free_, now_);
+  if (settled_buffers_ > 0) {
+    --settled_buffers_;
+  } else {
+    begin = std::max(begin, device_free_);
+  }
+  lane_free_ = begin + CopyTime();
   result_.copy_seconds += CopyTime();
   Expert& entry = experts_[expert];
   entry.has_buffer = true;
@@ -226,6 +233,7 @@ void TierSimulation::RunLayer(const LayerRouting& routing) {
   now_ = RunOnDevice(costs_.device_layer_us * kMicrosecond);
   PollCopies();
   CancelLaterCopies();
+  settled_buffers_ = FreeBuffers();
   CountNeeds(routing);
   const HostLane host_lane = routing.tokens <= kHostLaneRows ? HostLane::kOn : HostLane::kOff;
   if (host_lane == HostLane::kOn) TakeHits();

@@ -10,8 +10,8 @@
 // tier_fidelity_test compares all counts and times with those of DeviceExperts. Time is virtual.
 // There are three resources:
 //   - The device runs ops in the order in which they are called.
-//   - The copy lane runs copies one after the other. A copy begins after all ops that were called
-//     before it, as with KernelBackend::BeginCopyIn.
+//   - The copy lane runs copies one after the other. A copy into a buffer that was freed in the
+//     current layer begins after all ops that were called before it.
 //   - The CPU computes experts while the device runs.
 // A layer first runs its part without routed experts on the device. Then the routing is known, and
 // the device computes the experts that it has. LaneCosts divides the others between the copy lane

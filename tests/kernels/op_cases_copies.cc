@@ -85,7 +85,8 @@ OpCase BeginCopyInCase(int64_t floats) {
       const MatrixView slot = slots.view().RowRange(i % 2, 1);
       backend.AddScaled(slot, static_cast<float>(i + 1), out.view().RowRange(i % 2, 1));
       copies.push_back(backend.BeginCopyIn(source.Bytes(i * floats, floats),
-                                           reinterpret_cast<std::byte*>(slot.data)));
+                                           reinterpret_cast<std::byte*>(slot.data),
+                                           backend.MarkOps()));
       backend.Scale(out.view(), 0.5f);
       backend.AwaitCopy(copies.back());
     }

@@ -88,9 +88,11 @@ class ProtectedBackend final : public KernelBackend {
     if (!error_.ok()) copies_.DropAll();
     copies_.Unpin(memory);
   }
-  CopyTicket BeginCopyIn(absl::Span<const std::byte> from, std::byte* to) override {
+  OpMark MarkOps() override { return next_op_ + static_cast<int64_t>(queue_.size()); }
+  CopyTicket BeginCopyIn(absl::Span<const std::byte> from, std::byte* to, OpMark after) override {
     CHECK(memory_.Owns(to, from.size())) << "the target of a copy is not in the backend's memory";
-    return copies_.Begin(from, to, next_op_ + static_cast<int64_t>(queue_.size()));
+    CHECK(after >= 0 && after <= MarkOps()) << "mark " << after << " was not made";
+    return copies_.Begin(from, to, after);
   }
   void AwaitCopy(CopyTicket copy) override {
     copies_.Await(copy);

@@ -31,7 +31,7 @@ class ProtectedCopies {
   absl::Status Pin(absl::Span<std::byte> memory);
   void Unpin(absl::Span<std::byte> memory);
 
-  // Begins a copy. `ops` is the number of ops that were called before; all of them must run before
+  // Begins a copy. `ops` is the number of ops before the copy's mark; all of them must run before
   // the copy.
   CopyTicket Begin(absl::Span<const std::byte> from, std::byte* to, int64_t ops);
   void Await(CopyTicket copy);

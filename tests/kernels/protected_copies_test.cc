@@ -60,7 +60,8 @@ TEST(ProtectedCopiesTest, OpsBeforeACopySeeTheOldBytes) {
     const MatrixOperand slot(*backend, before, 1, kFloats);
     const MatrixOperand out(*backend, std::vector<float>(2 * kFloats), 2, kFloats);
     backend->Add(slot.view(), out.view().RowRange(0, 1));
-    const CopyTicket copy = backend->BeginCopyIn(source.Bytes(0, kFloats), SlotOf(slot, 0));
+    const CopyTicket copy =
+        backend->BeginCopyIn(source.Bytes(0, kFloats), SlotOf(slot, 0), backend->MarkOps());
     backend->Scale(out.view(), 2);
     backend->AwaitCopy(copy);
     backend->Add(slot.view(), out.view().RowRange(1, 1));
@@ -71,6 +72,32 @@ TEST(ProtectedCopiesTest, OpsBeforeACopySeeTheOldBytes) {
     }
     WaitForAll(*backend, {copy});
   }
+}
+
+// So a caller that marks the ops too early gets wrong results.
+TEST(ProtectedCopiesTest, ACopyMayRunBeforeOpsAfterItsMark) {
+  int early = 0;
+  int late = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const auto backend = MakeProtectedBackend({.seed = seed});
+    const std::vector<float> before = Noise(1).Floats(kFloats);
+    const std::vector<float> after = Noise(2).Floats(kFloats);
+    const PinnedFloats source(*backend, after);
+    const MatrixOperand slot(*backend, before, 1, kFloats);
+    const MatrixOperand out(*backend, std::vector<float>(kFloats), 1, kFloats);
+    const OpMark mark = backend->MarkOps();
+    for (int i = 0; i < 6; ++i) backend->Scale(out.view(), 2);
+    backend->Add(slot.view(), out.view());
+    const CopyTicket copy = backend->BeginCopyIn(source.Bytes(0, kFloats), SlotOf(slot, 0), mark);
+    backend->AwaitCopy(copy);
+    const std::vector<float> result = out.Read();
+    EXPECT_THAT(result, testing::AnyOf(before, after));
+    ++(result == after ? early : late);
+    EXPECT_EQ(slot.Read(), after);
+    WaitForAll(*backend, {copy});
+  }
+  EXPECT_GT(early, 2);
+  EXPECT_GT(late, 2);
 }
 
 TEST(ProtectedCopiesTest, CopiesEndLateAndInAnyOrder) {
@@ -84,7 +111,8 @@ TEST(ProtectedCopiesTest, CopiesEndLateAndInAnyOrder) {
     const Operand<float> slots(*backend, std::vector<float>(kSlots * kFloats));
     std::vector<CopyTicket> copies;
     for (int i = 0; i < kSlots; ++i) {
-      copies.push_back(backend->BeginCopyIn(source.Bytes(i * kFloats, kFloats), SlotOf(slots, i)));
+      copies.push_back(backend->BeginCopyIn(source.Bytes(i * kFloats, kFloats), SlotOf(slots, i),
+                                            backend->MarkOps()));
       EXPECT_EQ(copies.back(), i + 1);
     }
     ASSERT_TRUE(backend->Sync().ok());
@@ -110,7 +138,8 @@ TEST(ProtectedCopiesTest, CopiesToTheSamePlaceRunInOrder) {
     const Operand<float> slot(*backend, std::vector<float>(kFloats));
     std::vector<CopyTicket> copies;
     for (int i = 0; i < 3; ++i) {
-      copies.push_back(backend->BeginCopyIn(source.Bytes(i * kFloats, kFloats), SlotOf(slot, 0)));
+      copies.push_back(backend->BeginCopyIn(source.Bytes(i * kFloats, kFloats), SlotOf(slot, 0),
+                                            backend->MarkOps()));
     }
     for (const CopyTicket copy : {copies[2], copies[0], copies[1]}) backend->AwaitCopy(copy);
     EXPECT_EQ(slot.Read(), Slot(values, 2));
@@ -126,7 +155,7 @@ TEST(ProtectedCopiesTest, CopiesRunAfterTheirTargetWasFreed) {
     CopyTicket copy = 0;
     {
       const Operand<float> slot(*backend, std::vector<float>(kFloats));
-      copy = backend->BeginCopyIn(source.Bytes(0, kFloats), SlotOf(slot, 0));
+      copy = backend->BeginCopyIn(source.Bytes(0, kFloats), SlotOf(slot, 0), backend->MarkOps());
     }
     ASSERT_TRUE(backend->Sync().ok());
     WaitForAll(*backend, {copy});
@@ -138,9 +167,11 @@ TEST(ProtectedCopiesTest, AFailedCopyGivesItsErrorToAllLaterCalls) {
     const auto backend = MakeProtectedBackend({.failing_copy = 2});
     const PinnedFloats source(*backend, Noise(6).Floats(2 * kFloats));
     const Operand<float> slots(*backend, std::vector<float>(2 * kFloats));
-    const CopyTicket good = backend->BeginCopyIn(source.Bytes(0, kFloats), SlotOf(slots, 0));
+    const CopyTicket good =
+        backend->BeginCopyIn(source.Bytes(0, kFloats), SlotOf(slots, 0), backend->MarkOps());
     EXPECT_EQ(WaitForAll(*backend, {good}), std::vector<CopyTicket>({good}));
-    const CopyTicket bad = backend->BeginCopyIn(source.Bytes(0, kFloats), SlotOf(slots, 1));
+    const CopyTicket bad =
+        backend->BeginCopyIn(source.Bytes(0, kFloats), SlotOf(slots, 1), backend->MarkOps());
     ASSERT_TRUE(backend->Sync().ok());
     if (awaited) {
       backend->AwaitCopy(bad);
@@ -159,7 +190,8 @@ TEST(ProtectedCopiesTest, NoCopyRunsAfterAnOpHasFailed) {
   const PinnedFloats source(*backend, Noise(7).Floats(kFloats));
   const MatrixOperand slot(*backend, std::vector<float>(kFloats), 1, kFloats);
   backend->Scale(slot.view(), 2);
-  const CopyTicket copy = backend->BeginCopyIn(source.Bytes(0, kFloats), SlotOf(slot, 0));
+  const CopyTicket copy =
+      backend->BeginCopyIn(source.Bytes(0, kFloats), SlotOf(slot, 0), backend->MarkOps());
   absl::StatusOr<std::optional<absl::Duration>> time = std::nullopt;
   while (time.ok() && !time->has_value()) time = backend->CopyTime(copy);
   EXPECT_THAT(std::string(time.status().message()), HasSubstr("op 1"));
@@ -186,7 +218,9 @@ class ProtectedCopiesDeathTest : public testing::Test {
         source_(*backend_, Noise(8).Floats(kFloats)),
         slot_(*backend_, std::vector<float>(kFloats), 1, kFloats) {}
 
-  CopyTicket Begin() { return backend_->BeginCopyIn(source_.Bytes(0, kFloats), SlotOf(slot_, 0)); }
+  CopyTicket Begin() {
+    return backend_->BeginCopyIn(source_.Bytes(0, kFloats), SlotOf(slot_, 0), backend_->MarkOps());
+  }
 
   const std::unique_ptr<KernelBackend> backend_;
   const PinnedFloats source_;
@@ -195,7 +229,8 @@ class ProtectedCopiesDeathTest : public testing::Test {
 
 TEST_F(ProtectedCopiesDeathTest, SourcesMustBePinned) {
   const std::vector<std::byte> host(100);
-  EXPECT_DEATH(backend_->BeginCopyIn(host, SlotOf(slot_, 0)), "source of a copy is not pinned");
+  EXPECT_DEATH(backend_->BeginCopyIn(host, SlotOf(slot_, 0), backend_->MarkOps()),
+               "source of a copy is not pinned");
 }
 
 TEST_F(ProtectedCopiesDeathTest, SourcesMustNotChange) {
@@ -212,7 +247,7 @@ TEST_F(ProtectedCopiesDeathTest, SourcesMustStayPinned) {
   EXPECT_DEATH(
       {
         const PinnedFloats other(*backend_, Noise(9).Floats(kFloats));
-        backend_->BeginCopyIn(other.Bytes(0, kFloats), SlotOf(slot_, 0));
+        backend_->BeginCopyIn(other.Bytes(0, kFloats), SlotOf(slot_, 0), backend_->MarkOps());
       },
       "unpinned before copy 1 has ended");
 }
@@ -228,7 +263,7 @@ TEST_F(ProtectedCopiesDeathTest, TargetsMustBeAwaited) {
 
 TEST_F(ProtectedCopiesDeathTest, TargetsMustBeInTheBackendsMemory) {
   std::vector<std::byte> host(100);
-  EXPECT_DEATH(backend_->BeginCopyIn(source_.Bytes(0, 10), host.data()),
+  EXPECT_DEATH(backend_->BeginCopyIn(source_.Bytes(0, 10), host.data(), backend_->MarkOps()),
                "target of a copy is not in the backend's memory");
 }
 

@@ -107,8 +107,8 @@ void CopyBuffers(kernels::KernelBackend& backend, const ExpertPool& pool, int32_
   const kernels::Buffer slot(kBytes, backend.memory());
   for (int32_t buffer = 0; buffer < buffers; ++buffer) {
     std::memset(pool.data(buffer), buffer + 1, kBytes);
-    const kernels::CopyTicket copy =
-        backend.BeginCopyIn({pool.data(buffer), static_cast<size_t>(kBytes)}, slot.data());
+    const kernels::CopyTicket copy = backend.BeginCopyIn(
+        {pool.data(buffer), static_cast<size_t>(kBytes)}, slot.data(), backend.MarkOps());
     backend.AwaitCopy(copy);
     std::vector<std::byte> out(kBytes);
     ASSERT_TRUE(backend.CopyOut(slot.data(), absl::MakeSpan(out)).ok());

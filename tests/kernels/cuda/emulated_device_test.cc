@@ -242,7 +242,7 @@ class EmulatedCopiesTest : public testing::Test {
 
   CopyTicket Begin(int slot) {
     return backend_->BeginCopyIn(absl::MakeConstSpan(source_).subspan(slot * kBytes, kBytes),
-                                 slots_.data() + slot * kBytes);
+                                 slots_.data() + slot * kBytes, backend_->MarkOps());
   }
 
   static constexpr int kCopies = 3;
@@ -275,6 +275,35 @@ TEST_F(EmulatedCopiesTest, CopiesEndBeforeAndAfterOtherWork) {
   std::vector<std::byte> out(slots_.size());
   EXPECT_TRUE(backend_->CopyOut(slots_.data(), absl::MakeSpan(out)).ok());
   EXPECT_EQ(out, source_);
+}
+
+// Ops before the mark read the old bytes. Ops after it may read the new ones.
+TEST_F(EmulatedCopiesTest, CopiesRunAfterTheOpsBeforeTheirMark) {
+  int early = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    SetEmulationSeed(seed);
+    const Buffer out(2 * kBytes, backend_->memory());
+    const std::vector<std::byte> old(kBytes, std::byte{1});
+    backend_->CopyIn(old, slots_.data());
+    backend_->CopyWithin(slots_.data(), out.data(), kBytes);
+    const OpMark mark = backend_->MarkOps();
+    // More marks than the backend has events.
+    for (int i = 0; i < static_cast<int>(seed % 20); ++i) backend_->MarkOps();
+    backend_->CopyWithin(slots_.data(), out.data() + kBytes, kBytes);
+    const CopyTicket copy =
+        backend_->BeginCopyIn(absl::MakeConstSpan(source_).first(kBytes), slots_.data(), mark);
+    absl::StatusOr<std::optional<absl::Duration>> time = backend_->CopyTime(copy);
+    if (seed % 2 == 0) {
+      EXPECT_TRUE(backend_->Sync().ok());
+    }
+    while (time.ok() && !time->has_value()) time = backend_->CopyTime(copy);
+    ASSERT_TRUE(time.ok()) << time.status();
+    std::vector<std::byte> read(2 * kBytes);
+    EXPECT_TRUE(backend_->CopyOut(out.data(), absl::MakeSpan(read)).ok());
+    for (int i = 0; i < kBytes; ++i) EXPECT_EQ(read[i], std::byte{1});
+    if (read[kBytes] == std::byte{3}) ++early;
+  }
+  EXPECT_GT(early, 3);
 }
 
 TEST_F(EmulatedCopiesTest, CopiesWhoseTimeIsNotReadEndWithTheBackend) {

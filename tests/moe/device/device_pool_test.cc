@@ -40,6 +40,27 @@ TEST(DevicePoolTest, GivesTheLowestBuffersAndNoMoreThanTheLimit) {
   EXPECT_EQ(pool->available(), 1);
 }
 
+TEST(DevicePoolTest, PrefersSettledBuffers) {
+  const auto device = kernels::MakeProtectedBackend({});
+  auto pool = DevicePool::Create({.buffer_bytes = kBytes, .limit = 5, .chunk_bytes = 2 * kBytes},
+                                 device->memory());
+  ASSERT_TRUE(pool.ok());
+  for (int32_t buffer = 0; buffer < 4; ++buffer) EXPECT_EQ(pool->Take(), buffer);
+  EXPECT_TRUE(pool->IsSettled(2));
+  for (const int32_t buffer : {2, 0}) pool->GiveBack(buffer);
+  EXPECT_FALSE(pool->IsSettled(0));
+  EXPECT_EQ(pool->Take(), 4);  // was never used
+  EXPECT_TRUE(pool->IsSettled(4));
+  EXPECT_EQ(pool->TakeLowest(), 0);
+  EXPECT_FALSE(pool->IsSettled(0));
+  pool->GiveBack(3);
+  pool->Settle();
+  for (const int32_t buffer : {0, 1}) pool->GiveBack(buffer);
+  EXPECT_THAT(TakeAll(&*pool), ElementsAre(2, 3, 0, 1));
+  EXPECT_TRUE(pool->IsSettled(3));
+  EXPECT_FALSE(pool->IsSettled(1));
+}
+
 TEST(DevicePoolTest, TheMemoryFollowsTheLimitInChunks) {
   const auto device = kernels::MakeProtectedBackend({.memory_bytes = 9 * kBytes});
   auto pool = DevicePool::Create({.buffer_bytes = kBytes, .limit = 5, .chunk_bytes = 3 * kBytes},

@@ -1,6 +1,6 @@
 // TimedBackend: a KernelBackend in virtual time, for tests of the times at which ops and copies
 // run. It computes nothing: the caller says how long an op takes. Copies (BeginCopyIn) run one
-// after the other, each after all ops that were called before it.
+// after the other, each after all ops before its mark.
 #ifndef TIDEPOOL_TESTS_MOE_REPLAY_TIMED_BACKEND_H_
 #define TIDEPOOL_TESTS_MOE_REPLAY_TIMED_BACKEND_H_
 
@@ -41,8 +41,12 @@ class TimedBackend final : public KernelBackend, public base::Clock {
   }
   absl::Status PinHost(absl::Span<std::byte>) override { return absl::OkStatus(); }
   void UnpinHost(absl::Span<std::byte>) override {}
-  CopyTicket BeginCopyIn(absl::Span<const std::byte>, std::byte*) override {
-    lane_free_ = std::max({lane_free_, now_, device_free_}) + copy_time_;
+  OpMark MarkOps() override {
+    marks_.push_back(device_free_);
+    return static_cast<OpMark>(marks_.size()) - 1;
+  }
+  CopyTicket BeginCopyIn(absl::Span<const std::byte>, std::byte*, OpMark after) override {
+    lane_free_ = std::max({lane_free_, now_, marks_[after]}) + copy_time_;
     ends_.push_back(lane_free_);
     return static_cast<CopyTicket>(ends_.size());
   }
@@ -95,7 +99,8 @@ class TimedBackend final : public KernelBackend, public base::Clock {
   absl::Duration now_;
   absl::Duration device_free_;
   absl::Duration lane_free_;
-  std::vector<absl::Duration> ends_;  // of all copies
+  std::vector<absl::Duration> ends_;          // of all copies
+  std::vector<absl::Duration> marks_ = {{}};  // when the device has run the ops before each mark
 };
 
 }  // namespace tidepool::kernels
