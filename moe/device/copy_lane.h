@@ -1,6 +1,7 @@
 // CopyLane: the copies of experts to a device that are in flight.
 //
-//   const CopyTicket copy = lane.Begin({.expert = 7, .from = record, .to = buffer});
+//   const CopyTicket copy = lane.Begin(
+//       {.expert = 7, .from = record, .to = buffer, .after = lane.MarkOps()});
 //   lane.Await(copy);  // ops that are called from now on may use the buffer
 //   for (const CopyLane::Ended& ended : lane.Poll()) ...
 #ifndef TIDEPOOL_MOE_DEVICE_COPY_LANE_H_
@@ -24,7 +25,7 @@ struct ExpertCopy {
   int64_t expert = 0;
   absl::Span<const std::byte> from;  // must not change until Poll has returned the copy
   std::byte* to = nullptr;           // in the device's memory
-  kernels::OpMark after = 0;         // ops that used `to` are before this mark
+  kernels::OpMark after;             // ops that used `to` are before this mark
 };
 
 // Totals since the start.

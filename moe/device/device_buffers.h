@@ -27,9 +27,9 @@ class DeviceBuffers {
 
   // Returns a free buffer for Assign, or -1 if none is free.
   int32_t Take() { return pool_.Take(); }
-  // The caller has marked the ops. A copy into a free buffer that is settled may run after the last
-  // such mark. Ops that were called later may use the other free buffers.
-  void Settle() { pool_.Settle(); }
+  // See DevicePool. If the result is true, the caller must mark the ops before it calls another op.
+  // Then a copy into a settled buffer only has to wait for the ops before the last such mark.
+  bool Settle() { return pool_.Settle(); }
   // Assigns the buffer to the expert. `copy` copies the record into pool().data(buffer). Requires:
   // the expert has no buffer, and the buffer comes from Take.
   void Assign(int64_t expert, int32_t buffer, kernels::CopyTicket copy);

@@ -47,8 +47,7 @@ absl::Status DeviceFetcher::LoadResidents() {
 void DeviceFetcher::Begin(const LayerRouting& routing, absl::Span<const int32_t> experts) {
   EndCopies(copies_.Poll());
   CancelLaterCopies();
-  settled_after_ = copies_.MarkOps();
-  buffers_.Settle();
+  if (buffers_.Settle()) settled_after_ = copies_.MarkOps();
   hint_ = Hint();
   request_.Begin(routing, experts);
   for (const int32_t id : experts) buffers_.Hold(request_.IndexOf(id), Holder::kRequest);
@@ -263,10 +262,10 @@ void DeviceFetcher::Release(int32_t expert) {
   BeginCopies();
 }
 
-// If the host has all experts that are left, the expert is copied again. Otherwise the expert is
-// requested from the host tier again, after the experts that now wait for buffers. If the expert
-// waited for a buffer too, a caller that postpones one expert for another could never get an expert
-// that the host does not have.
+// If the host tier has given out all other experts that are left, the expert is copied again.
+// Otherwise it is requested from the host tier again, after the experts that now wait for buffers.
+// Experts that wait keep the host's memory. If this expert waited too, the host tier might never
+// have memory for the expert that the caller needs next.
 void DeviceFetcher::Postpone(int32_t expert) {
   const int64_t index = request_.IndexOf(expert);
   CHECK(request_.of(index).place == Place::kBackend && !buffers_.IsHeld(index, Holder::kPlacement))

@@ -47,10 +47,11 @@ void DevicePool::GiveBack(int32_t buffer) {
                  [this](int32_t a, int32_t b) { return IsBefore(b, a); });
 }
 
-void DevicePool::Settle() {
-  if (std::exchange(all_settled_, true)) return;
+bool DevicePool::Settle() {
+  if (std::exchange(all_settled_, true)) return false;
   for (const int32_t buffer : free_) settled_[buffer] = true;
   OrderFree();
+  return true;
 }
 
 void DevicePool::OrderFree() {

@@ -1,5 +1,5 @@
 // DevicePool: memory of a device for experts, divided into equal buffers. Each buffer has room for
-// one record.
+// one record. A buffer is settled if no op that was called since the last Settle uses it.
 #ifndef TIDEPOOL_MOE_DEVICE_DEVICE_POOL_H_
 #define TIDEPOOL_MOE_DEVICE_DEVICE_POOL_H_
 
@@ -37,8 +37,8 @@ class DevicePool {
   // Requires: the buffer is in use.
   void GiveBack(int32_t buffer);
   // All buffers that are free now become settled. GiveBack ends this state. A buffer that was never
-  // used is settled.
-  void Settle();
+  // used is settled. Returns whether any buffer became settled.
+  bool Settle();
   bool IsSettled(int32_t buffer) const { return settled_[buffer]; }
 
   // Changes the maximum number of buffers in use. If the limit grows, allocates memory. If there is

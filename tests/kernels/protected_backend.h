@@ -3,10 +3,10 @@
 //  - An op that gets an operand in other memory, or in freed memory, ends the process.
 //  - Ops and copies are queued with copies of their arguments, and run late: after a random number
 //    of later calls, but at the latest in CopyOut or Sync.
-//  - Copies that run beside ops (BeginCopyIn) end in any order, often late, and sometimes before
-//  ops
-//    that were called after their mark. A copy runs at the latest when an op after its AwaitCopy
-//    runs, or after several calls of CopyTime. Sync and CopyOut do not wait for these copies.
+//  - Copies that run beside ops (BeginCopyIn) end in any order: often late, and sometimes before
+//    ops that were called after their mark. A copy runs at the latest when an op after its
+//    AwaitCopy runs, or after several calls of CopyTime. Sync and CopyOut do not wait for these
+//    copies.
 //  - A copy ends the process if its source is not pinned, or if the source changes or is unpinned
 //    before the copy ends.
 //  - An op ends the process if an operand is the target of a copy that was not awaited.

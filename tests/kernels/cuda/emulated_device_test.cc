@@ -292,6 +292,9 @@ TEST_F(EmulatedCopiesTest, CopiesRunAfterTheOpsBeforeTheirMark) {
     backend_->CopyWithin(slots_.data(), out.data() + kBytes, kBytes);
     const CopyTicket copy =
         backend_->BeginCopyIn(absl::MakeConstSpan(source_).first(kBytes), slots_.data(), mark);
+    // An older mark after a newer one.
+    backend_->AwaitCopy(backend_->BeginCopyIn(absl::MakeConstSpan(source_).first(kBytes),
+                                              slots_.data() + kBytes, mark - 1));
     absl::StatusOr<std::optional<absl::Duration>> time = backend_->CopyTime(copy);
     if (seed % 2 == 0) {
       EXPECT_TRUE(backend_->Sync().ok());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <random>
@@ -221,6 +222,42 @@ TEST_F(DeviceExpertsTest, APostponedExpertIsGivenOutAgain) {
     EXPECT_THAT(Where(*all, Place::kBackend, Found::kFetched), ElementsAre(5, 6, 7, 8));
     EXPECT_EQ(Lanes().copied, 4);
   }
+}
+
+// Ops of earlier layers may still read a buffer when another expert gets it.
+TEST_F(DeviceExpertsTest, CopiesWaitForOpsThatUseTheirBuffers) {
+  constexpr int64_t kBytes = RandomExperts::kRecordBytes;
+  constexpr int kRequests = 8;
+  const Ids ids = {5, 6, 7, 8};
+  int64_t copied_ahead = 0;
+  for (int seed = 0; seed < 30; ++seed) {
+    Start({.slots = kTopK, .staging = 2, .policy = PolicyKind::kStatic, .seed = seed});
+    const kernels::Buffer used(kRequests * kTopK * kBytes, rig_->device->memory());
+    std::vector<const std::byte*> expected;
+    for (int i = 0; i < kRequests; ++i) {
+      const int layer = 1 + i % 2;
+      rig_->experts->Request({.step = i, .layer = layer, .tokens = 1, .ids = ids}, ids);
+      for (size_t left = ids.size(); left > 0;) {
+        const auto wave = rig_->experts->NextReady(Patience::kUntilOne);
+        ASSERT_TRUE(wave.ok());
+        for (const ReadyExpert& ready : *wave) {
+          std::byte* const to = used.data() + static_cast<int64_t>(expected.size()) * kBytes;
+          rig_->device->CopyWithin(ready.weights->gate.data, to, kBytes);
+          expected.push_back(model_.record(layer, ready.expert));
+          rig_->experts->Release(ready.expert);
+          --left;
+        }
+      }
+      rig_->experts->PrefetchHint(2 - i % 2, {8});
+    }
+    copied_ahead += Lanes().copied_ahead;
+    std::vector<std::byte> bytes(used.size());
+    ASSERT_TRUE(rig_->device->CopyOut(used.data(), absl::MakeSpan(bytes)).ok());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(std::memcmp(bytes.data() + i * kBytes, expected[i], kBytes), 0) << seed << " " << i;
+    }
+  }
+  EXPECT_GT(copied_ahead, 10);
 }
 
 TEST_F(DeviceExpertsTest, ExpectedExpertsAreCopiedAhead) {

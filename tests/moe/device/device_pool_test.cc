@@ -54,11 +54,19 @@ TEST(DevicePoolTest, PrefersSettledBuffers) {
   EXPECT_EQ(pool->TakeLowest(), 0);
   EXPECT_FALSE(pool->IsSettled(0));
   pool->GiveBack(3);
-  pool->Settle();
+  EXPECT_TRUE(pool->Settle());
+  EXPECT_FALSE(pool->Settle());
   for (const int32_t buffer : {0, 1}) pool->GiveBack(buffer);
   EXPECT_THAT(TakeAll(&*pool), ElementsAre(2, 3, 0, 1));
   EXPECT_TRUE(pool->IsSettled(3));
   EXPECT_FALSE(pool->IsSettled(1));
+  pool->GiveBack(0);
+  ASSERT_TRUE(pool->SetLimit(7).ok());
+  EXPECT_THAT(TakeAll(&*pool), ElementsAre(5, 6, 0));
+  for (const int32_t buffer : {6, 5, 4, 3}) pool->GiveBack(buffer);
+  ASSERT_TRUE(pool->SetLimit(4).ok());
+  EXPECT_THAT(TakeAll(&*pool), ElementsAre(3));
+  EXPECT_FALSE(pool->IsSettled(3));
 }
 
 TEST(DevicePoolTest, TheMemoryFollowsTheLimitInChunks) {
