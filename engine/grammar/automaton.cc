@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/base/background_task.h"
 #include "kernels/base/check.h"
 
 namespace tidepool::engine::grammar {
@@ -185,6 +186,7 @@ State Automaton::Close(Draft* draft) {
 }
 
 State Automaton::Compute(State state, int32_t byte_class) {
+  base::LetOthersRun();
   if (states_[state].row < 0) {
     states_[state].row = static_cast<int32_t>(rows_.size());
     rows_.resize(rows_.size() + ir_.regexes().classes(), -1);

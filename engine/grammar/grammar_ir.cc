@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/base/background_task.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/utf8.h"
@@ -17,6 +18,7 @@ GrammarIr::GrammarIr(GrammarLimits limits) : limits_(limits) {
 }
 
 Expr GrammarIr::Intern(Node node, absl::Span<const Expr> kids) {
+  base::LetOthersRun();
   const uint64_t hash = kids.empty() ? absl::HashOf(node.kind, node.x, node.y, node.z)
                                      : absl::HashOf(node.kind, kids);
   const auto [entry, added] = by_hash_.try_emplace(hash, static_cast<Expr>(nodes_.size()));

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "absl/container/flat_hash_set.h"
+#include "kernels/base/background_task.h"
 #include "kernels/base/check.h"
 
 namespace tidepool::engine::grammar {
@@ -38,6 +39,7 @@ uint64_t RegexPool::HashOf(const Node& node, absl::Span<const Regex> kids) const
 }
 
 Regex RegexPool::Intern(Node node, absl::Span<const Regex> kids) {
+  base::LetOthersRun();
   const uint64_t hash = HashOf(node, kids);
   const auto [entry, added] = by_hash_.try_emplace(hash, static_cast<Regex>(nodes_.size()));
   if (!added) {

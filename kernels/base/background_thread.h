@@ -18,7 +18,7 @@ namespace tidepool::base {
 // slice is the shortest that Linux allows (0.1 ms, Linux 6.12 and later), and it is a batch thread,
 // which does not interrupt others when it wakes up. SCHED_IDLE would stop it for so long that
 // threads would wait for the locks that it holds, such as those of malloc: up to 0.5 s were
-// measured.
+// measured. Long work should also call LetOthersRun (background_task.h).
 void LowerThreadPriority();
 
 // Returns the CPU time that the calling thread has used.

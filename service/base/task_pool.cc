@@ -1,7 +1,9 @@
 #include "service/base/task_pool.h"
 
+#include <optional>
 #include <utility>
 
+#include "kernels/base/background_task.h"
 #include "kernels/base/background_thread.h"
 
 namespace tidepool::service {
@@ -10,7 +12,7 @@ TaskPool::TaskPool(int threads, Priority priority) {
   for (int i = 0; i < threads; ++i) {
     threads_.emplace_back([this, priority] {
       if (priority == Priority::kBackground) base::LowerThreadPriority();
-      Run();
+      Run(priority);
     });
   }
 }
@@ -45,7 +47,7 @@ TaskPool::Task TaskPool::TakeNext() {
   return task;
 }
 
-void TaskPool::Run() {
+void TaskPool::Run(Priority priority) {
   while (true) {
     Task task;
     {
@@ -54,6 +56,8 @@ void TaskPool::Run() {
       if (turns_.empty()) return;
       task = TakeNext();
     }
+    std::optional<base::BackgroundTask> background;
+    if (priority == Priority::kBackground) background.emplace();
     task();
   }
 }

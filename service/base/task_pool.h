@@ -20,7 +20,7 @@ namespace tidepool::service {
 // limit the length of their queues. The threads sleep while there is no task.
 class TaskPool {
  public:
-  // kBackground: see LowerThreadPriority.
+  // kBackground: see LowerThreadPriority and BackgroundTask.
   enum class Priority : uint8_t { kNormal, kBackground };
 
   // Requires: threads >= 1.
@@ -36,7 +36,7 @@ class TaskPool {
  private:
   using Task = std::function<void()>;
 
-  void Run();
+  void Run(Priority priority);
   // Removes and returns a task of the queue whose turn it is. Requires: a task is waiting.
   Task TakeNext() TIDEPOOL_REQUIRES(mutex_);
 
