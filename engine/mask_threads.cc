@@ -2,10 +2,22 @@
 
 #include <algorithm>
 
+#include "engine/allowance.h"
+#include "kernels/base/background_task.h"
 #include "kernels/base/background_thread.h"
 #include "kernels/base/clock.h"
 
 namespace tidepool::engine {
+namespace {
+
+// While the first thread computes a mask, the forward pass has one CPU less. A mask may always take
+// kMinQuickTime there. It may take longer while such masks have not disturbed the passes for long.
+// Otherwise, many requests with slow grammars would make all responses slower.
+constexpr absl::Duration kMinQuickTime = absl::Microseconds(100);
+constexpr absl::Duration kMaxDisturbance = absl::Milliseconds(2);
+constexpr double kShareDisturbed = 0.05;
+
+}  // namespace
 
 MaskThreads::~MaskThreads() {
   {
@@ -30,11 +42,8 @@ void MaskThreads::Begin(const StepPlan& plan) {
     jobs.push_back({constraint, {forbidden.begin(), forbidden.end()}});
   }
   if (!jobs.empty() && threads_.empty()) {
-    threads_.emplace_back([this] { Run(&quick_, &slow_); });
-    threads_.emplace_back([this] {
-      base::LowerThreadPriority();
-      Run(&slow_, nullptr);
-    });
+    threads_.emplace_back([this] { RunQuick(); });
+    threads_.emplace_back([this] { RunSlow(); });
   }
   const base::MutexLock lock(&mutex_);
   ++step_;
@@ -63,28 +72,41 @@ void MaskThreads::Wait(absl::Duration patience) {
   left_ = 0;
 }
 
-void MaskThreads::Run(Jobs* jobs, Jobs* slow) {
-  while (true) {
-    Job job;
-    {
-      const base::MutexLock lock(&mutex_);
-      while (jobs->empty() && !stopping_) changed_.Wait(&mutex_);
-      if (stopping_) return;
-      job = std::move(jobs->front());
-      jobs->pop_front();
-    }
-    const absl::Duration end = base::Clock::Real().Monotonic() + SequenceConstraint::kMaxQuickMask;
-    const auto give_up = [slow, end] {
-      return slow != nullptr && base::Clock::Real().Monotonic() >= end;
-    };
-    if (job.constraint->TryComputeMask(job.forbidden, give_up)) {
-      Finish(job);
+std::optional<MaskThreads::Job> MaskThreads::Next(Jobs* jobs) {
+  const base::MutexLock lock(&mutex_);
+  while (jobs->empty() && !stopping_) changed_.Wait(&mutex_);
+  if (stopping_) return std::nullopt;
+  Job job = std::move(jobs->front());
+  jobs->pop_front();
+  return job;
+}
+
+void MaskThreads::RunQuick() {
+  const base::Clock& clock = base::Clock::Real();
+  Allowance allowance(clock.Monotonic(), kMaxDisturbance, kShareDisturbed);
+  while (std::optional<Job> job = Next(&quick_)) {
+    const absl::Duration begin = clock.Monotonic(), cpu_begin = base::ThreadCpuTime();
+    const absl::Duration end = begin + std::max(kMinQuickTime, allowance.Left(begin));
+    const auto give_up = [&clock, end] { return clock.Monotonic() >= end; };
+    const bool done = job->constraint->TryComputeMask(job->forbidden, give_up);
+    allowance.Use(base::ThreadCpuTime() - cpu_begin);
+    if (done) {
+      Finish(*job);
     } else {
-      job.constraint->NoteSlow();
+      job->constraint->NoteSlow();
       const base::MutexLock lock(&mutex_);
-      slow->push_back(std::move(job));
+      slow_.push_back(*std::move(job));
       changed_.NotifyAll();
     }
+  }
+}
+
+void MaskThreads::RunSlow() {
+  base::LowerThreadPriority();
+  while (const std::optional<Job> job = Next(&slow_)) {
+    const base::BackgroundTask task;
+    job->constraint->ComputeMask(job->forbidden);
+    Finish(*job);
   }
 }
 

@@ -15,6 +15,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -29,7 +30,7 @@ namespace tidepool::engine {
 
 // Engine thread only. There are two threads, which start when there are constrained sequences for
 // the first time. The second thread has a low priority. It computes the masks that take the first
-// thread too long, and the next mask of a sequence with such a mask.
+// thread too long, and the next mask of a sequence whose mask was slow().
 class MaskThreads {
  public:
   // `on_late` is called on a mask thread when a mask is ready that Wait did not wait for.
@@ -54,9 +55,12 @@ class MaskThreads {
   };
   using Jobs = std::deque<Job>;
 
-  // Computes the masks of `jobs`. If a mask takes long, its job moves to `slow`, unless `slow` is
-  // null.
-  void Run(Jobs* jobs, Jobs* slow);
+  // Waits for a job, and removes it. Returns nullopt if the object is being destroyed.
+  std::optional<Job> Next(Jobs* jobs);
+  // Computes the masks of quick_. If a mask takes long, its job moves to slow_.
+  void RunQuick();
+  // Computes the masks of slow_.
+  void RunSlow();
   // Records that a mask is ready.
   void Finish(const Job& job);
 

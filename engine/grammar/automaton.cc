@@ -7,7 +7,7 @@
 
 namespace tidepool::engine::grammar {
 
-Automaton::Automaton(const GrammarIr& ir) : ir_(ir) {
+Automaton::Automaton(const GrammarIr& ir) : ir_(ir), compiled_(ir.regexes().stored()) {
   states_.push_back({.row = 0});
   rows_.assign(ir_.regexes().classes(), kDead);
   const Frame end = {kEnd, -1};
@@ -205,6 +205,15 @@ State Automaton::Compute(State state, int32_t byte_class) {
   return result;
 }
 
+State Automaton::After(int32_t stack) {
+  const auto [entry, added] = after_.try_emplace(stack, kDead);
+  if (!added) return entry->second;
+  base::LetOthersRun();
+  Draft draft;
+  Pop(stack, &draft);
+  return entry->second = Close(&draft);
+}
+
 State Automaton::Union(State a, State b) {
   if (a == b || b == kDead) return a;
   if (a == kDead) return b;
@@ -220,7 +229,9 @@ State Automaton::Union(State a, State b) {
 }
 
 size_t Automaton::stored_bytes() const {
-  return 40 * (ir_.size() + stacks_.size() + states_.size() + merged_.size()) +
+  const size_t derived = ir_.regexes().stored() - std::min(compiled_, ir_.regexes().stored());
+  return 40 * (derived + ir_.size() + stacks_.size() + states_.size() + merged_.size() +
+               after_.size()) +
          8 * (frames_.size() + threads_.size()) + 4 * rows_.size();
 }
 

@@ -51,6 +51,8 @@ class Automaton {
     }
     return Compute(state, ir_.regexes().class_of(byte));
   }
+  // Returns the state for the text that follows an expression of a thread with this stack.
+  State After(int32_t stack);
   // Returns the state that accepts every text that `a` or `b` accepts.
   State Union(State a, State b);
 
@@ -106,6 +108,7 @@ class Automaton {
   State Compute(State state, int32_t byte_class);
 
   GrammarIr ir_;
+  const size_t compiled_;  // size of the pool of expressions before any text was read
   std::vector<Frame> frames_;
   std::vector<Group> stacks_;
   absl::flat_hash_map<uint64_t, int32_t> stacks_by_hash_;
@@ -113,6 +116,7 @@ class Automaton {
   std::vector<Thread> threads_;
   std::vector<Group> states_;
   absl::flat_hash_map<uint64_t, int32_t> states_by_hash_;
+  absl::flat_hash_map<int32_t, State> after_;  // by stack
   std::vector<State> rows_;
   State start_ = kDead;
 };

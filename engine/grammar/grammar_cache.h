@@ -30,6 +30,9 @@ class GrammarCache {
   // errors of this. Requires: equal keys have equal grammars.
   absl::StatusOr<std::shared_ptr<const Grammar>> Get(const std::string& key, CompileFn compile);
 
+  // Returns whether Get would not compile.
+  bool Contains(const std::string& key) { return grammars_.Contains(key); }
+
   // Number of times that a grammar was compiled, or an attempt to do so failed.
   int64_t compiled_total() const { return compiled_total_; }
 

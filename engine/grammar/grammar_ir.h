@@ -62,6 +62,7 @@ class GrammarIr {
   explicit GrammarIr(GrammarLimits limits = {});
 
   RegexPool& regexes() { return regexes_; }
+  const RegexPool& regexes() const { return regexes_; }
 
   Expr Match(Regex regex);
   Expr Seq(absl::Span<const Expr> parts);

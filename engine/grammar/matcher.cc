@@ -114,19 +114,16 @@ bool Matcher::TryFillMask(TokenMask* mask, absl::FunctionRef<bool()> give_up) {
   const State at = state();
   {
     const AutomatonLock lock(shared_.get());
-    if (shared_->masks_of != trie_.get()) {
-      shared_->masks.clear();
-      shared_->masks_of = trie_.get();
-    }
+    shared_->SetVocabulary(trie_);
     if (const auto found = shared_->masks.find(at); found != shared_->masks.end()) {
       *mask = found->second;
       return true;
     }
   }
   mask->Clear();
-  if (at != kDead && !TokenWalk(*trie_, shared_.get()).Run(at, mask, give_up)) return false;
+  if (at != kDead && !TokenWalk(trie_, shared_.get(), give_up).Run(at, mask)) return false;
   const AutomatonLock lock(shared_.get());
-  if (shared_->masks_of != trie_.get()) return true;
+  if (shared_->vocabulary != trie_) return true;
   if (shared_->masks.size() >= kMaxStoredMasks) shared_->masks.clear();
   shared_->masks.emplace(at, *mask);
   return true;

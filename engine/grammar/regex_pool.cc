@@ -89,8 +89,9 @@ void RegexPool::Refine(const ByteSet& set) {
     class_of_[byte] = static_cast<uint8_t>(inside[old]);
   }
   if (!changed) return;
-  for (int byte = 255; byte >= 0; --byte)
+  for (int byte = 255; byte >= 0; --byte) {
     class_bytes_[class_of_[byte]] = static_cast<uint8_t>(byte);
+  }
   rows_.clear();
   for (Node& node : nodes_) node.row = -1;
 }
@@ -341,6 +342,28 @@ Regex RegexPool::DeriveConcat(Regex regex, int32_t byte_class) {
     regex = node.y;
   }
   return parts.size() == 1 ? parts[0] : Or(std::move(parts));
+}
+
+// Each repetition has at least one byte, or may be left out. So within `count` - 1 bytes, it does
+// not matter how many more than `count` repetitions must follow, or whether there is a limit above
+// `count`. Only the beginning is clipped, because most counts are there.
+Regex RegexPool::ClipCounts(Regex regex, int32_t count, int depth) {
+  constexpr int kMaxDepth = 4;
+  const Node node = nodes_[regex];
+  if (depth == kMaxDepth) return regex;
+  if (node.kind == Kind::kRepeat) {
+    const int32_t max = node.z > count ? kNoLimit : node.z;
+    const bool same = node.y <= count && max == node.z;
+    return same ? regex : Repeat(node.x, std::min(node.y, count), max);
+  }
+  if (node.kind == Kind::kConcat) {
+    const Regex head = ClipCounts(node.x, count, depth + 1);
+    const Regex tail = ClipCounts(node.y, count, depth + 1);
+    return head == node.x && tail == node.y ? regex : Concat(head, tail);
+  }
+  if (node.kind != Kind::kQuoted) return regex;
+  const Regex content = ClipCounts(node.x, count, depth + 1);
+  return content == node.x ? regex : QuotedAt(node, content, node.y, node.z);
 }
 
 bool RegexPool::Matches(Regex regex, absl::string_view text) {

@@ -99,6 +99,10 @@ class RegexPool {
   // characters that need no escape may come next, up to this number. Returns 0 if the number is
   // unknown.
   int32_t FreeCharacters(Regex regex) const;
+  // Returns an expression that has the same texts up to `bytes` bytes, and the same beginnings of
+  // texts up to this size. Larger counts become equal: the results for a{500,900}, a{499,899} and
+  // a{101,} are the same if `bytes` is 100.
+  Regex Clip(Regex regex, int32_t bytes) { return ClipCounts(regex, bytes + 1, 0); }
   // Returns whether no text matches.
   bool IsNothing(Regex regex) { return !Viable(regex); }
 
@@ -163,6 +167,7 @@ class RegexPool {
   Regex RawDerivative(Regex regex, int32_t byte_class);
   Regex DeriveRaw(Regex regex, int32_t byte_class);
   Regex DeriveConcat(Regex regex, int32_t byte_class);
+  Regex ClipCounts(Regex regex, int32_t count, int depth);
   Regex DeriveQuoted(const Node& node, uint8_t byte);
   Regex DeriveEscape(const Node& node, uint8_t byte);
   void RefineForQuoted();

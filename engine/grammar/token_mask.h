@@ -39,6 +39,21 @@ class TokenMask {
     for (const uint64_t word : words_) count += std::popcount(word);
     return count;
   }
+  void AppendIds(std::vector<int32_t>* ids) const {
+    for (size_t i = 0; i < words_.size(); ++i) {
+      for (uint64_t word = words_[i]; word != 0; word &= word - 1) {
+        ids->push_back(static_cast<int32_t>(i * 64 + std::countr_zero(word)));
+      }
+    }
+  }
+  // Returns the token that comes after `n` others. Requires: 0 <= n < Count().
+  int32_t Nth(int32_t n) const {
+    size_t i = 0;
+    for (; n >= std::popcount(words_[i]); ++i) n -= std::popcount(words_[i]);
+    uint64_t word = words_[i];
+    for (; n > 0; --n) word &= word - 1;
+    return static_cast<int32_t>(i * 64 + std::countr_zero(word));
+  }
   // Returns the token if the set has exactly one.
   std::optional<int32_t> Only() const {
     std::optional<int32_t> only;

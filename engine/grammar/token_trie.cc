@@ -104,6 +104,7 @@ void TokenTrie::Build(const std::vector<std::string>& texts) {
   std::array<std::vector<Entry>, kSliceCharacters.size()> sliced;
   for (int32_t id = 0; id < vocab_size_; ++id) {
     if (text(id).empty()) continue;
+    longest_ = std::max(longest_, static_cast<int32_t>(text(id).size()));
     const int32_t characters = PlainCharacters(text(id));
     const auto slice = static_cast<size_t>(
         std::lower_bound(kSliceCharacters.begin(), kSliceCharacters.end(), characters) -

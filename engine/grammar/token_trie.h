@@ -55,6 +55,7 @@ class TokenTrie {
   TokenTrie(const std::vector<std::string>& texts, absl::Span<const int32_t> stop_ids);
 
   int32_t vocab_size() const { return vocab_size_; }
+  int32_t longest() const { return longest_; }  // bytes of the longest token
   absl::Span<const int32_t> stop_ids() const { return stop_ids_; }
   bool IsStop(int32_t id) const;
   // Returns "" for a token without text.
@@ -68,6 +69,7 @@ class TokenTrie {
   void Build(const std::vector<std::string>& texts);
 
   int32_t vocab_size_ = 0;
+  int32_t longest_ = 0;
   std::vector<int32_t> stop_ids_;
   std::string bytes_;
   std::vector<size_t> offsets_;

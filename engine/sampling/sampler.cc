@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 #include <limits>
 
 #include "absl/status/status.h"
@@ -12,9 +11,9 @@
 #include "absl/strings/str_join.h"
 #include "engine/sampling/philox.h"
 #include "engine/sampling/truncation.h"
+#include "engine/sampling/weights.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
-#include "kernels/math.h"
 
 namespace tidepool::engine {
 namespace {
@@ -47,42 +46,28 @@ double Log(double x) {
   return exponent * kLn2 + 2 * s * series;
 }
 
-// Replaces each value x <= best by e^((x - best) / temperature), with an error of at most 3 ulp.
-// Values below e^-87 become 0. Uses four lanes of plain IEEE operations. So a whole vocabulary
-// takes little time, and every machine computes the same results. The constants are those of
-// kernels::Exp. That function uses fused operations, which are slow on CPUs that emulate them.
-void ExpBelow(float best, float temperature, std::vector<float>* values) {
-  using Floats = float __attribute__((vector_size(16)));
-  using Words = uint32_t __attribute__((vector_size(16)));
-  const size_t count = values->size();
-  values->resize((count + 3) / 4 * 4, best);
-  for (size_t i = 0; i < values->size(); i += 4) {
-    Floats x;
-    std::memcpy(&x, values->data() + i, sizeof(x));
-    x = (x - best) / temperature;
-    const auto tiny = x < kernels::kExpMin;
-    x = tiny ? Floats{} + kernels::kExpMin : x;
-    const Floats shifted = x * kernels::kExpLog2E + kernels::kRoundingShift;
-    const Floats n = shifted - kernels::kRoundingShift;
-    const Floats r = (x - n * kernels::kExpLn2High) - n * kernels::kExpLn2Low;
-    Floats p = r * kernels::kExpC5 + kernels::kExpC4;
-    p = p * r + kernels::kExpC3;
-    p = p * r + kernels::kExpC2;
-    p = p * r + kernels::kExpC1;
-    p = p * r + kernels::kExpC0;
-    p = p * (r * r) + r + 1.0f;
-    // The low bits of `shifted` are n, which is from -126 to 0.
-    const Words power = ((Words)shifted + 127) << 23;
-    const Floats result = tiny ? Floats{} : p * (Floats)power;
-    std::memcpy(values->data() + i, &result, sizeof(result));
-  }
-  values->resize(count);
-}
-
 // Sets a logit. A finite logit stays finite, because extreme parameters must not look like a fault
 // of the model.
 void SetFinite(float value, float* logit) {
   if (std::isfinite(*logit)) *logit = std::clamp(value, -kLargest, kLargest);
+}
+
+// Returns whether tokens must be removed before the draw, or their probabilities are reported.
+bool NeedsCandidates(const SampleInput& input) {
+  const SamplingParams& params = *input.params;
+  return params.top_k > 0 || params.top_p < 1 || params.min_p > 0 || params.typical_p < 1 ||
+         params.top_n_sigma > 0 || params.xtc_probability > 0 || input.processed_logprobs;
+}
+
+// Returns whether top_p is the only one of the steps 5 to 10. top_k is not looked at.
+bool HasOnlyTopP(const SamplingParams& params) {
+  return params.top_p < 1 && params.min_p == 0 && params.typical_p == 1 && params.top_n_sigma == 0;
+}
+
+// The candidates with smaller weights than this have, together, less weight than top_p excludes.
+// `count` candidates have the weight `total`.
+double Negligible(double top_p, double total, size_t count) {
+  return (1 - top_p) * total / static_cast<double>(count) * 0.999;
 }
 
 // The purpose of a random number.
@@ -98,26 +83,6 @@ double Uniform(const SampleInput& input, Purpose purpose) {
                  {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   const uint64_t bits = (uint64_t{random[1]} << 32 | random[0]) >> 11;
   return static_cast<double>(bits) * 0x1p-53;
-}
-
-kernels::ArgMax FindArgMax(absl::Span<const float> logits) {
-  kernels::ArgMax best;
-  best.value = -kInfinity;
-  bool sound = true;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const float value = logits[i];
-    sound &= value < kInfinity;  // false if the value is +infinity or NaN
-    if (value > best.value) {
-      best.index = static_cast<int32_t>(i);
-      best.value = value;
-    }
-  }
-  for (size_t i = 0; !sound && best.unsound < 0; ++i) {
-    if (logits[i] < kInfinity) continue;
-    best.unsound = static_cast<int32_t>(i);
-    best.unsound_value = logits[i];
-  }
-  return best;
 }
 
 // Returns the error for a request that excludes all tokens, although the model's logits are valid.
@@ -154,11 +119,13 @@ absl::StatusOr<SampledToken> Sampler::Sample(absl::Span<const float> logits,
                                              const SampleInput& input) {
   CHECK(!logits.empty());
   const absl::Span<const float> adjusted = Adjust(logits, input);
-  const kernels::ArgMax best = FindArgMax(adjusted);
-  if (best.index < 0 && FindArgMax(logits).index >= 0) return NothingLeft(input);
-  SampledToken token;
-  ASSIGN_OR_RETURN(token.token_id, ArgMaxToken(best));
-  if (input.params->temperature > 0) token.token_id = Draw(adjusted, best.value, input);
+  kernels::ArgMax best = FindBest(adjusted);
+  if (best.index < 0 && FindBest(logits).index >= 0) return NothingLeft(input);
+  if (best.unsound >= 0) best.unsound = TokenAt(best.unsound);
+  int32_t index = 0;
+  ASSIGN_OR_RETURN(index, ArgMaxToken(best));
+  if (input.params->temperature > 0) index = Draw(adjusted, best.value, input);
+  SampledToken token = {.token_id = TokenAt(index), .logprob = std::nullopt};
   if (!input.top_logprobs.has_value()) return token;
   const int32_t top = *input.top_logprobs;
   if (!input.processed_logprobs) {
@@ -174,7 +141,7 @@ absl::StatusOr<SampledToken> Sampler::Sample(absl::Span<const float> logits,
 absl::StatusOr<TokenLogprob> Sampler::Score(absl::Span<const float> logits, int32_t token,
                                             int32_t top) {
   CHECK_LT(static_cast<size_t>(token), logits.size());
-  RETURN_IF_ERROR(ArgMaxToken(FindArgMax(logits)).status());
+  RETURN_IF_ERROR(ArgMaxToken(FindBest(logits)).status());
   TokenLogprob scored = Logprob(logits, token, top);
   const Candidate own{logits[token], token};
   scored.rank = 1;
@@ -185,13 +152,21 @@ absl::StatusOr<TokenLogprob> Sampler::Score(absl::Span<const float> logits, int3
 }
 
 // Returns the logits after the first four steps. If these steps change nothing, returns the same
-// span.
+// span. If they only remove the tokens that a constraint forbids, which can be nearly all tokens,
+// returns the logits of the others without gaps, and sets only_.
 absl::Span<const float> Sampler::Adjust(absl::Span<const float> logits, const SampleInput& input) {
   const SamplerState& state = *input.state;
-  const bool filtered =
-      !input.forbidden.empty() || state.filter.has_value() || input.allowed != nullptr;
+  const bool filtered = !input.forbidden.empty() || state.filter.has_value();
   const bool penalties = state.counts.has_value() || state.dry.has_value();
-  if (input.params->logit_bias.empty() && !filtered && !penalties) return logits;
+  only_ = nullptr;
+  row_size_ = logits.size();
+  if (input.params->logit_bias.empty() && !filtered && !penalties) {
+    if (input.allowed == nullptr) return logits;
+    if (!input.processed_logprobs) {
+      only_ = input.allowed;
+      return Gather(*only_, logits, &adjusted_);
+    }
+  }
   adjusted_.assign(logits.begin(), logits.end());
   for (const auto& [id, bias] : input.params->logit_bias) {
     if (static_cast<size_t>(id) < adjusted_.size()) SetFinite(adjusted_[id] + bias, &adjusted_[id]);
@@ -288,13 +263,9 @@ void Sampler::SelectTop(absl::Span<const float> logits, size_t count) {
   std::sort_heap(candidates_.begin(), candidates_.end(), Better);
 }
 
-// Keeps the smallest number of best candidates whose weights together reach the share `top_p`.
-void Sampler::KeepTopP(double top_p) {
-  double total = 0;
-  for (const Candidate& candidate : candidates_) total += candidate.value;
-  // The candidates with smaller weights than this have, together, less weight than top_p excludes.
-  const double negligible = (1 - top_p) * total / static_cast<double>(candidates_.size()) * 0.999;
-  std::erase_if(candidates_, [negligible](const Candidate& c) { return c.value < negligible; });
+// Keeps the smallest number of best candidates whose weights together reach the share `top_p` of
+// `total`, the weight of all candidates. Those with less weight than Negligible may be missing.
+void Sampler::KeepTopP(double top_p, double total) {
   double mass = 0;
   const auto reached = [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
@@ -316,9 +287,9 @@ void Sampler::KeepTopP(double top_p) {
   reached(few, candidates_.size());
 }
 
-// Removes candidates from candidates_. Requires: the candidates have weights. top_n_sigma is here
-// and not before the temperature, because it removes logits below a limit, as min_p and top_k do.
-// The order of these three steps changes nothing.
+// Applies the steps from top_n_sigma to top_p to candidates_. Requires: the candidates have
+// weights. top_n_sigma is here and not before the temperature, because it removes logits below a
+// limit, as min_p and top_k do. The order of these three steps changes nothing.
 void Sampler::Truncate(absl::Span<const float> logits, float best, const SampleInput& input) {
   const SamplingParams& params = *input.params;
   if (params.top_n_sigma > 0) KeepTopNSigma(logits, best, params.top_n_sigma, &candidates_);
@@ -326,36 +297,26 @@ void Sampler::Truncate(absl::Span<const float> logits, float best, const SampleI
     KeepTypical({.logits = logits, .best = best, .temperature = params.temperature},
                 params.typical_p, &candidates_, &weights_);
   }
-  if (params.top_p < 1) KeepTopP(params.top_p);
-  if (params.xtc_probability > 0 && Uniform(input, Purpose::kXtc) < params.xtc_probability) {
-    ExcludeTopChoices(params.xtc_threshold, &candidates_);
-  }
+  if (params.top_p >= 1) return;
+  double total = 0;
+  for (const Candidate& candidate : candidates_) total += candidate.value;
+  const double negligible = Negligible(params.top_p, total, candidates_.size());
+  std::erase_if(candidates_, [negligible](const Candidate& c) { return c.value < negligible; });
+  KeepTopP(params.top_p, total);
 }
 
 int32_t Sampler::Draw(absl::Span<const float> logits, float best, const SampleInput& input) {
   const SamplingParams& params = *input.params;
-  const bool top_k = params.top_k > 0 && params.top_k < static_cast<int64_t>(logits.size());
-  weights_.clear();
-  if (top_k) {
-    SelectTop(logits, params.top_k);
-    for (const Candidate& candidate : candidates_) weights_.push_back(candidate.value);
-  } else {
-    weights_.assign(logits.begin(), logits.end());
+  const double random = Uniform(input, Purpose::kDraw);
+  if (!NeedsCandidates(input)) {
+    const absl::Span<const float> weights =
+        ComputeWeights(logits, best, params.temperature, &weights_);
+    return static_cast<int32_t>(DrawIndex(weights, random, &sums_));
   }
-  ExpBelow(best, params.temperature, &weights_);
-  if (!top_k) candidates_.clear();
-  size_t kept = 0;
-  candidates_.resize(weights_.size());
-  for (size_t i = 0; i < weights_.size(); ++i) {
-    const int32_t id = top_k ? candidates_[i].id : static_cast<int32_t>(i);
-    candidates_[kept] = {weights_[i], id};
-    kept += weights_[i] > 0 && weights_[i] >= params.min_p;
-  }
-  candidates_.resize(kept);
-  Truncate(logits, best, input);
+  FindCandidates(logits, best, input);
   double total = 0;
   for (const Candidate& candidate : candidates_) total += candidate.value;
-  const double target = Uniform(input, Purpose::kDraw) * total;
+  const double target = random * total;
   double mass = 0;
   for (const Candidate& candidate : candidates_) {
     mass += candidate.value;
@@ -364,13 +325,46 @@ int32_t Sampler::Draw(absl::Span<const float> logits, float best, const SampleIn
   return candidates_.back().id;  // the last sum equals `total`, and `target` is less than it
 }
 
+// Sets candidates_ to the tokens that may be drawn, with their weights.
+void Sampler::FindCandidates(absl::Span<const float> logits, float best, const SampleInput& input) {
+  const SamplingParams& params = *input.params;
+  const bool top_k = params.top_k > 0 && static_cast<size_t>(params.top_k) < row_size_;
+  if (top_k) {
+    SelectTop(logits, params.top_k);
+    top_logits_.clear();
+    for (const Candidate& candidate : candidates_) top_logits_.push_back(candidate.value);
+  }
+  const absl::Span<const float> weights =
+      ComputeWeights(top_k ? top_logits_ : logits, best, params.temperature, &weights_);
+  if (!top_k && HasOnlyTopP(params)) {
+    // Few of the tokens become candidates.
+    const double total = SumWeights(weights);
+    const double negligible = Negligible(params.top_p, total, weights.size());
+    candidates_.clear();
+    for (size_t i = 0; i < weights.size(); ++i) {
+      if (weights[i] < negligible) continue;
+      candidates_.push_back({weights[i], static_cast<int32_t>(i)});
+    }
+    KeepTopP(params.top_p, total);
+  } else {
+    size_t kept = 0;
+    candidates_.resize(weights.size());
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const int32_t id = top_k ? candidates_[i].id : static_cast<int32_t>(i);
+      candidates_[kept] = {weights[i], id};
+      kept += weights[i] > 0 && weights[i] >= params.min_p;
+    }
+    candidates_.resize(kept);
+    Truncate(logits, best, input);
+  }
+  if (params.xtc_probability > 0 && Uniform(input, Purpose::kXtc) < params.xtc_probability) {
+    ExcludeTopChoices(params.xtc_threshold, &candidates_);
+  }
+}
+
 TokenLogprob Sampler::Logprob(absl::Span<const float> logits, int32_t token, int32_t top) {
   const float best = *std::max_element(logits.begin(), logits.end());
-  weights_.assign(logits.begin(), logits.end());
-  ExpBelow(best, 1, &weights_);
-  double total = 0;
-  for (const float weight : weights_) total += weight;
-  const double log_total = best + Log(total);
+  const double log_total = best + Log(SumWeights(ComputeWeights(logits, best, 1, &weights_)));
   TokenLogprob result;
   result.token_id = token;
   result.logprob = static_cast<float>(logits[token] - log_total);

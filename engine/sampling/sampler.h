@@ -88,10 +88,13 @@ class Sampler {
   absl::Span<const float> Adjust(absl::Span<const float> logits, const SampleInput& input);
   void AddPenalties(const SampleInput& input);
   void SelectTop(absl::Span<const float> logits, size_t count);
-  void KeepTopP(double top_p);
+  void KeepTopP(double top_p, double total);
   void Truncate(absl::Span<const float> logits, float best, const SampleInput& input);
   void SortFrom(size_t first);
   int32_t Draw(absl::Span<const float> logits, float best, const SampleInput& input);
+  void FindCandidates(absl::Span<const float> logits, float best, const SampleInput& input);
+  // The token of an index into the span that Adjust returned.
+  int32_t TokenAt(int32_t index) const { return only_ == nullptr ? index : only_->Nth(index); }
   TokenLogprob Logprob(absl::Span<const float> logits, int32_t token, int32_t top);
   // Like Score, for the distribution of the latest Draw.
   TokenLogprob DrawnLogprob(int32_t token, int32_t top);
@@ -100,6 +103,12 @@ class Sampler {
   std::vector<Candidate> candidates_;
   std::vector<Candidate> sorted_;
   std::vector<float> weights_;
+  std::vector<float> top_logits_;
+  std::vector<double> sums_;
+  // For the current call: the size of the row of logits, and, if set, the only tokens whose logits
+  // Adjust returned, in the order of their ids.
+  size_t row_size_ = 0;
+  const grammar::TokenMask* only_ = nullptr;
   DryPenalty dry_;
 };
 

@@ -1,6 +1,7 @@
 #include "engine/sampling/token_filter.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <limits>
 #include <string>
@@ -29,6 +30,36 @@ void KeepOnly(const grammar::TokenMask& allowed, absl::Span<float> logits) {
   }
   const size_t known = std::min(logits.size(), static_cast<size_t>(allowed.size()));
   std::fill(logits.begin() + static_cast<int64_t>(known), logits.end(), -kInfinity);
+}
+
+absl::Span<const float> Gather(const grammar::TokenMask& allowed, absl::Span<const float> logits,
+                               std::vector<float>* memory) {
+  // If more tokens of a word are allowed than this, all 64 are copied, without jumps.
+  constexpr int kMany = 24;
+  if (memory->size() < logits.size()) memory->resize(logits.size());
+  float* next = memory->data();
+  const size_t whole = std::min(logits.size() / 64, allowed.words().size());
+  for (size_t i = 0; i < whole; ++i) {
+    const float* values = logits.data() + i * 64;
+    uint64_t word = allowed.words()[i];
+    if (word == ~uint64_t{0}) {
+      next = std::copy(values, values + 64, next);
+    } else if (std::popcount(word) > kMany) {
+      // The value after the last one is written too. It is inside of `memory`, because this word
+      // has a token that is not allowed.
+      for (size_t id = 0; id < 64; ++id) {
+        *next = values[id];
+        next += word >> id & 1;
+      }
+    } else {
+      for (; word != 0; word &= word - 1) *next++ = values[std::countr_zero(word)];
+    }
+  }
+  const size_t end = std::min(logits.size(), static_cast<size_t>(allowed.size()));
+  for (size_t id = whole * 64; id < end; ++id) {
+    if (allowed.Test(static_cast<int32_t>(id))) *next++ = logits[id];
+  }
+  return absl::MakeConstSpan(*memory).first(next - memory->data());
 }
 
 absl::StatusOr<TokenFilter> TokenFilter::Create(const SamplingParams& params,

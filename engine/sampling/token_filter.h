@@ -16,6 +16,11 @@ namespace tidepool::engine {
 // Sets the logits of all tokens that are not in `allowed` to -infinity.
 void KeepOnly(const grammar::TokenMask& allowed, absl::Span<float> logits);
 
+// Returns the logits of the tokens of `allowed`, in the order of their ids. They are in `memory`,
+// which only grows.
+absl::Span<const float> Gather(const grammar::TokenMask& allowed, absl::Span<const float> logits,
+                               std::vector<float>* memory);
+
 // Immutable.
 class TokenFilter {
  public:

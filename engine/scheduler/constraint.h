@@ -24,9 +24,8 @@ namespace tidepool::engine {
 // state depends only on the output tokens.
 class SequenceConstraint {
  public:
-  // A mask that takes at least this CPU time is slow. Most masks take a tenth of it. Meanwhile the
-  // forward pass has one CPU less.
-  static constexpr absl::Duration kMaxQuickMask = absl::Microseconds(500);
+  // A mask that takes more CPU time than this is slow. Nearly all masks take a tenth of it.
+  static constexpr absl::Duration kMaxQuickMask = absl::Milliseconds(2);
 
   // Returns null if the request has neither a grammar nor a limit on reasoning. Replays the output
   // tokens of earlier attempts. Returns INVALID_ARGUMENT if the grammar does not allow these
@@ -51,7 +50,7 @@ class SequenceConstraint {
   // The CPU time that the latest mask took. The next mask may take as long. Requires: !computing().
   absl::Duration mask_time() const { return mask_time_; }
   bool slow() const { return mask_time_ > kMaxQuickMask; }
-  // For the caller of TryComputeMask, if it gave up after kMaxQuickMask.
+  // For a caller of TryComputeMask that gave up: until the mask is computed, it counts as slow.
   void NoteSlow() { mask_time_ = absl::InfiniteDuration(); }
   // Returns the only token that may come next, if there is one. Requires: ready().
   std::optional<int32_t> only() const { return allows_all() ? std::nullopt : mask_.Only(); }

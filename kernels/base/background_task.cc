@@ -24,13 +24,16 @@ BackgroundTask::BackgroundTask(const Clock* clock, absl::FunctionRef<void()> yie
 BackgroundTask::~BackgroundTask() { current_task = nullptr; }
 
 void BackgroundTask::EndTurn() {
-  if (clock_->Monotonic() < turn_end_) return;
   yield_();
   turn_end_ = clock_->Monotonic() + kTurn;
 }
 
+bool TurnIsOver() {
+  return current_task != nullptr && current_task->clock_->Monotonic() >= current_task->turn_end_;
+}
+
 void LetOthersRun() {
-  if (current_task != nullptr) current_task->EndTurn();
+  if (TurnIsOver()) current_task->EndTurn();
 }
 
 }  // namespace tidepool::base

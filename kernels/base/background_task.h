@@ -35,6 +35,7 @@ class BackgroundTask {
   BackgroundTask& operator=(const BackgroundTask&) = delete;
 
  private:
+  friend bool TurnIsOver();
   friend void LetOthersRun();
   void EndTurn();
 
@@ -46,6 +47,9 @@ class BackgroundTask {
 // Gives up the CPU if the calling thread has a BackgroundTask and its turn is over. Other threads
 // that are ready to run then run first. Does nothing on a thread without a BackgroundTask.
 void LetOthersRun();
+
+// Returns whether LetOthersRun would give up the CPU. For code that releases a lock before it.
+bool TurnIsOver();
 
 }  // namespace tidepool::base
 

@@ -43,6 +43,14 @@ class RecentCache {
     return value;
   }
 
+  // Returns whether the value of `key` is in the cache. This does not count as a use, and another
+  // thread's Get can remove the value afterwards.
+  bool Contains(const Key& key) {
+    const MutexLock lock(&mutex_);
+    return std::any_of(entries_.begin(), entries_.end(),
+                       [&key](const Entry& entry) { return entry.key == key; });
+  }
+
  private:
   struct Entry {
     Key key;

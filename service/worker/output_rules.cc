@@ -147,15 +147,19 @@ absl::StatusOr<std::optional<engine::ReasoningLimit>> LimitOf(const WorkerModel&
   return limit;
 }
 
+char LetterOf(ReasoningStart reasoning) {
+  return static_cast<char>('0' + static_cast<int>(reasoning));
+}
+
 // Returns the key of the grammar in the model's cache: everything that the grammar depends on,
-// except the model.
+// except the model. The first letter is that of `reasoning`.
 std::string KeyOf(const worker::v1::Start& start, ReasoningStart reasoning) {
   worker::v1::Start part;
   *part.mutable_constraint() = start.constraint();
   *part.mutable_chat() = start.chat();
   part.mutable_chat()->clear_thinking_budget_tokens();
   part.mutable_chat()->clear_continue_final_message();
-  return absl::StrCat("rules ", static_cast<int>(reasoning), " ", part.SerializeAsString());
+  return LetterOf(reasoning) + part.SerializeAsString();
 }
 
 }  // namespace
@@ -179,14 +183,25 @@ absl::Status ConstrainOutput(const WorkerModel& model, const worker::v1::Start& 
   return absl::OkStatus();
 }
 
-bool MayConstrainOutput(const worker::v1::Start& start) {
+OutputWork WorkFor(const WorkerModel& model, const worker::v1::Start& start) {
   const worker::v1::ChatOutput& chat = start.chat();
   // The tools are not parsed here, because that would take time. The key "strict" can also be
   // written with escapes.
   const bool may_be_strict = absl::StrContains(chat.tools_json(), "\"strict\"") ||
                              absl::StrContains(chat.tools_json(), "\\u");
-  return start.has_constraint() || chat.has_thinking_budget_tokens() || chat.has_tool_choice() ||
-         chat.has_parallel_tool_calls() || may_be_strict;
+  const bool may_compile = start.has_constraint() || chat.has_tool_choice() ||
+                           chat.has_parallel_tool_calls() || may_be_strict;
+  if (!may_compile) {
+    return chat.has_thinking_budget_tokens() ? OutputWork::kShort : OutputWork::kNone;
+  }
+  if (model.grammars == nullptr) return OutputWork::kShort;
+  std::string key = KeyOf(start, ReasoningStart::kNone);
+  for (const ReasoningStart reasoning :
+       {ReasoningStart::kNone, ReasoningStart::kOptional, ReasoningStart::kOpen}) {
+    key[0] = LetterOf(reasoning);
+    if (model.grammars->Contains(key)) return OutputWork::kShort;
+  }
+  return OutputWork::kLong;
 }
 
 absl::Status CheckOutputRules(const WorkerModel& model, const v1::GenerateRequest& request,

@@ -26,10 +26,17 @@ namespace tidepool::service {
 absl::Status ConstrainOutput(const WorkerModel& model, const worker::v1::Start& start,
                              engine::GenerationRequest* request);
 
-// Returns false if ConstrainOutput would do nothing and return OK. If it returns true,
-// ConstrainOutput can take long, because it may compile a grammar. This function itself takes
-// little time.
-bool MayConstrainOutput(const worker::v1::Start& start);
+// Where ConstrainOutput should run.
+enum class OutputWork : uint8_t {
+  kNone,   // it would do nothing and return OK
+  kShort,  // it will probably compile nothing
+  kLong,   // it may compile a grammar
+};
+
+// Takes little time. The result can be kShort although a grammar must be compiled: if the cache has
+// the grammar only for prompts with another ReasoningStart, or drops it before ConstrainOutput
+// runs.
+OutputWork WorkFor(const WorkerModel& model, const worker::v1::Start& start);
 
 // Returns the error that ConstrainOutput will return for the request with this prompt.
 // `in_reasoning` is as in PrepareResponse. The compiled grammar stays in the model's cache, and

@@ -54,12 +54,14 @@ void RunSession::Start(const worker::v1::Start& start, absl::Duration deadline) 
   max_tokens_ = start.prepared().stopping().max_tokens();
   reasoning_.OnStart(start);
   started_at_ = context_.clock->Monotonic();
-  if (MayConstrainOutput(start)) return SubmitInBackground(start, *std::move(request));
+  if (const OutputWork work = WorkFor(model, start); work != OutputWork::kNone) {
+    return SubmitConstrained(start, work, *std::move(request));
+  }
   OnStream(context_.engine->Submit(*std::move(request)));
 }
 
-void RunSession::SubmitInBackground(const worker::v1::Start& start,
-                                    engine::GenerationRequest request) {
+void RunSession::SubmitConstrained(const worker::v1::Start& start, OutputWork work,
+                                   engine::GenerationRequest request) {
   // Copy only the fields that ConstrainOutput reads.
   auto rules = std::make_shared<worker::v1::Start>();
   rules->mutable_prepared()->set_in_reasoning(start.prepared().in_reasoning());
@@ -68,16 +70,19 @@ void RunSession::SubmitInBackground(const worker::v1::Start& start,
   auto asked = std::make_shared<engine::GenerationRequest>(std::move(request));
   // Runs have a queue of their own, so that a run does not wait for all prompts of its principal.
   const std::string line = absl::StrCat("runs of ", asked->principal);
-  context_.in_background(line, [model = context_.model, engine = context_.engine,
-                                loop = context_.loop, weak = weak_from_this(), rules, asked] {
-    if (weak.expired()) return;
-    absl::Status constrained = ConstrainOutput(*model, *rules, asked.get());
-    auto stream = std::make_shared<NewStream>(constrained.ok() ? engine->Submit(std::move(*asked))
-                                                               : NewStream(std::move(constrained)));
-    loop->Post([weak, stream] {
-      if (const auto session = weak.lock()) session->OnStream(std::move(*stream));
-    });
-  });
+  context_.constrain(line, work,
+                     [model = context_.model, engine = context_.engine, loop = context_.loop,
+                      weak = weak_from_this(), rules, asked] {
+                       if (weak.expired()) return;
+                       absl::Status constrained = ConstrainOutput(*model, *rules, asked.get());
+                       auto stream = std::make_shared<NewStream>(
+                           constrained.ok() ? engine->Submit(std::move(*asked))
+                                            : NewStream(std::move(constrained)));
+                       loop->Post([weak, stream] {
+                         if (const auto session = weak.lock())
+                           session->OnStream(std::move(*stream));
+                       });
+                     });
 }
 
 void RunSession::OnStream(NewStream stream) {

@@ -17,6 +17,7 @@
 #include "service/base/event_loop.h"
 #include "service/base/log_level.h"
 #include "service/worker/migration_offer.h"
+#include "service/worker/output_rules.h"
 #include "service/worker/run_log_line.h"
 #include "service/worker/run_reasoning.h"
 #include "service/worker/worker_model.h"
@@ -41,9 +42,10 @@ struct RunContext {
   engine::Engine* engine = nullptr;
   Executor* loop = nullptr;
   const base::Clock* clock = nullptr;
-  // Runs a task on another thread, because it may take long. Each `line` has its own queue of
-  // tasks, and the queues take turns. The loop must outlive the task.
-  std::function<void(const std::string& line, std::function<void()> task)> in_background;
+  // Runs a task that calls ConstrainOutput on another thread, which depends on `work`. Each `line`
+  // has its own queue of tasks, and the queues take turns. The loop must outlive the task.
+  std::function<void(const std::string& line, OutputWork work, std::function<void()> task)>
+      constrain;
 };
 
 // Every function must run on RunContext::loop. While a write is
@@ -82,7 +84,8 @@ class RunSession : public std::enable_shared_from_this<RunSession> {
   void Start(const worker::v1::Start& start, absl::Duration deadline);
   // Compiles the grammar of the response and submits the request in the background. OnStream gets
   // the result on the loop.
-  void SubmitInBackground(const worker::v1::Start& start, engine::GenerationRequest request);
+  void SubmitConstrained(const worker::v1::Start& start, OutputWork work,
+                         engine::GenerationRequest request);
   void OnStream(NewStream stream);
   void AddCredit(int64_t tokens);
   void Pump();

@@ -59,13 +59,14 @@ int64_t ResidentBytes() {
 }
 
 RunContext ContextOf(WorkerCore* core) {
-  return {.model = &core->model(),
-          .engine = core->engine(),
-          .loop = core->loop(),
-          .clock = &base::Clock::Real(),
-          .in_background = [core](const std::string& line, std::function<void()> task) {
-            core->compile_pool()->Post(line, std::move(task));
-          }};
+  return {
+      .model = &core->model(),
+      .engine = core->engine(),
+      .loop = core->loop(),
+      .clock = &base::Clock::Real(),
+      .constrain = [core](const std::string& line, OutputWork work, std::function<void()> task) {
+        core->PoolFor(work)->Post(line, std::move(task));
+      }};
 }
 
 // The gRPC stream of a Run call. It deletes itself on the loop, after all tasks that it has posted
@@ -240,8 +241,8 @@ WorkerCore::WorkerCore(const WorkerModel* model, engine::Engine* engine, std::st
       log_(std::move(log)),
       started_(base::Clock::Real().Monotonic()),
       process_id_(DrawSeed()),
-      pool_(kPoolThreads),
       text_pool_(kTextThreads),
+      pool_(kPoolThreads),
       compile_pool_(kCompileThreads, TaskPool::Priority::kBackground) {}
 
 WorkerCore::~WorkerCore() { loop_.Stop(); }
@@ -361,7 +362,7 @@ grpc::ServerUnaryReactor* WorkerService::Prepare(grpc::CallbackServerContext* co
   context->AddInitialMetadata(kTakenByWorker, "1");
   worker::v1::Start output;
   CopyConstraint(request->request(), &output);
-  TaskPool* const pool = MayConstrainOutput(output) ? core_->compile_pool() : core_->pool();
+  TaskPool* const pool = core_->PoolFor(WorkFor(core_->model(), output));
   return OnPool({core_, pool, request->caller().principal()}, gate_, context, response,
                 [core = core_, request] {
                   return service::Prepare(*request, {.model = &core->model(),

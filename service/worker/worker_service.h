@@ -21,6 +21,7 @@
 #include "service/base/log_level.h"
 #include "service/base/stats_watch.h"
 #include "service/base/task_pool.h"
+#include "service/worker/output_rules.h"
 #include "service/worker/run_session.h"
 #include "service/worker/stall_detector.h"
 #include "service/worker/worker_admin.h"
@@ -43,7 +44,8 @@ class WorkerCore {
   Executor* loop() { return &loop_; }
   TaskPool* pool() { return &pool_; }
   TaskPool* text_pool() { return &text_pool_; }
-  TaskPool* compile_pool() { return &compile_pool_; }
+  // The pool for a request with this work.
+  TaskPool* PoolFor(OutputWork work) { return work == OutputWork::kLong ? &compile_pool_ : &pool_; }
   ActiveCalls* runs() { return &runs_; }
   ActiveCalls* unary_calls() { return &unary_calls_; }
   WorkerAdmin* admin() { return &admin_; }
@@ -115,13 +117,12 @@ class WorkerCore {
   };
   std::optional<EngineWatch> engine_watch_;
   bool ticking_ = false;  // used on the loop only
-  TaskPool pool_;         // for prompts, and for texts that fronts need to serve requests
   // for Tokenize and Detokenize calls of clients, which are not counted in a principal's limits
   TaskPool text_pool_;
   EventLoop loop_;
-  // For requests whose grammars may have to be compiled. Its tasks post to the loop, so it is
-  // destroyed first.
-  TaskPool compile_pool_;
+  // The tasks of these pools post to the loop, so they are destroyed first.
+  TaskPool pool_;  // for prompts, known grammars, and texts that fronts need to serve requests
+  TaskPool compile_pool_;  // for requests whose grammars may have to be compiled
 };
 
 class WorkerService final : public worker::v1::Worker::CallbackService {

@@ -5,8 +5,8 @@ Usage: constraint_bench.py MODEL.gguf [--old BINARY] [--streams 8] [--tokens 192
                            [--threads 2] [--json]
 
 Each round generates --tokens tokens in each of --streams requests at once: without a constraint, with
-a schema of objects, and with a schema of a long string, whose masks are the largest. All prompts,
-seeds and numbers of tokens are equal. With --old, a server of that binary runs beside the other one
+a schema of objects, and with a schema of a long string, whose masks are the largest. In one round, all
+prompts, seeds and numbers of tokens are equal. With --old, a server of that binary runs beside the other one
 and generates without a constraint. Every second round has the reverse order. Before the first round,
 each kind runs once, so grammars are compiled.
 
@@ -50,9 +50,9 @@ class Bench:
         fields = pathlib.Path(f"/proc/{self.server.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS
 
-    def send(self, number, schema, lengths):
+    def send(self, number, seed, schema, lengths):
         request = harness.make_request(text=f"List {number} of animals in a story:", temperature=1,
-                                       max_tokens=self.args.tokens, seed=number)
+                                       max_tokens=self.args.tokens, seed=seed)
         if schema is None:
             request.stopping.ignore_eos = True
         else:
@@ -60,11 +60,13 @@ class Bench:
         answer = self.client.inference.Complete(request, timeout=600)
         lengths.append(answer.usage.completion_tokens)
 
-    def run(self, schema):
-        """Returns tokens per second, and tokens per second of CPU time."""
+    def run(self, schema, number):
+        """Returns tokens per second, and tokens per second of CPU time. Each round has its own seeds,
+        so masks of earlier rounds are of little use."""
         lengths = []
-        threads = [threading.Thread(target=self.send, args=(number, schema, lengths))
-                   for number in range(self.args.streams)]
+        threads = [threading.Thread(target=self.send,
+                                    args=(stream, number * self.args.streams + stream, schema, lengths))
+                   for stream in range(self.args.streams)]
         cpu, begin = self.cpu_seconds(), time.perf_counter()
         for thread in threads:
             thread.start()
@@ -79,14 +81,14 @@ class Bench:
 def measure(args):
     """Returns {kind: [(tokens per second, tokens per second of CPU time) of each round]}."""
     new = Bench(os.environ["TIDEPOOL_BINARY"], args)
-    sides = {kind: lambda schema=schema: new.run(schema) for kind, schema in SCHEMAS.items()}
+    sides = {kind: lambda number, schema=schema: new.run(schema, number) for kind, schema in SCHEMAS.items()}
     if args.old:
         old = Bench(args.old, args)
-        sides = {"old": lambda: old.run(None), **sides}
+        sides = {"old": lambda number: old.run(None, number), **sides}
     rows = {kind: [] for kind in sides}
     for number in range(args.rounds + 1):
         for kind in sides if number % 2 == 0 else reversed(sides):
-            speeds = sides[kind]()
+            speeds = sides[kind](number)
             if number > 0:
                 rows[kind].append(speeds)
         if number > 0:

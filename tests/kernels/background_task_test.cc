@@ -52,7 +52,11 @@ TEST_F(BackgroundTaskTest, ALongTaskGivesUpTheCpuAfterEachTurn) {
   EXPECT_EQ(Work(kUndisturbed), 1);
   // The time of the others does not count.
   EXPECT_EQ(Work(kTurn - kStep), 0);
+  EXPECT_FALSE(TurnIsOver());
+  clock_.Advance(kStep);
+  EXPECT_TRUE(TurnIsOver());
   EXPECT_EQ(Work(kStep), 1);
+  EXPECT_FALSE(TurnIsOver());
   EXPECT_EQ(Work(7 * kTurn), 7);
   End();
   Begin();

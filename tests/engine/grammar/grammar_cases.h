@@ -29,6 +29,13 @@ inline GrammarSource Gbnf(std::string text) {
   return {.kind = GrammarKind::kGbnf, .text = std::move(text)};
 }
 
+// Returns an array of equal elements.
+inline std::string Elements(int count, const std::string& element) {
+  std::string text = "[" + element;
+  for (int i = 1; i < count; ++i) text += ", " + element;
+  return text + "]";
+}
+
 inline std::vector<GrammarCase> GrammarCases() {
   return {
       {RegexSource("[a-c]+(-[0-9]{2,4})?|\\u00e9+"), {"abc-123", "\u00e9\u00e9"}},
@@ -58,6 +65,15 @@ inline std::vector<GrammarCase> GrammarCases() {
       {Schema(R"({"type": "array", "contains": {"const": 7}, "minContains": 2, "maxContains": 2,
           "items": {"type": "integer"}})"),
        {"[7, 1, 7]"}},
+      // Elements with the same expressions and other stacks.
+      {Schema(R"({"type": "array", "minItems": 100, "items": {"type": "object", "properties": {
+          "name": {"type": "string", "maxLength": 9}, "ab": {"enum": ["a", 12]}},
+          "required": ["name", "ab"], "additionalProperties": false}})"),
+       {Elements(100, R"({"name": "item", "ab": "a"})")}},
+      // Counts around the size of the longest token of tests.
+      {Schema(R"({"type": "string", "minLength": 14, "maxLength": 19})"), {R"("item number one")"}},
+      {RegexSource("([a-c]{12,19}|b{0,17})(a|(bc){15,40})"), {"abcabcabcabca", "a"}},
+      {RegexSource("(a*b?){14,16}c{15}"), {"ccccccccccccccc", "aabccccccccccccccc"}},
       {Gbnf("root ::= expr\nexpr ::= term ([+*] term)*\nterm ::= [0-9]+ | \"(\" expr \")\"\n"),
        {"1+(2*3)", "((7))"}},
       {Gbnf("root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"\"\n"), {"", "aabc", "ac"}},

@@ -136,6 +136,22 @@ TEST(MatcherTest, AFullAutomatonIsReplacedWithoutAnyChange) {
   EXPECT_EQ(MaskOf(&other, vocabulary), before);
 }
 
+TEST(MatcherTest, ExpressionsOfMasksCountAsStored) {
+  const Vocabulary vocabulary;
+  const auto grammar =
+      Compiled(Schema(R"({"type": "string", "pattern": "^(a|b.)*$", "maxLength": 5000})"));
+  Matcher matcher(grammar, vocabulary.trie);
+  ASSERT_TRUE(matcher.AcceptToken('"'));
+  const auto stored = [&] {
+    const std::shared_ptr<SharedAutomaton> shared = grammar->automaton();
+    const AutomatonLock lock(shared.get());
+    return shared->automaton.stored_bytes();
+  };
+  const size_t before = stored();
+  MaskOf(&matcher, vocabulary);
+  EXPECT_GT(stored(), before + 5000);
+}
+
 TEST(MatcherTest, NothingFollowsAStopToken) {
   const Vocabulary vocabulary;
   Matcher matcher(Compiled(Choice({"a", "ab"})), vocabulary.trie);

@@ -158,5 +158,22 @@ TEST(NumberRegexTest, DecimalsAreExact) {
   EXPECT_EQ(Decimal::Parse("1e500"), std::nullopt);
 }
 
+TEST(RegexPoolTest, ClippedCountsMakeExpressionsEqual) {
+  RegexPool pool;
+  const Regex a = pool.Literal("a"), rest = pool.Literal("end");
+  const auto clip = [&](int32_t min, int32_t max) {
+    return pool.Clip(pool.Concat(pool.Repeat(a, min, max), rest), 100);
+  };
+  EXPECT_EQ(clip(500, 900), clip(499, 899));
+  EXPECT_EQ(clip(0, 102), clip(0, kNoLimit));
+  EXPECT_EQ(clip(3, 101), pool.Concat(pool.Repeat(a, 3, 101), rest));
+  EXPECT_NE(clip(100, kNoLimit), clip(99, kNoLimit));
+  const auto string = [&](int32_t max) {
+    return pool.Clip(pool.Quoted(pool.Repeat(pool.AnyCharacter(), 0, max), Escapes::kAny), 100);
+  };
+  EXPECT_EQ(string(5000), string(4999));
+  EXPECT_NE(string(50), string(49));
+}
+
 }  // namespace
 }  // namespace tidepool::engine::grammar

@@ -52,7 +52,7 @@ class OutputRulesTest : public testing::Test {
     EXPECT_EQ(status, CheckOutputRules(model_, request_, generation_.token_ids, in_reasoning_));
     const bool constrained =
         !status.ok() || generation_.grammar != nullptr || generation_.reasoning_limit.has_value();
-    EXPECT_TRUE(MayConstrainOutput(start) || !constrained);
+    EXPECT_TRUE(WorkFor(model_, start) != OutputWork::kNone || !constrained);
     return status;
   }
   bool Accepts(absl::string_view prompt, absl::string_view text) {
@@ -212,7 +212,7 @@ TEST_F(OutputRulesTest, PlainToolsMayNotConstrain) {
   const auto may = [this] {
     worker::v1::Start start;
     CopyConstraint(request_, &start);
-    return MayConstrainOutput(start);
+    return WorkFor(model_, start) != OutputWork::kNone;
   };
   EXPECT_FALSE(may());
   request_.mutable_chat()->set_tools_json(kTools);
@@ -224,6 +224,24 @@ TEST_F(OutputRulesTest, PlainToolsMayNotConstrain) {
     ASSERT_TRUE(Constrain(">").ok());
     EXPECT_NE(generation_.grammar, nullptr);
   }
+}
+
+TEST_F(OutputRulesTest, OnlyUnknownGrammarsAreLongWork) {
+  const auto work = [this] {
+    worker::v1::Start start;
+    CopyConstraint(request_, &start);
+    return WorkFor(model_, start);
+  };
+  request_.set_thinking_budget_tokens(3);
+  EXPECT_EQ(work(), OutputWork::kShort);
+  request_.set_json_schema(R"({"type": "object"})");
+  EXPECT_EQ(work(), OutputWork::kLong);
+  ASSERT_TRUE(Constrain("<t>").ok());
+  EXPECT_EQ(work(), OutputWork::kShort);
+  request_.set_thinking_budget_tokens(4);
+  EXPECT_EQ(work(), OutputWork::kShort);
+  request_.set_json_schema(R"({"type": "array"})");
+  EXPECT_EQ(work(), OutputWork::kLong);
 }
 
 }  // namespace

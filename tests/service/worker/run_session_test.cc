@@ -102,8 +102,8 @@ class RunSessionTest : public testing::Test {
                  .engine = engine_.engine.get(),
                  .loop = &loop_,
                  .clock = &clock_,
-                 .in_background =
-                     [this](const std::string&, std::function<void()> task) {
+                 .constrain =
+                     [this](const std::string&, OutputWork, std::function<void()> task) {
                        background_.push_back(std::move(task));
                      }},
       &transport_);

@@ -135,7 +135,7 @@ TEST_F(WorkerServiceTest, ACallRunsUntilItsResponseIsSent) {
 }
 
 TEST_F(WorkerServiceTest, PromptsDoNotWaitForGrammars) {
-  Block(core_->compile_pool());
+  Block(core_->PoolFor(OutputWork::kLong));
   std::promise<void> finished;
   Preparing prompt("alice", [&](const std::string&) { finished.set_value(); });
   prompt.Begin(&service_);
@@ -151,6 +151,19 @@ TEST_F(WorkerServiceTest, GrammarsDoNotWaitForPrompts) {
   prompt.Begin(&service_);
   finished.get_future().wait();
   prompt.call.Sent();
+  EXPECT_EQ(engine_.worker.grammars->compiled_total(), 1);
+}
+
+TEST_F(WorkerServiceTest, AGrammarThatIsKnownDoesNotWaitForOtherGrammars) {
+  for (const bool known : {false, true}) {
+    if (known) Block(core_->PoolFor(OutputWork::kLong));
+    std::promise<void> finished;
+    Preparing prompt("alice", [&](const std::string&) { finished.set_value(); });
+    prompt.request.mutable_request()->set_regex("a+");
+    prompt.Begin(&service_);
+    finished.get_future().wait();
+    prompt.call.Sent();
+  }
   EXPECT_EQ(engine_.worker.grammars->compiled_total(), 1);
 }
 
