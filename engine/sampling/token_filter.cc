@@ -36,14 +36,18 @@ absl::Span<const float> Gather(const grammar::TokenMask& allowed, absl::Span<con
                                std::vector<float>* memory) {
   // If more tokens of a word are allowed than this, all 64 are copied, without jumps.
   constexpr int kMany = 24;
+  constexpr uint64_t kAll = ~uint64_t{0};
   if (memory->size() < logits.size()) memory->resize(logits.size());
   float* next = memory->data();
   const size_t whole = std::min(logits.size() / 64, allowed.words().size());
   for (size_t i = 0; i < whole; ++i) {
     const float* values = logits.data() + i * 64;
     uint64_t word = allowed.words()[i];
-    if (word == ~uint64_t{0}) {
-      next = std::copy(values, values + 64, next);
+    if (word == kAll) {
+      size_t end = i + 1;
+      while (end < whole && allowed.words()[end] == kAll) ++end;
+      next = std::copy(values, logits.data() + end * 64, next);
+      i = end - 1;
     } else if (std::popcount(word) > kMany) {
       // The value after the last one is written too. It is inside of `memory`, because this word
       // has a token that is not allowed.
