@@ -1,6 +1,5 @@
 #include "engine/grammar/token_walk.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -58,9 +57,9 @@ bool TokenWalk::WalkTries(State state, TokenMask* mask) {
 
 // Adds the tokens of `trie` below `root`, which `state` belongs to.
 bool TokenWalk::WalkTrie(const TokenTrie::Trie& trie, int32_t root, State state, TokenMask* mask) {
-  Automaton& automaton = shared_.automaton;
+  Automaton* const automaton = &shared_.automaton;
   return WalkBelow(
-      trie, root, state, [&automaton](State at, uint8_t byte) { return automaton.Step(at, byte); },
+      trie, root, state, [automaton](State at, uint8_t byte) { return automaton->Step(at, byte); },
       [&trie, mask](int32_t node, State) {
         for (int32_t i = trie.first_token[node]; i < trie.first_token[node + 1]; ++i) {
           mask->Set(trie.tokens[i]);
@@ -117,24 +116,28 @@ bool TokenWalk::FindParts(absl::Span<const Automaton::Thread> threads, std::vect
   return true;
 }
 
+// Adds the tokens of `trie` that begin a text of the expression to `inside`, and its exits to
+// `result`.
+bool TokenWalk::WalkExpression(const TokenTrie::Trie& trie, Regex regex, TokenMask* inside,
+                               ExpressionTokens* result) {
+  RegexPool& pool = shared_.automaton.regexes();
+  return WalkBelow(
+      trie, 0, regex, [&pool](Regex at, uint8_t byte) { return pool.Derive(at, byte); },
+      [&](int32_t node, Regex at) {
+        for (int32_t i = trie.first_token[node]; i < trie.first_token[node + 1]; ++i) {
+          inside->Set(trie.tokens[i]);
+        }
+        if (!pool.nullable(at) || trie.ends[node] == node + 1) return;
+        result->too_many_exits |= result->exits.size() == kMaxExits;
+        if (!result->too_many_exits) result->exits.push_back({&trie, node});
+      });
+}
+
 // Returns null if the walk gave up.
 TokenWalk::Part TokenWalk::Examine(Regex regex) {
-  RegexPool& pool = shared_.automaton.regexes();
   auto result = std::make_shared<ExpressionTokens>();
   TokenMask inside(trie_->vocab_size());
-  const auto walk = [&](const TokenTrie::Trie& trie) {
-    return WalkBelow(
-        trie, 0, regex, [&pool](Regex at, uint8_t byte) { return pool.Derive(at, byte); },
-        [&](int32_t node, Regex at) {
-          for (int32_t i = trie.first_token[node]; i < trie.first_token[node + 1]; ++i) {
-            inside.Set(trie.tokens[i]);
-          }
-          if (!pool.nullable(at) || trie.ends[node] == node + 1) return;
-          result->too_many_exits |= result->exits.size() == kMaxExits;
-          if (!result->too_many_exits) result->exits.push_back({&trie, node});
-        });
-  };
-  if (!walk(trie_->others())) return nullptr;
+  if (!WalkExpression(trie_->others(), regex, &inside, result.get())) return nullptr;
   bool contains = true;  // as in WalkTries
   for (int32_t i = 0; i < static_cast<int32_t>(trie_->slices().size()); ++i) {
     const TokenTrie::Slice& slice = trie_->slices()[i];
@@ -142,7 +145,7 @@ TokenWalk::Part TokenWalk::Examine(Regex regex) {
     contains = contains && ContainsSlice(regex, i);
     if (contains) {
       inside.Add(slice.tokens);  // all of its tokens, so exits would add none
-    } else if (!walk(slice.trie)) {
+    } else if (!WalkExpression(slice.trie, regex, &inside, result.get())) {
       return nullptr;
     }
   }
@@ -184,10 +187,10 @@ void TokenWalk::WalkTerms(State state, int32_t prefix, int digits, TokenMask* ma
 }
 
 bool TokenWalk::AnyContainsSlice(State state, int32_t slice) {
-  const absl::Span<const Automaton::Thread> threads = shared_.automaton.threads(state);
-  return std::any_of(threads.begin(), threads.end(), [&](const Automaton::Thread& thread) {
-    return ContainsSlice(thread.regex, slice);
-  });
+  for (const Automaton::Thread& thread : shared_.automaton.threads(state)) {
+    if (ContainsSlice(thread.regex, slice)) return true;
+  }
+  return false;
 }
 
 bool TokenWalk::ContainsSlice(Regex regex, int32_t slice) {

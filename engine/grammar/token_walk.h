@@ -42,6 +42,8 @@ class TokenWalk {
   bool FindParts(absl::Span<const Automaton::Thread> threads, std::vector<Part>* parts)
       TIDEPOOL_REQUIRES(shared_.mutex);
   Part Examine(Regex regex) TIDEPOOL_REQUIRES(shared_.mutex);
+  bool WalkExpression(const TokenTrie::Trie& trie, Regex regex, TokenMask* inside,
+                      ExpressionTokens* result) TIDEPOOL_REQUIRES(shared_.mutex);
   bool AddPart(const ExpressionTokens& part, int32_t stack, TokenMask* mask)
       TIDEPOOL_REQUIRES(shared_.mutex);
   bool AnyContainsSlice(State state, int32_t slice) TIDEPOOL_REQUIRES(shared_.mutex);
