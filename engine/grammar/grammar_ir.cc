@@ -191,8 +191,9 @@ absl::Status GrammarIr::RankAll() {
           std::string name = "the grammar";
           for (const Expr step : path) {
             const Node& node = nodes_[step];
-            if (node.kind == Kind::kRule)
+            if (node.kind == Kind::kRule) {
               name = absl::StrCat("rule ", base::Quoted(names_[node.x]));
+            }
           }
           return absl::InvalidArgumentError(absl::StrCat(
               name, " is left-recursive: it can begin with itself; rewrite it as a repetition"));

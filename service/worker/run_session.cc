@@ -79,8 +79,9 @@ void RunSession::SubmitConstrained(const worker::v1::Start& start, OutputWork wo
                            constrained.ok() ? engine->Submit(std::move(*asked))
                                             : NewStream(std::move(constrained)));
                        loop->Post([weak, stream] {
-                         if (const auto session = weak.lock())
+                         if (const auto session = weak.lock()) {
                            session->OnStream(std::move(*stream));
+                         }
                        });
                      });
 }

@@ -90,8 +90,9 @@ TEST(WeightsTest, DrawsTheWeightAtAShareOfTheSum) {
   std::vector<double> scratch;
   for (const size_t size : {1, 2, 63, 64, 65, 128, 1000, 5003}) {
     std::vector<float> weights(size);
-    for (float& weight : weights)
+    for (float& weight : weights) {
       weight = random() % 3 == 0 ? 0 : static_cast<float>(random() % 97);
+    }
     weights[random() % size] = 1;
     double sum = 0;
     for (const float weight : weights) sum += weight;
