@@ -18,6 +18,13 @@ constexpr size_t kMaxExits = 1024;
 // WalkBelow skips both.
 static_assert(kDead == 0 && kNoRegex == 0);
 
+// Adds the tokens that end at a node.
+void AddTokensAt(const TokenTrie::Trie& trie, int32_t node, TokenMask* mask) {
+  for (int32_t i = trie.first_token[node]; i < trie.first_token[node + 1]; ++i) {
+    mask->Set(trie.tokens[i]);
+  }
+}
+
 }  // namespace
 
 bool TokenWalk::Run(State state, TokenMask* mask) {
@@ -60,11 +67,7 @@ bool TokenWalk::WalkTrie(const TokenTrie::Trie& trie, int32_t root, State state,
   Automaton* const automaton = &shared_.automaton;
   return WalkBelow(
       trie, root, state, [automaton](State at, uint8_t byte) { return automaton->Step(at, byte); },
-      [&trie, mask](int32_t node, State) {
-        for (int32_t i = trie.first_token[node]; i < trie.first_token[node + 1]; ++i) {
-          mask->Set(trie.tokens[i]);
-        }
-      });
+      [&trie, mask](int32_t node, State) { AddTokensAt(trie, node, mask); });
 }
 
 // Visits the nodes below `root`, which `state` belongs to. Skips nodes whose states are dead (0),
@@ -124,9 +127,7 @@ bool TokenWalk::WalkExpression(const TokenTrie::Trie& trie, Regex regex, TokenMa
   return WalkBelow(
       trie, 0, regex, [&pool](Regex at, uint8_t byte) { return pool.Derive(at, byte); },
       [&](int32_t node, Regex at) {
-        for (int32_t i = trie.first_token[node]; i < trie.first_token[node + 1]; ++i) {
-          inside->Set(trie.tokens[i]);
-        }
+        AddTokensAt(trie, node, inside);
         if (!pool.nullable(at) || trie.ends[node] == node + 1) return;
         result->too_many_exits |= result->exits.size() == kMaxExits;
         if (!result->too_many_exits) result->exits.push_back({&trie, node});

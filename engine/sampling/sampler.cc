@@ -298,8 +298,7 @@ void Sampler::Truncate(absl::Span<const float> logits, float best, const SampleI
                 params.typical_p, &candidates_, &weights_);
   }
   if (params.top_p >= 1) return;
-  double total = 0;
-  for (const Candidate& candidate : candidates_) total += candidate.value;
+  const double total = TotalWeight(candidates_);
   const double negligible = Negligible(params.top_p, total, candidates_.size());
   std::erase_if(candidates_, [negligible](const Candidate& c) { return c.value < negligible; });
   KeepTopP(params.top_p, total);
@@ -314,8 +313,7 @@ int32_t Sampler::Draw(absl::Span<const float> logits, float best, const SampleIn
     return static_cast<int32_t>(DrawIndex(weights, random, &sums_));
   }
   FindCandidates(logits, best, input);
-  double total = 0;
-  for (const Candidate& candidate : candidates_) total += candidate.value;
+  const double total = TotalWeight(candidates_);
   const double target = random * total;
   double mass = 0;
   for (const Candidate& candidate : candidates_) {
@@ -377,8 +375,7 @@ TokenLogprob Sampler::Logprob(absl::Span<const float> logits, int32_t token, int
 }
 
 TokenLogprob Sampler::DrawnLogprob(int32_t token, int32_t top) {
-  double total = 0;
-  for (const Candidate& candidate : candidates_) total += candidate.value;
+  const double total = TotalWeight(candidates_);
   const double log_total = Log(total);
   const auto logprob = [log_total](const Candidate& candidate) {
     return static_cast<float>(Log(candidate.value) - log_total);

@@ -11,12 +11,6 @@
 namespace tidepool::engine {
 namespace {
 
-double TotalWeight(const std::vector<Candidate>& candidates) {
-  double total = 0;
-  for (const Candidate& candidate : candidates) total += candidate.value;
-  return total;
-}
-
 // Returns the standard deviation of the logits that are not -infinity. `best` is the largest logit.
 double Deviation(absl::Span<const float> logits, float best) {
   // Each lane adds every eighth value, so that additions do not wait for each other.
@@ -79,6 +73,12 @@ uint32_t FindReach(const std::vector<Candidate>& candidates, const std::vector<f
 }
 
 }  // namespace
+
+double TotalWeight(const std::vector<Candidate>& candidates) {
+  double total = 0;
+  for (const Candidate& candidate : candidates) total += candidate.value;
+  return total;
+}
 
 void KeepTopNSigma(absl::Span<const float> logits, float best, float n,
                    std::vector<Candidate>* candidates) {

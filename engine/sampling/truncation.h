@@ -12,6 +12,9 @@
 
 namespace tidepool::engine {
 
+// Returns the sum of the weights, added in the order of the candidates.
+double TotalWeight(const std::vector<Candidate>& candidates);
+
 // Keeps the candidates whose logit is at least best - n * sigma. `best` is the largest logit, and
 // sigma is the standard deviation of all logits that are not -infinity. Source: arXiv 2411.07641.
 void KeepTopNSigma(absl::Span<const float> logits, float best, float n,

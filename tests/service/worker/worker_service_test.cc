@@ -98,6 +98,16 @@ struct Preparing {
   worker::v1::PrepareResponse response;
 };
 
+// Prepares a request with a regular expression, or without one if it is empty. Waits for the end.
+void PrepareOne(const std::string& regex, WorkerService* service) {
+  std::promise<void> finished;
+  Preparing prompt("alice", [&](const std::string&) { finished.set_value(); });
+  if (!regex.empty()) prompt.request.mutable_request()->set_regex(regex);
+  prompt.Begin(service);
+  finished.get_future().wait();
+  prompt.call.Sent();
+}
+
 TEST_F(WorkerServiceTest, ThePromptsOfAPrincipalWaitInItsOwnLine) {
   Block(core_->pool());
   base::Mutex mutex;
@@ -136,34 +146,19 @@ TEST_F(WorkerServiceTest, ACallRunsUntilItsResponseIsSent) {
 
 TEST_F(WorkerServiceTest, PromptsDoNotWaitForGrammars) {
   Block(core_->PoolFor(OutputWork::kLong));
-  std::promise<void> finished;
-  Preparing prompt("alice", [&](const std::string&) { finished.set_value(); });
-  prompt.Begin(&service_);
-  finished.get_future().wait();
-  prompt.call.Sent();
+  PrepareOne("", &service_);
 }
 
 TEST_F(WorkerServiceTest, GrammarsDoNotWaitForPrompts) {
   Block(core_->pool());
-  std::promise<void> finished;
-  Preparing prompt("alice", [&](const std::string&) { finished.set_value(); });
-  prompt.request.mutable_request()->set_regex("a+");
-  prompt.Begin(&service_);
-  finished.get_future().wait();
-  prompt.call.Sent();
+  PrepareOne("a+", &service_);
   EXPECT_EQ(engine_.worker.grammars->compiled_total(), 1);
 }
 
 TEST_F(WorkerServiceTest, AGrammarThatIsKnownDoesNotWaitForOtherGrammars) {
-  for (const bool known : {false, true}) {
-    if (known) Block(core_->PoolFor(OutputWork::kLong));
-    std::promise<void> finished;
-    Preparing prompt("alice", [&](const std::string&) { finished.set_value(); });
-    prompt.request.mutable_request()->set_regex("a+");
-    prompt.Begin(&service_);
-    finished.get_future().wait();
-    prompt.call.Sent();
-  }
+  PrepareOne("a+", &service_);
+  Block(core_->PoolFor(OutputWork::kLong));
+  PrepareOne("a+", &service_);
   EXPECT_EQ(engine_.worker.grammars->compiled_total(), 1);
 }
 
